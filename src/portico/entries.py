@@ -1,0 +1,69 @@
+"""What a tree consists of: `Entry`, `Page` and `Download`."""
+
+import mimetypes
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+
+FOLDER_TYPE = "folder"
+UNKNOWN_TYPE = "application/octet-stream"
+
+# The table of Python itself, not the machine's: the same name has the same type on every node.
+_TYPES = mimetypes.MimeTypes(filenames=())
+for _type, _suffix in (
+    ("application/vnd.apache.parquet", ".parquet"),
+    ("application/x-7z-compressed", ".7z"),
+    ("application/yaml", ".yaml"),
+    ("application/yaml", ".yml"),
+    ("image/webp", ".webp"),
+    ("text/markdown", ".md"),
+):
+    _TYPES.add_type(_type, _suffix)
+
+
+def guess_content_type(name: str) -> str:
+    """The media type that the name suggests."""
+    _, dot, suffix = name.rpartition(".")
+    return _suffix_type(suffix.lower()) if dot and len(suffix) <= 16 else UNKNOWN_TYPE
+
+
+@lru_cache(maxsize=1024)
+def _suffix_type(suffix: str) -> str:
+    kind, encoding = _TYPES.guess_type(f"x.{suffix}", strict=False)
+    if encoding == "gzip":
+        return "application/gzip"
+    return UNKNOWN_TYPE if kind is None or encoding else kind
+
+
+@dataclass(slots=True)
+class Entry:
+    """A file or a folder, by its name in the folder that holds it."""
+
+    name: str
+    is_folder: bool
+    size: int | None = None
+    modified: datetime | None = None
+    """In UTC. Files always have it; folders where the service knows it."""
+    content_type: str = UNKNOWN_TYPE
+    etag: str | None = None
+    """Changes whenever the content does. Without quotes. Listings may leave it out."""
+
+
+@dataclass(slots=True)
+class Page:
+    """A part of a folder's listing; only a `token` of None ends the listing."""
+
+    entries: list[Entry]
+    token: str | None = None
+
+
+@dataclass(slots=True)
+class Download:
+    """A file's content on its way out: bytes `start` up to `stop` of `entry`."""
+
+    entry: Entry
+    start: int
+    stop: int
+    chunks: AsyncGenerator[bytes] = field(repr=False)
+    """Must be closed (`aclose`) by whoever took it, read to its end or not."""

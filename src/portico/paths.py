@@ -1,0 +1,97 @@
+"""`Path`: a place in a tree, parsed once and safe ever after.
+
+Nothing below the HTTP layer handles path text: a `Path` that exists has no segment that could lead out of its
+root, hide from a listing or be read differently by two services.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import unquote_to_bytes
+
+from portico.errors import InvalidPath
+
+RESERVED_PREFIX = ".portico~"
+"""Names that begin so are ours (staging, probes): never listed, read or written through the gateway."""
+
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff]")
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
+def name_flaw(name: str) -> str | None:
+    """Why `name` cannot be the name of an entry, as the end of a sentence; None if it can."""
+    if not name:
+        return "is empty"
+    if name in (".", ".."):
+        return f"is {name!r}, which is not a name"
+    if _FORBIDDEN.search(name):
+        return "holds a slash, a backslash, a control character or text that is not valid Unicode"
+    if name.startswith(RESERVED_PREFIX):
+        return f"begins with {RESERVED_PREFIX!r}, which the gateway keeps for itself"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Segments from a root; none at all is the root itself."""
+
+    segments: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `a/b/c`; one leading and one trailing slash are allowed."""
+        inner = text.removeprefix("/").removesuffix("/") if text != "/" else ""
+        if not inner:
+            if text not in ("", "/"):
+                raise InvalidPath("The path holds an empty segment; write it with single slashes.")
+            return cls()
+        segments = tuple(inner.split("/"))
+        for segment in segments:
+            if flaw := name_flaw(segment):
+                raise InvalidPath(f"A segment of the path {flaw}; use the names as the listing shows them.")
+        return cls(segments)
+
+    @classmethod
+    def from_request(cls, raw: bytes) -> Self:
+        """Read the part of a request's raw, still percent-encoded path that follows the endpoint's own slash."""
+        if _BAD_ESCAPE.search(raw):
+            raise InvalidPath(
+                "The path holds a '%' that begins no percent-escape; write '%25' for the sign itself."
+            )
+        try:
+            text = unquote_to_bytes(raw).decode("utf-8")
+        except UnicodeDecodeError:
+            raise InvalidPath("The path is not valid UTF-8; percent-encode its UTF-8 bytes.") from None
+        if text.startswith("/"):
+            raise InvalidPath("The path holds an empty segment; write it with single slashes.")
+        return cls.parse(text)
+
+    @property
+    def is_root(self) -> bool:
+        return not self.segments
+
+    @property
+    def name(self) -> str:
+        """The last segment; `/` for the root."""
+        return self.segments[-1] if self.segments else "/"
+
+    @property
+    def parent(self) -> "Path":
+        return Path(self.segments[:-1])
+
+    def child(self, name: str) -> "Path":
+        """The entry `name` in this folder; `InvalidPath` if no entry can be called so."""
+        if flaw := name_flaw(name):
+            raise InvalidPath(f"The name {flaw}; choose another name.")
+        return Path((*self.segments, name))
+
+    def under(self, root: "Path") -> "Path":
+        """This path as seen from above `root`."""
+        return Path(root.segments + self.segments)
+
+    def holds(self, other: "Path") -> bool:
+        """Whether `other` is this path or lies below it."""
+        return other.segments[: len(self.segments)] == self.segments
+
+    def __str__(self) -> str:
+        return "/" + "/".join(self.segments)
