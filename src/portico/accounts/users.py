@@ -1,0 +1,183 @@
+"""Web Users: who may sign in, where their tree begins, and what they may do there."""
+
+import builtins
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from portico.accounts import moments
+from portico.accounts.connections import known_form, unknown_connection
+from portico.accounts.names import check_name, name_key
+from portico.accounts.passwords import Passwords, check_password
+from portico.errors import AlreadyExists, NotFound
+from portico.paths import Path
+from portico.rights import ALL_RIGHTS, Right, format_rights, parse_rights
+from portico.store.database import AnyRow, Database
+from portico.store.tables import connections, families, users
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    id: int
+    name: str
+    connection: str
+    root: str
+    rights: frozenset[Right]
+    disabled: bool
+    created_at: datetime
+    password_changed_at: datetime
+
+
+USER_COLUMNS = tuple(column for column in users.c if column.name not in ("name_key", "password_hash"))
+
+
+def user_of(row: AnyRow) -> User:
+    """The user in a row that holds `USER_COLUMNS`."""
+    return User(
+        id=row.id,
+        name=row.name,
+        connection=row.connection,
+        root=row.root,
+        rights=parse_rights(row.rights),
+        disabled=row.disabled,
+        created_at=moments.to_datetime(row.created_at),
+        password_changed_at=moments.to_datetime(row.password_changed_at),
+    )
+
+
+class Users:
+    """Names are compared without case.
+
+    `changed` is called after every change that sessions in this process must see at once: give it `Tokens.forget`.
+    """
+
+    def __init__(
+        self, database: Database, passwords: Passwords, *, changed: Callable[[], None] | None = None
+    ) -> None:
+        self._database = database
+        self._passwords = passwords
+        self._changed = changed or (lambda: None)
+
+    async def add(
+        self,
+        name: str,
+        password: str,
+        *,
+        connection: str = "local",
+        root: str | None = None,
+        rights: Iterable[Right] = ALL_RIGHTS,
+    ) -> User:
+        name = check_name(name, "user")
+        now = moments.now()
+        values: dict[str, Any] = {
+            "name": name,
+            "name_key": name_key(name),
+            "connection": known_form(connection),
+            "root": str(Path.parse(f"/{name}" if root is None else root)),
+            "rights": format_rights(rights),
+            "disabled": False,
+            "created_at": now,
+            "password_changed_at": now,
+            "password_hash": await self._passwords.hash(password),
+        }
+        try:
+            async with self._database.begin() as transaction:
+                await _check_connection(transaction, values["connection"])
+                row = (await transaction.execute(insert(users).values(values).returning(*USER_COLUMNS))).one()
+        except IntegrityError:
+            raise AlreadyExists(f"There is a user {name!r} already; choose another name.") from None
+        return user_of(row)
+
+    async def get(self, name: str) -> User:
+        async with self._database.connect() as reading:
+            row = (
+                await reading.execute(select(*USER_COLUMNS).where(users.c.name_key == name_key(name)))
+            ).first()
+        if row is None:
+            raise _unknown_user(name)
+        return user_of(row)
+
+    async def list(self) -> builtins.list[User]:
+        async with self._database.connect() as reading:
+            rows = (await reading.execute(select(*USER_COLUMNS).order_by(users.c.name_key))).all()
+        return [user_of(row) for row in rows]
+
+    async def change(
+        self,
+        name: str,
+        *,
+        connection: str | None = None,
+        root: str | None = None,
+        rights: Iterable[Right] | None = None,
+        disabled: bool | None = None,
+    ) -> User:
+        """Change what is not None. Who is disabled is signed out everywhere."""
+        values: dict[str, Any] = {}
+        if connection is not None:
+            values["connection"] = known_form(connection)
+        if root is not None:
+            values["root"] = str(Path.parse(root))
+        if rights is not None:
+            values["rights"] = format_rights(rights)
+        if disabled is not None:
+            values["disabled"] = disabled
+        if not values:
+            return await self.get(name)
+        async with self._database.begin() as transaction:
+            if connection is not None:
+                await _check_connection(transaction, values["connection"])
+            user = await self._update(transaction, name, values)
+            if disabled:
+                await _sign_out(transaction, user.id)
+        self._changed()
+        return user
+
+    async def set_password(self, name: str, password: str) -> None:
+        """The user is signed out everywhere."""
+        check_password(password)
+        await self.get(name)  # before the work of hashing
+        values = {"password_hash": await self._passwords.hash(password), "password_changed_at": moments.now()}
+        async with self._database.begin() as transaction:
+            user = await self._update(transaction, name, values)
+            await _sign_out(transaction, user.id)
+        self._changed()
+
+    async def delete(self, name: str) -> None:
+        async with self._database.begin() as transaction:
+            result = await transaction.execute(delete(users).where(users.c.name_key == name_key(name)))
+            if not result.rowcount:
+                raise _unknown_user(name)
+        self._changed()
+
+    async def _update(self, transaction: AsyncConnection, name: str, values: dict[str, Any]) -> User:
+        statement = (
+            update(users).where(users.c.name_key == name_key(name)).values(values).returning(*USER_COLUMNS)
+        )
+        row = (await transaction.execute(statement)).first()
+        if row is None:
+            raise _unknown_user(name)
+        return user_of(row)
+
+
+async def _check_connection(transaction: AsyncConnection, name: str) -> None:
+    # Locked where the database can: it stays until the user that refers to it is there.
+    query = (
+        select(connections.c.name)
+        .where(connections.c.name == name)
+        .with_for_update(key_share=True, read=True)
+    )
+    if (await transaction.execute(query)).first() is None:
+        raise unknown_connection(name)
+
+
+async def _sign_out(transaction: AsyncConnection, user_id: int) -> None:
+    await transaction.execute(delete(families).where(families.c.user_id == user_id))
+
+
+def _unknown_user(name: str) -> NotFound:
+    return NotFound(f"There is no user {name[:64]!r}; 'portico user list' names those that exist.")

@@ -1,0 +1,133 @@
+"""The home's secret key, and the vault that seals provider credentials under it."""
+
+import json
+import os
+import pathlib
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from typing import Self
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from portico.errors import PorticoError
+
+VARIABLE = "PORTICO_SECRET_KEY"
+
+_LENGTH = 32
+_VERSION = b"\x01"
+_NONCE = 12
+
+
+class BadSecretKey(PorticoError):
+    """The secret key is malformed, out of reach, or not the one that something was sealed with."""
+
+
+class SecretKey:
+    """32 random bytes from which every key of this home is derived."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != _LENGTH:
+            raise BadSecretKey(f"A secret key has {_LENGTH} bytes.")
+        self._key = key
+
+    @classmethod
+    def load(cls, file: pathlib.Path, environment: Mapping[str, str] = os.environ) -> Self:
+        """The key of the environment, else the one in `file`, which is made (0600) if it is missing.
+
+        Any number of processes may make the file at once: all of them return the same key.
+        """
+        if text := environment.get(VARIABLE):
+            return cls._parse(text, f"the variable {VARIABLE}")
+        try:
+            if not file.exists():
+                _create(file)
+            text = file.read_text("ascii", "replace")
+        except OSError as error:
+            raise BadSecretKey(f"The secret key file {file} cannot be used: {error.strerror}.") from error
+        return cls._parse(text, f"the file {file}")
+
+    @classmethod
+    def generate(cls) -> Self:
+        return cls(secrets.token_bytes(_LENGTH))
+
+    @classmethod
+    def _parse(cls, text: str, place: str) -> Self:
+        text = text.strip().rstrip("=")
+        try:
+            # Python's decoder skips foreign characters, so the way back tells whether there were any.
+            key = urlsafe_b64decode(text + "=")
+            if len(key) == _LENGTH and urlsafe_b64encode(key).rstrip(b"=") == text.encode():
+                return cls(key)
+        except (NotBase64, ValueError):
+            pass
+        raise BadSecretKey(
+            f"The secret key in {place} is malformed; it must be {_LENGTH} bytes in URL-safe base64. "
+            "Restore it from a backup: without it the stored credentials cannot be read."
+        )
+
+    def derive(self, purpose: str) -> bytes:
+        """A key of 32 bytes for one purpose, of no use for any other."""
+        return HKDF(SHA256(), 32, salt=None, info=b"portico/" + purpose.encode()).derive(self._key)
+
+    def text(self) -> str:
+        """The key as it is written into its file or variable."""
+        return urlsafe_b64encode(self._key).decode()
+
+    def __repr__(self) -> str:
+        return "SecretKey(…)"
+
+
+class Vault:
+    """Seals small sets of secrets; the label binds them to what they belong to."""
+
+    def __init__(self, key: SecretKey) -> None:
+        self._cipher = AESGCM(key.derive("vault"))
+
+    def seal(self, values: dict[str, str], label: str) -> bytes:
+        nonce = os.urandom(_NONCE)
+        return _VERSION + nonce + self._cipher.encrypt(nonce, json.dumps(values).encode(), label.encode())
+
+    def open(self, sealed: bytes, label: str) -> dict[str, str]:
+        """What was sealed under this `label`; `BadSecretKey` if the key is another one or the bytes were altered."""
+        nonce, box = sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
+        try:
+            if sealed[:1] != _VERSION:
+                raise InvalidTag
+            plain = self._cipher.decrypt(nonce, box, label.encode())
+        except (InvalidTag, ValueError):
+            raise BadSecretKey(
+                f"The credentials of {label!r} were sealed with another secret key; restore that key, "
+                "or delete the connection and add it again."
+            ) from None
+        values: dict[str, str] = json.loads(plain)
+        return values
+
+    def __repr__(self) -> str:
+        return "Vault(…)"
+
+
+def _create(file: pathlib.Path) -> None:
+    """Write aside, then link: the name appears with the whole key behind it, and only for the first who comes."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as writer:
+            writer.write(SecretKey.generate().text() + "\n")
+            writer.flush()
+            os.fsync(writer.fileno())
+        os.link(draft, file)
+    except FileExistsError:
+        return
+    finally:
+        os.unlink(draft)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

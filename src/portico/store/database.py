@@ -1,0 +1,191 @@
+"""The one door to the database: SQLite by default, PostgreSQL by URL."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from typing import Any, Final, TypeAlias
+
+from sqlalchemy import Row, Table, event, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from portico.errors import InvalidRequest, Unavailable
+
+WAIT: Final = 5
+"""Seconds that a statement waits for a lock or a free connection before the database counts as unavailable."""
+
+AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+
+_DRIVERS = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+}
+_OUR_MISTAKES = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
+
+# At debug level it would write every statement with its parameters: hashes, digests, sealed credentials.
+logging.getLogger("aiosqlite").setLevel(logging.WARNING)
+
+
+class Database:
+    """Every failure of the database itself leaves here as `Unavailable`; a broken constraint stays `IntegrityError`."""
+
+    def __init__(self, url: str, *, wait: float = WAIT) -> None:
+        self._wait = wait
+        self._engine = _engine(_parse(url), wait)
+        self.dialect = self._engine.dialect.name
+        # Writers of this process stand in line here, in order and without holding a connection, so that they
+        # neither poll SQLite's lock against each other nor take the readers' connections.
+        self._turn = asyncio.Lock() if self.dialect == "sqlite" else None
+
+    def begin(self, within: AsyncConnection | None = None) -> AbstractAsyncContextManager[AsyncConnection]:
+        """One transaction, which may write; with `within`, a part of the transaction that goes on there."""
+        return nullcontext(within) if within is not None else self._transaction()
+
+    def connect(self, within: AsyncConnection | None = None) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A connection for reading: each statement sees what is committed when it starts."""
+        return nullcontext(within) if within is not None else self._reading()
+
+    async def ping(self) -> None:
+        """Read something that only a migrated database has; `SELECT 1` would not even open SQLite's file."""
+        async with self._reading() as connection:
+            await connection.execute(text("SELECT version_num FROM alembic_version"))
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncGenerator[AsyncConnection]:
+        async with self._in_turn(), self._connection() as connection, connection.begin():
+            if self.dialect == "sqlite":
+                # The write lock at once: a transaction that read first could only fail when it comes to write.
+                await connection.exec_driver_sql("BEGIN IMMEDIATE")
+            yield connection
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncGenerator[AsyncConnection]:
+        async with self._connection() as connection:
+            if self.dialect != "sqlite":
+                await connection.execution_options(isolation_level="AUTOCOMMIT")
+            yield connection
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[AsyncConnection]:
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(self._engine.connect())
+            except Exception as error:  # drivers raise errors of many families while they connect
+                raise _unavailable(error) from error
+            with _translated():
+                yield connection
+
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncGenerator[None]:
+        if self._turn is None:
+            yield
+            return
+        try:
+            async with asyncio.timeout(self._wait):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            raise _unavailable(error) from error
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+
+def upsert(
+    dialect: str, table: Table, rows: Sequence[Mapping[str, Any]], change: Mapping[str, Any]
+) -> postgresql.Insert | sqlite.Insert:
+    """Insert `rows`; where the primary key is taken, set the columns in `change` of the row that is there."""
+    if dialect == "postgresql":
+        return (
+            postgresql.insert(table)
+            .values(list(rows))
+            .on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change))
+        )
+    return (
+        sqlite.insert(table)
+        .values(list(rows))
+        .on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change))
+    )
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        parsed = None
+    if parsed is None or parsed.drivername not in {*_DRIVERS, *_DRIVERS.values()}:
+        raise InvalidRequest("The database URL must begin with 'sqlite:///' or 'postgresql://'.")
+    return parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+
+
+def _engine(url: URL, wait: float) -> AsyncEngine:
+    if url.get_backend_name() == "sqlite":
+        # `isolation_level` None: sqlite3 begins no transactions of its own accord.
+        engine = create_async_engine(
+            url,
+            hide_parameters=True,
+            pool_timeout=wait,
+            connect_args={"isolation_level": None, "timeout": wait},
+        )
+        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        return engine
+    try:
+        return create_async_engine(
+            url,
+            hide_parameters=True,
+            pool_timeout=wait,
+            pool_pre_ping=True,
+            connect_args={"timeout": wait, "command_timeout": wait},
+        )
+    except ModuleNotFoundError:
+        raise InvalidRequest(
+            "PostgreSQL needs an extra: install it with  pip install 'portico-gateway[postgres]'"
+        ) from None
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys = ON")
+    # A user who was disabled, or a token that was ended, must not come back with a power cut.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except _OUR_MISTAKES:
+        raise
+    except (DBAPIError, PoolTimeout, OSError) as error:
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    original = error.orig if isinstance(error, DBAPIError) else error
+    return Unavailable(
+        "The gateway's database does not answer; try again in a moment.",
+        retry_after=1,
+        cause=f"{type(original).__name__}: {original}",
+    )

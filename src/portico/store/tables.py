@@ -1,0 +1,98 @@
+"""The tables. A change here comes with a revision in `migrations/versions`; a test compares the two.
+
+Moments are integers, milliseconds since the epoch, so that SQLite and PostgreSQL hold the same. Secrets are never
+here as they are: passwords as argon2id hashes, tokens and tickets as SHA-256, credentials sealed by the vault.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+    }
+)
+
+connections = Table(
+    "connections",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("options", Text, nullable=False),
+    Column("secrets", LargeBinary),
+    Column("revision", BigInteger, nullable=False),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("name_key", String(256), nullable=False, unique=True),
+    Column("password_hash", String(256), nullable=False),
+    Column("connection", ForeignKey("connections.name", ondelete="RESTRICT"), nullable=False, index=True),
+    Column("root", Text, nullable=False),
+    Column("rights", String(128), nullable=False),
+    Column("disabled", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("password_changed_at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,  # the number of a deleted user must never come back as somebody else's
+)
+
+# A family is one sign-in and every token that came of it. What ends a token ends its family, by deleting this row.
+families = Table(
+    "families",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+
+access_tokens = Table(
+    "access_tokens",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("family", ForeignKey("families.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+
+refresh_tokens = Table(
+    "refresh_tokens",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("family", ForeignKey("families.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("replaced_at", BigInteger),
+)
+
+tickets = Table(
+    "tickets",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("token", ForeignKey("access_tokens.digest", ondelete="CASCADE"), nullable=False, index=True),
+    Column("path", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+
+# One row per address and one per pair of user and address; only a pair ever has a `succeeded_at`.
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("since", BigInteger, nullable=False, index=True),
+    Column("succeeded_at", BigInteger),
+)

@@ -1,0 +1,133 @@
+"""A migrated database, the accounts on it, and a clock that tests can turn."""
+
+import os
+import pathlib
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from portico.accounts import moments
+from portico.accounts.connections import Connections
+from portico.accounts.passwords import Passwords
+from portico.accounts.signin import SignIn
+from portico.accounts.throttle import Throttle
+from portico.accounts.tickets import Tickets
+from portico.accounts.tokens import Tokens
+from portico.accounts.users import User, Users
+from portico.accounts.vault import SecretKey, Vault
+from portico.store.database import Database
+from portico.store.schema import migrate
+from portico.store.tables import metadata
+
+POSTGRES = os.environ.get("PORTICO_LIVE_POSTGRES")
+"""The URL of an empty PostgreSQL database. If it is set, the tests run on it too, and wipe it."""
+
+
+class Clock:
+    """The wall clock and the monotonic one, which stand still until a test turns them."""
+
+    def __init__(self) -> None:
+        self.moment = moments.now()
+        self.ticks = 1000.0
+
+    def advance(self, seconds: float) -> None:
+        self.set(seconds)
+        self.ticks += seconds
+
+    def set(self, seconds: float) -> None:
+        """Put the wall clock forward, or back, while no time passes."""
+        self.moment += round(seconds * 1000)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(moments, "now", lambda: clock.moment)
+    monkeypatch.setattr(moments, "monotonic", lambda: clock.ticks)
+    return clock
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    file = tmp_path_factory.mktemp("migrated") / "portico.db"
+    migrate(f"sqlite+aiosqlite:///{file}")
+    return file
+
+
+@pytest.fixture(params=["sqlite", "postgresql"] if POSTGRES else ["sqlite"])
+async def url(request: pytest.FixtureRequest, migrated_file: pathlib.Path, tmp_path: pathlib.Path) -> str:
+    if request.param == "postgresql":
+        assert POSTGRES
+        await _wipe(POSTGRES)
+        migrate(POSTGRES)
+        return POSTGRES
+    shutil.copy(migrated_file, tmp_path / "portico.db")
+    return f"sqlite+aiosqlite:///{tmp_path / 'portico.db'}"
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    database = Database(url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def passwords() -> Iterator[Passwords]:
+    passwords = Passwords()
+    yield passwords
+    passwords.close()
+
+
+@pytest.fixture
+def tokens(database: Database) -> Tokens:
+    return Tokens(database, token_lifetime=timedelta(hours=1), refresh_lifetime=timedelta(days=30))
+
+
+@pytest.fixture
+def other_tokens(database: Database) -> Tokens:
+    """Another worker's view of the same database."""
+    return Tokens(database, token_lifetime=timedelta(hours=1), refresh_lifetime=timedelta(days=30))
+
+
+@pytest.fixture
+def tickets(database: Database) -> Tickets:
+    return Tickets(database)
+
+
+@pytest.fixture
+def throttle(database: Database) -> Throttle:
+    return Throttle(database)
+
+
+@pytest.fixture
+def sign_in(database: Database, passwords: Passwords, throttle: Throttle, tokens: Tokens) -> SignIn:
+    return SignIn(database, passwords, throttle, tokens)
+
+
+@pytest.fixture
+async def connections(database: Database) -> Connections:
+    connections = Connections(database, Vault(SecretKey.generate()))
+    await connections.add("local", "local", {"folder": "/srv/files"}, {})
+    return connections
+
+
+@pytest.fixture
+def users(database: Database, passwords: Passwords, tokens: Tokens, connections: Connections) -> Users:
+    return Users(database, passwords, changed=tokens.forget)
+
+
+@pytest.fixture
+async def alice(users: Users) -> User:
+    return await users.add("Alice", "correct horse")
+
+
+async def _wipe(url: str) -> None:
+    database = Database(url)
+    async with database.begin() as connection:
+        await connection.run_sync(metadata.drop_all)
+        await connection.execute(text("DROP TABLE IF EXISTS alembic_version"))
+    await database.close()

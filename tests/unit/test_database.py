@@ -1,0 +1,255 @@
+import asyncio
+import pathlib
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, insert, select, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.schema import CreateTable
+
+from portico.accounts.tickets import _TICKET
+from portico.accounts.tokens import _BY_DIGEST, _ENABLED, _REFRESHABLE
+from portico.errors import InvalidRequest, NotPossible, Unavailable
+from portico.store.database import Database, upsert
+from portico.store.schema import migrate
+from portico.store.tables import attempts, connections, metadata, users
+
+
+async def add_connection(database: Database, name: str, within: AsyncConnection | None = None) -> None:
+    async with database.begin(within) as transaction:
+        await transaction.execute(
+            insert(connections).values(name=name, kind="local", options="{}", revision=1)
+        )
+
+
+async def names(database: Database) -> set[str]:
+    async with database.connect() as reading:
+        return set((await reading.scalars(select(connections.c.name))).all())
+
+
+async def test_the_migrations_lead_to_the_tables(database: Database) -> None:
+    def differences(connection: Connection) -> Any:
+        options = {"compare_type": True, "compare_server_default": True}
+        return compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+
+    async with database.connect() as reading:
+        assert await reading.run_sync(differences) == []
+
+
+async def test_migrating_again_changes_nothing(database: Database, url: str) -> None:
+    await add_connection(database, "kept")
+    migrate(url)
+    assert await names(database) == {"kept"}
+    await database.ping()
+
+
+def test_a_new_file_is_private(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "100% ours" / "portico.db"
+    file.parent.mkdir()
+    migrate(f"sqlite:///{file}")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+def test_many_processes_migrate_at_once(tmp_path: pathlib.Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'portico.db'}"
+    code = "import sys; from portico.store.schema import migrate; sys.stdin.read(); migrate(sys.argv[1])"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, url], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    for process in processes:
+        assert process.stdin
+        process.stdin.close()
+    for process in processes:
+        assert process.stderr
+        with process.stderr:
+            assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+async def test_a_newer_database_is_refused(database: Database, url: str) -> None:
+    async with database.begin() as transaction:
+        await transaction.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(NotPossible, match="newer Portico"):
+        migrate(url)
+    async with database.begin() as transaction:
+        await transaction.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+
+
+def test_a_file_out_of_reach_is_a_clear_error(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(Unavailable, match="cannot be opened"):
+        migrate(f"sqlite:///{tmp_path / 'missing' / 'portico.db'}")
+
+
+async def test_a_transaction_is_all_or_nothing(database: Database) -> None:
+    async def add_and_fail() -> None:
+        async with database.begin() as transaction:
+            await add_connection(database, "a", transaction)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await add_and_fail()
+    assert await names(database) == set()
+
+
+async def test_what_is_within_a_transaction_is_a_part_of_it(database: Database) -> None:
+    async with database.begin() as outer:
+        async with database.begin(outer) as inner, database.connect(outer) as reading:
+            assert inner is outer is reading
+        await add_connection(database, "a", outer)
+        assert await names(database) == set()
+    assert await names(database) == {"a"}
+
+
+async def test_constraints_hold(database: Database) -> None:
+    with pytest.raises(IntegrityError) as failure:
+        async with database.begin() as transaction:
+            await transaction.execute(
+                insert(users).values(
+                    name="bob", name_key="bob", password_hash="canary", connection="nowhere", root="/", rights="",
+                    disabled=False, created_at=1, password_changed_at=1,
+                )
+            )  # fmt: skip
+    assert "canary" not in str(failure.value)
+
+
+async def test_writers_queue(database: Database, url: str) -> None:
+    other = Database(url)
+
+    async def increment(database: Database) -> None:
+        async with database.begin() as transaction:
+            query = select(connections.c.revision).with_for_update()
+            value = (await transaction.execute(query)).scalar_one()
+            await asyncio.sleep(0)
+            await transaction.execute(connections.update().values(revision=value + 1))
+
+    await add_connection(database, "counter")
+    await asyncio.gather(*(increment(each) for each in (database, other) * 20))
+    async with database.connect() as reading:
+        assert (await reading.execute(select(connections.c.revision))).scalar_one() == 41
+    await other.close()
+
+
+class TestSqlite:
+    @pytest.fixture
+    def file(self, migrated_file: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+        return pathlib.Path(shutil.copy(migrated_file, tmp_path / "portico.db"))
+
+    async def test_a_locked_database_can_be_read_but_is_unavailable_to_writers(
+        self, file: pathlib.Path
+    ) -> None:
+        database = Database(f"sqlite+aiosqlite:///{file}", wait=0.1)
+        holder = sqlite3.connect(file, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable) as failure:
+            await add_connection(database, "late")
+        assert failure.value.retry_after == 1
+        assert "locked" in (failure.value.cause or "")
+        await database.ping()
+        holder.execute("ROLLBACK")
+        holder.close()
+        await add_connection(database, "in time")
+        assert await names(database) == {"in time"}
+        await database.close()
+
+    async def test_a_line_of_writers_behind_a_lock_ends(self, file: pathlib.Path) -> None:
+        database = Database(f"sqlite+aiosqlite:///{file}", wait=0.1)
+        holder = sqlite3.connect(file, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        outcomes = await asyncio.gather(
+            *(add_connection(database, f"n{n}") for n in range(30)), return_exceptions=True
+        )
+        assert {type(outcome) for outcome in outcomes} == {Unavailable}
+        holder.close()
+        await add_connection(database, "after")
+        await database.close()
+
+    async def test_a_cancelled_writer_in_the_line_leaves_it(self, file: pathlib.Path) -> None:
+        database = Database(f"sqlite+aiosqlite:///{file}")
+        async with database.begin():
+            waiting = asyncio.create_task(add_connection(database, "waiting"))
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        await add_connection(database, "next")
+        assert await names(database) == {"next"}
+        await database.close()
+
+    async def test_a_cancelled_writer_behind_a_lock_leaves_none_of_his_own(self, file: pathlib.Path) -> None:
+        database = Database(f"sqlite+aiosqlite:///{file}", wait=2)
+        holder = sqlite3.connect(file, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(add_connection(database, "waiting"))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        holder.close()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        with sqlite3.connect(file, timeout=0, isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+        other.close()
+        assert await names(database) == set()
+        await database.close()
+
+    async def test_a_database_that_is_none_is_unavailable(self, tmp_path: pathlib.Path) -> None:
+        (tmp_path / "portico.db").write_bytes(b"this is not a database " * 100)
+        (tmp_path / "empty.db").touch()
+        for name in ("portico.db", "empty.db", "missing/portico.db"):
+            database = Database(f"sqlite+aiosqlite:///{tmp_path / name}")
+            with pytest.raises(Unavailable):
+                await database.ping()
+            await database.close()
+            # aiosqlite does not wait for the thread of a connection that could not be opened.
+            for thread in threading.enumerate():
+                if "_connection_worker_thread" in thread.name:
+                    await asyncio.to_thread(thread.join)
+
+    async def test_every_connection_is_durable_and_checks_keys(self, file: pathlib.Path) -> None:
+        database = Database(f"sqlite+aiosqlite:///{file}")
+        async with database.connect() as one, database.connect() as two:
+            for connection in (one, two):
+                for pragma, value in (("journal_mode", "wal"), ("foreign_keys", 1), ("synchronous", 2),
+                                      ("busy_timeout", 5000)):  # fmt: skip
+                    assert (await connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar_one() == value
+        await database.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "mysql://host/db", "sqlite+pysqlite:///x", "postgresql+psycopg://h/d", "garbage"]
+)
+def test_other_databases_are_refused(url: str) -> None:
+    with pytest.raises(InvalidRequest, match="must begin with"):
+        Database(url)
+
+
+def test_postgresql_understands_every_statement() -> None:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    for table in metadata.sorted_tables:
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
+    for query in (_BY_DIGEST, _ENABLED, _REFRESHABLE, _TICKET):
+        assert "SELECT" in str(query.compile(dialect=dialect))
+    assert "FOR SHARE" in str(select(users).with_for_update(read=True).compile(dialect=dialect))
+    statement = upsert(
+        "postgresql",
+        attempts,
+        [{"digest": b"", "failures": 1, "since": 1}],
+        {"failures": attempts.c.failures + 1},
+    )
+    compiled = str(statement.compile(dialect=dialect))
+    # Without its table the column would be ambiguous: PostgreSQL sees the new row too.
+    assert "ON CONFLICT (digest) DO UPDATE SET failures = (attempts.failures + " in compiled

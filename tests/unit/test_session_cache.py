@@ -1,0 +1,130 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from portico.accounts import tokens as module
+from portico.accounts.tokens import CACHED, Session, Tokens, session_of
+from portico.accounts.users import User, Users
+from portico.errors import NotSignedIn, Unavailable
+from portico.store.database import AnyRow, Database
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+async def refused(attempt: Any) -> bool:
+    try:
+        await attempt
+    except NotSignedIn:
+        return True
+    return False
+
+
+@pytest.fixture
+def queries(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Grows with every connection that is taken for reading."""
+    taken: list[None] = []
+    connect = database.connect
+
+    def watched(*arguments: Any) -> Any:
+        taken.append(None)
+        return connect(*arguments)
+
+    monkeypatch.setattr(database, "connect", watched)
+    return taken
+
+
+async def test_a_busy_client_costs_one_query_a_while(
+    tokens: Tokens, alice: User, clock: Any, queries: list[None]
+) -> None:
+    pair = await tokens.issue(alice)
+    for _ in range(50):
+        await tokens.session(pair.access_token)
+    assert len(queries) == 1
+    clock.advance(CACHED)
+    await tokens.session(pair.access_token)
+    assert len(queries) == 2
+
+
+async def test_requests_at_once_share_one_query(tokens: Tokens, alice: User, queries: list[None]) -> None:
+    pair = await tokens.issue(alice)
+    first, *others = (asyncio.create_task(tokens.session(pair.access_token)) for _ in range(20))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert {session.user for session in await asyncio.gather(*others)} == {alice}
+    assert len(queries) == 1
+
+
+async def test_nobody_joins_a_read_from_before_the_end(
+    tokens: Tokens, users: Users, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = await tokens.issue(alice)
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+    ask = tokens._ask
+
+    async def slow(digest: bytes, generation: int) -> Session | None:
+        session = await ask(digest, generation)
+        arrived.set()
+        await go_on.wait()
+        return session
+
+    monkeypatch.setattr(tokens, "_ask", slow)
+    early = asyncio.create_task(tokens.session(pair.access_token))
+    await arrived.wait()
+    await users.change("alice", disabled=True)
+    late = asyncio.create_task(tokens.session(pair.access_token))
+    await asyncio.sleep(0)
+    go_on.set()
+    assert (await early).user == alice
+    assert await refused(late)
+
+
+async def test_what_was_read_before_the_end_is_not_kept(
+    tokens: Tokens, alice: User, queries: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = await tokens.issue(alice)
+
+    def ended_meanwhile(row: AnyRow | None) -> Session | None:
+        tokens.forget()
+        return session_of(row)
+
+    monkeypatch.setattr(module, "session_of", ended_meanwhile)
+    for _ in range(2):
+        await tokens.session(pair.access_token)
+    assert len(queries) == 2
+
+
+async def test_an_end_elsewhere_is_seen_within_a_second(
+    tokens: Tokens, other_tokens: Tokens, alice: User, clock: Any
+) -> None:
+    pair = await tokens.issue(alice)
+    session = await other_tokens.session(pair.access_token)
+    await other_tokens.session(pair.access_token)
+    await tokens.end(session)
+    assert await refused(tokens.session(pair.access_token))
+    assert (await other_tokens.session(pair.access_token)).user == alice
+    clock.advance(0.99)
+    assert await refused(other_tokens.session(pair.access_token))
+
+
+async def test_the_cache_is_bounded(tokens: Tokens, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portico.accounts.tokens._MOST_CACHED", 3)
+    for _ in range(10):
+        await tokens.session((await tokens.issue(alice)).access_token)
+    assert len(tokens._cache) <= 3
+    assert not tokens._asking
+
+
+async def test_without_the_database_nobody_is_believed(
+    tokens: Tokens, alice: User, clock: Any, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = await tokens.issue(alice)
+    await tokens.session(pair.access_token)
+    clock.advance(CACHED)
+
+    def gone(*_: Any) -> Any:
+        raise Unavailable("The database is gone.")
+
+    monkeypatch.setattr(database, "connect", gone)
+    with pytest.raises(Unavailable):
+        await tokens.session(pair.access_token)

@@ -1,0 +1,82 @@
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from portico.accounts.tickets import Tickets
+from portico.accounts.tokens import Tokens
+from portico.accounts.users import User, Users
+from portico.errors import NotSignedIn
+from portico.store.database import Database
+from portico.store.tables import tickets as table
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+async def test_a_ticket_opens_one_path_any_number_of_times(
+    tickets: Tickets, tokens: Tokens, alice: User
+) -> None:
+    session = await tokens.session((await tokens.issue(alice)).access_token)
+    ticket = await tickets.issue(session, "/a/ä b.txt")
+    for _ in range(3):
+        assert await tickets.redeem(ticket, "/a/ä b.txt") == session
+    for path in ("/a", "/a/ä b.txt/", "", "/a/\0", "\ud800"):
+        with pytest.raises(NotSignedIn):
+            await tickets.redeem(ticket, path)
+    with pytest.raises(NotSignedIn):
+        await tokens.session(ticket)
+
+
+async def test_a_ticket_lasts_a_minute(tickets: Tickets, tokens: Tokens, alice: User, clock: Any) -> None:
+    session = await tokens.session((await tokens.issue(alice)).access_token)
+    ticket = await tickets.issue(session, "/a")
+    clock.advance(Tickets.LIFETIME - 0.001)
+    await tickets.redeem(ticket, "/a")
+    clock.advance(0.001)
+    with pytest.raises(NotSignedIn):
+        await tickets.redeem(ticket, "/a")
+
+
+async def test_a_ticket_ends_with_its_token(
+    tickets: Tickets, tokens: Tokens, users: Users, alice: User, clock: Any
+) -> None:
+    expiring = await tokens.session((await tokens.issue(alice)).access_token)
+    clock.advance(3590)
+    expiring_ticket = await tickets.issue(expiring, "/a")
+    clock.advance(10)
+    ended = await tokens.session((await tokens.issue(alice)).access_token)
+    ended_ticket = await tickets.issue(ended, "/a")
+    await tokens.end(ended)
+    disabled = await tokens.session((await tokens.issue(alice)).access_token)
+    disabled_ticket = await tickets.issue(disabled, "/a")
+    await users.change("alice", disabled=True)
+    for ticket in (expiring_ticket, ended_ticket, disabled_ticket):
+        with pytest.raises(NotSignedIn):
+            await tickets.redeem(ticket, "/a")
+
+
+async def test_no_ticket_for_an_ended_session(tickets: Tickets, tokens: Tokens, alice: User) -> None:
+    session = await tokens.session((await tokens.issue(alice)).access_token)
+    await tokens.end(session)
+    with pytest.raises(NotSignedIn):
+        await tickets.issue(session, "/a")
+
+
+@pytest.mark.parametrize("ticket", ["", "x", "ä", "\0", "x" * 257, "x" * 65536])
+async def test_made_up_tickets(tickets: Tickets, ticket: str) -> None:
+    with pytest.raises(NotSignedIn):
+        await tickets.redeem(ticket, "/a")
+
+
+async def test_the_sweep_takes_old_tickets(
+    tickets: Tickets, tokens: Tokens, alice: User, clock: Any, database: Database
+) -> None:
+    session = await tokens.session((await tokens.issue(alice)).access_token)
+    await tickets.issue(session, "/old")
+    clock.advance(30)
+    ticket = await tickets.issue(session, "/new")
+    clock.advance(30)
+    await tokens.sweep()
+    async with database.connect() as reading:
+        assert (await reading.execute(select(func.count()).select_from(table))).scalar_one() == 1
+    await tickets.redeem(ticket, "/new")
