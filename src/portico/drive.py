@@ -1,0 +1,194 @@
+"""`Drive`: a Web User's tree in one provider, and everything that is the same for all providers.
+
+A drive confines its user below the root, checks the user's rights, clamps and orders listings, seals cursors and
+settles name conflicts. Paths given to it count from the user's root.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from enum import StrEnum
+from weakref import WeakKeyDictionary
+
+from portico.cursors import CursorSeal
+from portico.entries import FOLDER_TYPE, Download, Entry, Page
+from portico.errors import (
+    AlreadyExists,
+    Forbidden,
+    InvalidCursor,
+    IsAFolder,
+    NotAFolder,
+    NotFound,
+    NotPossible,
+)
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.rights import Right
+
+_MOST_RENAMES = 1000
+_spoken_for: WeakKeyDictionary[Provider, set[Path]] = WeakKeyDictionary()
+
+
+class OnConflict(StrEnum):
+    """What to do when there is already something of that name."""
+
+    REPLACE = "replace"
+    FAIL = "fail"
+    RENAME = "rename"
+    """Keep both: the new one becomes `name (1).ext`."""
+
+
+class Drive:
+    def __init__(self, provider: Provider, root: Path, rights: Collection[Right], seal: CursorSeal) -> None:
+        self._provider = provider
+        self._root = root
+        self._rights = rights
+        self._seal = seal
+
+    def allows(self, right: Right) -> bool:
+        return right in self._rights
+
+    def require(self, *rights: Right) -> None:
+        for right in rights:
+            if right not in self._rights:
+                raise Forbidden(f"You lack the right '{right}'; ask the administrator for it.")
+
+    @property
+    def max_file_size(self) -> int:
+        return self._provider.max_file_size
+
+    # Looking
+
+    async def list_page(self, folder: Path, size: int, cursor: str | None = None) -> Page:
+        """As `Provider.list_page`: any size, ordered within the page, with a sealed cursor as its token.
+
+        With a cursor, a folder that is gone is `InvalidCursor`. The root exists even while it holds nothing.
+        """
+        self.require(Right.LIST)
+        place = folder.under(self._root)
+        scope = f"{self._provider.kind}\0{self._provider.identity}\0{place}"
+        token = None if cursor is None else self._seal.open(cursor, scope)
+        try:
+            page = await self._provider.list_page(place, min(size, self._provider.max_page_size), token)
+        except (NotFound, NotAFolder) as error:
+            if cursor is not None:
+                raise InvalidCursor("The folder of this cursor is gone; list the folder above it.") from error
+            if folder.is_root and isinstance(error, NotFound):
+                return Page([])
+            raise
+        page.entries.sort(key=_listing_order)
+        if page.token is not None:
+            page.token = self._seal.close(page.token, scope)
+        return page
+
+    async def stat(self, path: Path) -> Entry:
+        self.require(Right.LIST)
+        return await self._stat(path)
+
+    async def _stat(self, path: Path) -> Entry:
+        if path.is_root:
+            return Entry("/", True, content_type=FOLDER_TYPE)
+        return await self._provider.stat(path.under(self._root))
+
+    # Content
+
+    async def describe(self, path: Path) -> Entry:
+        """The entry of something that is about to be read."""
+        self.require(Right.DOWNLOAD)
+        return await self._stat(path)
+
+    async def read(
+        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
+    ) -> Download:
+        self.require(Right.DOWNLOAD)
+        return await self._provider.read(path.under(self._root), start, stop, etag=etag)
+
+    async def write(
+        self,
+        path: Path,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        on_conflict: OnConflict | None = None,
+        *,
+        at_most: int | None = None,
+    ) -> Entry:
+        """As `Provider.write`. Without `on_conflict` a file is replaced if the user may do that."""
+        self.require(Right.UPLOAD)
+        if path.is_root:  # it need not be there for the provider to see
+            raise IsAFolder("The root is a folder; a file cannot take its place.")
+        replace = self._may_replace(on_conflict)
+        if on_conflict is not OnConflict.RENAME:
+            place = path.under(self._root)
+            return await self._provider.write(place, chunks, content_type, replace=replace, at_most=at_most)
+        place = (await self._free_name(path)).under(self._root)
+        # The name is taken only at the end of the body; until then others in this process must see that it is spoken for.
+        spoken_for = _spoken_for.setdefault(self._provider, set())
+        spoken_for.add(place)
+        try:
+            return await self._provider.write(place, chunks, content_type, replace=replace, at_most=at_most)
+        finally:
+            spoken_for.discard(place)
+
+    # The tree
+
+    async def make_folder(self, path: Path) -> None:
+        self.require(Right.UPLOAD)
+        await self._provider.make_folder(path.under(self._root))
+
+    async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
+        """Copy a file or a folder; the path at which the copy stands."""
+        self.require(Right.DOWNLOAD, Right.UPLOAD)
+        return await self._transfer(self._provider.copy, source, target, on_conflict)
+
+    async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
+        """Move a file or a folder; the path at which it then stands."""
+        self.require(Right.UPLOAD, Right.OVERWRITE)
+        if source.is_root:
+            raise NotPossible("The root folder cannot be moved.")
+        return await self._transfer(self._provider.move, source, target, on_conflict)
+
+    async def delete(self, path: Path, *, recursive: bool = False) -> None:
+        self.require(Right.OVERWRITE)
+        if path.is_root:
+            raise NotPossible("The root folder cannot be deleted.")
+        await self._provider.delete(path.under(self._root), recursive=recursive)
+
+    async def _transfer(
+        self,
+        transfer: Callable[..., Awaitable[None]],
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None,
+    ) -> Path:
+        replace = self._may_replace(on_conflict)
+        if on_conflict is OnConflict.RENAME:
+            await self._stat(source)  # a missing source is told before a name is looked for
+            target = await self._free_name(target)
+        if source.holds(target) or target.holds(source):
+            raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
+        await transfer(source.under(self._root), target.under(self._root), replace=replace)
+        return target
+
+    def _may_replace(self, on_conflict: OnConflict | None) -> bool:
+        if on_conflict is None:
+            return self.allows(Right.OVERWRITE)
+        if on_conflict is OnConflict.REPLACE:
+            self.require(Right.OVERWRITE)
+        return on_conflict is OnConflict.REPLACE
+
+    async def _free_name(self, path: Path) -> Path:
+        """The path itself, or the first of `name (1)`, `name (2)` … that nothing stands at."""
+        stem, dot, suffix = path.name.rpartition(".")
+        if not stem:
+            stem, dot, suffix = path.name, "", ""
+        candidate = path
+        for number in range(1, _MOST_RENAMES):
+            try:
+                await self._stat(candidate)
+            except NotFound:
+                if candidate.under(self._root) not in _spoken_for.get(self._provider, ()):
+                    return candidate
+            candidate = path.parent.child(f"{stem} ({number}){dot}{suffix}")
+        raise AlreadyExists(f"There are too many files called like '{path.name}'; choose another name.")
+
+
+def _listing_order(entry: Entry) -> tuple[bool, str]:
+    return not entry.is_folder, entry.name

@@ -1,0 +1,219 @@
+"""Files on their way in, and trees on their way out.
+
+Both live in one hidden folder at the top of the connection's folder, so in the same file system as their target.
+A staged file is locked by its writer. The lock ends with the process, however that ends, so whatever is found
+unlocked there is left over and may go.
+"""
+
+import fcntl
+import os
+import secrets
+import stat as modes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from portico.entries import Entry
+from portico.errors import AlreadyExists, IsAFolder, ProviderRefused
+from portico.paths import RESERVED_PREFIX, Path
+from portico.providers.local.descriptors import entry_of, is_folder, look, opened_folder, opened_way, visible
+
+_STAGING = Path((f"{RESERVED_PREFIX}staging",))
+_MOST_BUFFERS = 512  # below the kernel's IOV_MAX
+
+
+class StagedFile:
+    """A file that nobody sees until `commit`. All methods block; they are called one after the other."""
+
+    def __init__(self, top: str, target: Path, *, replace: bool) -> None:
+        self._top = top
+        self._target = target
+        self._replace = replace
+        self._name = ""
+        self._file = -1
+
+    def open(self) -> int:
+        """Begin, unless that is done; fails early if the target could never be written."""
+        if self._file >= 0:
+            return self._file
+        self._check_way()
+        with opened_folder(self._top, _STAGING, make=True) as staging:
+            while True:
+                name = secrets.token_hex(16)
+                file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=staging)
+                if _try_lock(file) and os.fstat(file).st_nlink:
+                    self._name, self._file = name, file
+                    return file
+                os.close(file)  # a sweep came between creation and lock
+
+    def append(self, buffers: Sequence[bytes]) -> None:
+        file = self.open()
+        for start in range(0, len(buffers), _MOST_BUFFERS):
+            write_all(file, buffers[start : start + _MOST_BUFFERS])
+
+    def commit(self) -> Entry:
+        """Make the content durable, then the file visible, then the name durable."""
+        file = self.open()
+        os.fsync(file)
+        with (
+            opened_folder(self._top, _STAGING) as staging,
+            opened_folder(self._top, self._target.parent, make=True) as folder,
+        ):
+            check_replaceable(look(folder, self._target.name), self._target, replace=self._replace)
+            place(staging, self._name, folder, self._target, replace=self._replace)
+            os.fsync(folder)
+        entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
+        self._close()
+        return entry
+
+    def discard(self) -> None:
+        """Leave no trace. Harmless after `commit`."""
+        if self._file < 0:
+            return
+        try:
+            with suppress(FileNotFoundError), opened_folder(self._top, _STAGING) as staging:
+                os.unlink(self._name, dir_fd=staging)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        os.close(self._file)
+        self._file = -1
+
+    def _check_way(self) -> None:
+        """Look before a large body is taken in: what would fail at the commit fails now."""
+        with (
+            opened_folder(self._top, Path()) as top,
+            opened_way(self._top, self._target.parent) as (folder, whole),
+        ):
+            if os.fstat(folder).st_dev != os.fstat(top).st_dev:
+                raise ProviderRefused(
+                    "This folder is on another disk than the connection's; tell the administrator.",
+                    cause=f"{self._target.parent} is another file system than {self._top}: give it a connection of its own",
+                )
+            if whole:
+                check_replaceable(look(folder, self._target.name), self._target, replace=self._replace)
+            else:
+                for name in self._target.segments:
+                    look(folder, name)  # a name that the disk cannot hold fails here, before folders are made
+
+
+def check_replaceable(info: os.stat_result | None, target: Path, *, replace: bool) -> None:
+    """Whether a file may take the place of what is at `target`."""
+    if info is None:
+        return
+    if is_folder(info):
+        raise IsAFolder(f"'{target.name}' is a folder; a file cannot take its place.")
+    if not replace or not visible(info):
+        raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.")
+
+
+def place(source_folder: int, source_name: str, folder: int, target: Path, *, replace: bool) -> None:
+    """Give a file its name at `target`, atomically, whoever else tries the same."""
+    if replace:
+        os.rename(source_name, target.name, src_dir_fd=source_folder, dst_dir_fd=folder)
+        return
+    try:
+        os.link(source_name, target.name, src_dir_fd=source_folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError as error:
+        raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.") from error
+    os.unlink(source_name, dir_fd=source_folder)
+
+
+def remove_tree(top: str, folder: int, name: str) -> None:
+    """Remove a folder with all that it holds: out of sight at once and as a whole, then bit by bit."""
+    with opened_folder(top, _STAGING, make=True) as staging:
+        trash = secrets.token_hex(16)
+        os.rename(name, trash, src_dir_fd=folder, dst_dir_fd=staging)
+        os.fsync(folder)
+        _empty(staging, trash)
+
+
+def sweep(top: str) -> int:
+    """Remove whatever in the staging folder no living writer holds."""
+    swept = 0
+    with suppress(FileNotFoundError), opened_folder(top, _STAGING) as staging:
+        for name in os.listdir(staging):
+            swept += _sweep_one(staging, name)
+    return swept
+
+
+def _sweep_one(staging: int, name: str) -> int:
+    info = look(staging, name)
+    if info is None:
+        return 0
+    if is_folder(info):
+        _empty(staging, name)
+        return 1
+    with _locked(staging, name) as free:
+        if free:
+            os.unlink(name, dir_fd=staging)
+        return int(free)
+
+
+@contextmanager
+def _locked(staging: int, name: str) -> Iterator[bool]:
+    """Whether nobody else held the file; it cannot be taken while we look."""
+    try:
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=staging)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        yield _try_lock(file)
+    finally:
+        os.close(file)
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def write_all(file: int, buffers: Sequence[bytes]) -> None:
+    """Write at most `_MOST_BUFFERS` buffers, to their last byte."""
+    written = os.writev(file, buffers)
+    for buffer in buffers:
+        if written >= len(buffer):
+            written -= len(buffer)
+            continue
+        # The kernel took a part only: a signal, or a disk that is about to be full.
+        rest = memoryview(buffer)[written:]
+        written = 0
+        while rest:
+            rest = rest[os.write(file, rest) :]
+
+
+def _empty(staging: int, name: str) -> None:
+    """Remove a tree of any depth with a few descriptors: folders found inside move up before they are emptied.
+
+    Two may do this at the same time: what the other has removed is no error.
+    """
+    pending = [name]
+    while pending:
+        current = pending.pop()
+        with suppress(FileNotFoundError):
+            folder = os.open(
+                current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=staging
+            )
+            try:
+                for child in os.listdir(folder):
+                    with suppress(FileNotFoundError):
+                        pending += _unlink_or_hoist(folder, child, staging)
+            finally:
+                os.close(folder)
+            os.rmdir(current, dir_fd=staging)
+
+
+def _unlink_or_hoist(folder: int, child: str, staging: int) -> list[str]:
+    try:
+        os.unlink(child, dir_fd=folder)
+    except (IsADirectoryError, PermissionError):
+        if not modes.S_ISDIR(os.stat(child, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise
+        hoisted = secrets.token_hex(16)
+        os.rename(child, hoisted, src_dir_fd=folder, dst_dir_fd=staging)
+        return [hoisted]
+    return []

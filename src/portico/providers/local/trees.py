@@ -1,0 +1,117 @@
+"""Copying and moving files and whole folders. All of it blocks; it runs in a thread."""
+
+import errno
+import os
+
+from portico.errors import AlreadyExists, NotPossible, PorticoError
+from portico.paths import Path, name_flaw
+from portico.providers.local.descriptors import (
+    OpenFile,
+    found,
+    is_folder,
+    look,
+    opened_folder,
+    translated,
+    visible,
+)
+from portico.providers.local.staging import StagedFile, check_replaceable, place, remove_tree, write_all
+
+_PIECE = 64 * 2**20
+
+
+def copy(top: str, source: Path, target: Path, replace: bool) -> None:
+    with found(top, source) as (_, info):
+        folder = is_folder(info)
+    if folder:
+        _check_folder_target(top, target, replace)
+        _copy_tree(top, source, target, replace)
+    else:
+        _copy_file(top, source, target, replace)
+
+
+def move(top: str, source: Path, target: Path, replace: bool) -> None:
+    with found(top, source) as (source_folder, info):
+        if is_folder(info):
+            _check_folder_target(top, target, replace)
+        with opened_folder(top, target.parent, make=True) as target_folder:
+            if not is_folder(info):
+                check_replaceable(look(target_folder, target.name), target, replace=replace)
+                place(source_folder, source.name, target_folder, target, replace=replace)
+            elif not _rename_folder(source_folder, source.name, target_folder, target.name):
+                _copy_tree(top, source, target, replace)
+                remove_tree(top, source_folder, source.name)
+            os.fsync(target_folder)
+        os.fsync(source_folder)
+
+
+def _rename_folder(source_folder: int, source: str, target_folder: int, target: str) -> bool:
+    """Whether a rename did it; not if there is a folder with content at the target, to merge with."""
+    try:
+        os.rename(source, target, src_dir_fd=source_folder, dst_dir_fd=target_folder)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def _check_folder_target(top: str, target: Path, replace: bool) -> None:
+    try:
+        with opened_folder(top, target.parent) as folder:
+            info = look(folder, target.name)
+    except FileNotFoundError:
+        return
+    if info is not None and not (replace and is_folder(info)):
+        raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.")
+
+
+def _copy_tree(top: str, source: Path, target: Path, replace: bool) -> None:
+    done = 0
+    pending = [(source, target)]
+    try:
+        while pending:
+            source, target = pending.pop()
+            with translated(target):
+                _check_folder_target(top, target, replace=True)
+                with opened_folder(top, target, make=True):
+                    pass
+            with translated(source), opened_folder(top, source) as folder:
+                names = [name for name in os.listdir(folder) if name_flaw(name) is None]
+                kinds = [(name, info) for name in names if (info := look(folder, name)) and visible(info)]
+            for name, info in kinds:
+                if is_folder(info):
+                    pending.append((source.child(name), target.child(name)))
+                else:
+                    with translated(source):
+                        _copy_file(top, source.child(name), target.child(name), replace)
+                    done += 1
+    except PorticoError as error:
+        raise type(error)(
+            f"{error.detail} {done} files were copied before that; ask again to carry on.",
+            retry_after=error.retry_after,
+            cause=error.cause,
+        ) from error
+
+
+def _copy_file(top: str, source: Path, target: Path, replace: bool) -> None:
+    if source == target:
+        raise NotPossible("A file cannot be copied onto itself; choose another target.")
+    staged = StagedFile(top, target, replace=replace)
+    try:
+        with opened_folder(top, source.parent) as folder:
+            file = OpenFile(folder, source)
+        _copy_bytes(file.fileno(), staged.open())
+        staged.commit()
+    finally:
+        staged.discard()
+
+
+def _copy_bytes(source: int, target: int) -> None:
+    try:
+        while os.copy_file_range(source, target, _PIECE):
+            pass
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+        while piece := os.read(source, 2**20):
+            write_all(target, [piece])

@@ -1,0 +1,51 @@
+"""Trying a provider out: does it list, write, read and delete?"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from secrets import token_hex
+
+from portico.errors import PorticoError, ProviderFailed
+from portico.paths import RESERVED_PREFIX, Path
+from portico.providers.base import Provider
+
+_CONTENT = b"Portico was here to see whether it can write.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStep:
+    name: str
+    error: PorticoError | None = None
+
+
+async def probe(provider: Provider, folder: Path) -> AsyncIterator[ProbeStep]:
+    """List `folder`, then write, read and delete a file in it; ends with the first step that fails."""
+    file = Path((*folder.segments, f"{RESERVED_PREFIX}probe-{token_hex(8)}"))
+    for name, step in (("list", _list), ("write", _write), ("read", _read), ("delete", _delete)):
+        try:
+            await step(provider, file)
+        except PorticoError as error:
+            yield ProbeStep(name, error)
+            return
+        yield ProbeStep(name)
+
+
+async def _list(provider: Provider, file: Path) -> None:
+    await provider.list_page(file.parent, 1, None)
+
+
+async def _write(provider: Provider, file: Path) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield _CONTENT
+
+    await provider.write(file, chunks(), "text/plain", replace=False)
+
+
+async def _read(provider: Provider, file: Path) -> None:
+    download = await provider.read(file)
+    content = b"".join([chunk async for chunk in download.chunks])
+    if content != _CONTENT:
+        raise ProviderFailed("The probe file came back with other content than it was written with.")
+
+
+async def _delete(provider: Provider, file: Path) -> None:
+    await provider.delete(file)

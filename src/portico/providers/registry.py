@@ -1,0 +1,77 @@
+"""Which kinds of storage there are, which options each takes, and how one is opened.
+
+A provider is named here and imported on first use, so that its SDK need not be installed by those who use
+another service.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+
+from portico.errors import InvalidRequest, ProviderRefused
+from portico.providers.base import Provider
+
+SECRET_OPTIONS = frozenset({"secret-access-key", "connection-string", "account-key", "sas-token"})
+PREFIX_OPTION = "prefix"
+"""Taken by every cloud kind, and applied by whoever builds the drive: a provider never sees it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    implementation: str
+    """`module:Class`; the class takes the options as keyword arguments, dashes as underscores."""
+    required: frozenset[str]
+    optional: frozenset[str] = frozenset()
+    extra: str | None = None
+    """The installation extra that brings the service's SDK."""
+
+    @property
+    def options(self) -> frozenset[str]:
+        return self.required | self.optional
+
+
+KINDS: Mapping[str, Kind] = {
+    "local": Kind("portico.providers.local:LocalProvider", required=frozenset({"folder"})),
+}
+
+
+def check_options(kind: str, options: Mapping[str, str]) -> None:
+    """`InvalidRequest`, naming the first option that is unknown or missing for this kind."""
+    known = _kind(kind)
+    for name in options:
+        if name not in known.options:
+            near = get_close_matches(name, known.options, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(sorted(known.options))}."
+            raise InvalidRequest(f"A connection of kind {kind!r} has no option {name!r}; {hint}")
+    for name in sorted(known.required):
+        if not options.get(name):
+            raise InvalidRequest(
+                f"A connection of kind {kind!r} needs the option {name!r}; add --option {name}=VALUE."
+            )
+
+
+def open_provider(kind: str, options: Mapping[str, str]) -> Provider:
+    """The provider for options that `check_options` accepts; secrets are options like any other here."""
+    check_options(kind, options)
+    known = _kind(kind)
+    module, _, name = known.implementation.partition(":")
+    try:
+        implementation: type[Provider] = getattr(import_module(module), name)
+    except ImportError as error:
+        raise ProviderRefused(
+            "This folder's storage service is not installed on the gateway; tell the administrator.",
+            cause=f"{kind!r} needs an extra ({error}): pip install 'portico-gateway[{known.extra}]'",
+        ) from error
+    arguments = {
+        key.replace("-", "_"): value for key, value in options.items() if key != PREFIX_OPTION and value
+    }
+    return implementation(**arguments)
+
+
+def _kind(name: str) -> Kind:
+    if name in KINDS:
+        return KINDS[name]
+    near = get_close_matches(name, KINDS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the kinds are {', '.join(sorted(KINDS))}."
+    raise InvalidRequest(f"{name!r} is not a kind of storage; {hint}")

@@ -1,0 +1,173 @@
+"""A user whose root is `/al` never gets at `/alice`, whatever the path, cursor or name."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from portico.cursors import CursorSeal
+from portico.drive import Drive, OnConflict
+from portico.errors import InvalidCursor, InvalidPath, NotFound, PorticoError
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.rights import ALL_RIGHTS
+
+from .actions import at, content, names, put, tree, walk
+
+CANARY = b"canary in the sibling"
+OWN = b"of al"
+
+plain = [b"alice", b"al", b"ice", b"..alice", b"canary", b"secret", b"own", b"sub", b"~", b"C:", b"%20", b"*"]
+hostile = [
+    *(b"/", b"//", b".", b"..", b"../", b"/../", b"%2e%2e", b"%2E.", b"%2f", b"..%2f", b"..%5c", b"\\"),
+    *(b"%c0%ae%c0%ae", b"%252e%252e", b"%ef%bc%8e%ef%bc%8e", b"%00", b"%0d%0a", b"%ff"),
+]
+ways = st.lists(st.sampled_from(plain), max_size=3).map(b"/".join) | st.lists(
+    st.sampled_from(plain + hostile) | st.binary(max_size=4), max_size=6
+).map(b"".join)
+
+thorough = settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture
+async def whole(provider: Provider, seal: CursorSeal) -> Drive:
+    """All of the storage, as only the administrator sees it."""
+    drive = Drive(provider, Path(), ALL_RIGHTS, seal)
+    for path in (
+        "alice/canary",
+        "alice/secret/canary",
+        "alice.txt",
+        "alicecanary",
+        "canary",
+        "secret/canary",
+    ):
+        await put(drive, path, CANARY)
+    return drive
+
+
+@pytest.fixture
+async def al(whole: Drive, provider: Provider, seal: CursorSeal) -> Drive:
+    drive = Drive(provider, at("al"), ALL_RIGHTS, seal)
+    await refill(drive)
+    return drive
+
+
+async def refill(drive: Drive) -> None:
+    for path in ("own", "sub/own", "canary"):
+        await put(drive, path, OWN)
+
+
+async def outside(whole: Drive) -> dict[str, bytes | None]:
+    everything = await tree(whole)
+    return {path: data for path, data in everything.items() if not at("al").holds(at(path))}
+
+
+async def looked_at(drive: Drive, path: Path) -> AsyncGenerator[bytes]:
+    """Whatever can be seen at `path`."""
+    try:
+        for page in await walk(drive, str(path), 1):
+            for entry in page:
+                if not entry.is_folder:
+                    yield await content(drive, path.child(entry.name))
+    except PorticoError:
+        pass
+    try:
+        download = await drive.read(path)
+    except PorticoError:
+        return
+    async with aclosing(download.chunks) as chunks:
+        yield b"".join([chunk async for chunk in chunks])
+
+
+async def attempt(drive: Drive, path: Path) -> None:
+    """Try every change at `path`."""
+    for change in (
+        lambda: drive.copy(path, at("copied")),
+        lambda: drive.copy(at("own"), path),
+        lambda: drive.copy(at("sub"), path.child("alice"), OnConflict.RENAME),
+        lambda: drive.make_folder(path),
+        lambda: drive.move(path, at("sub/moved")),
+        lambda: drive.move(at("sub"), path),
+        lambda: put(drive, path, OWN),
+        lambda: put(drive, path, OWN, OnConflict.RENAME),
+        lambda: drive.delete(path, recursive=True),
+    ):
+        try:
+            await change()
+        except PorticoError:
+            continue
+
+
+@thorough
+@given(raw=ways)
+async def test_no_path_leads_out(whole: Drive, al: Drive, raw: bytes) -> None:
+    try:
+        path = Path.from_request(raw)
+    except InvalidPath:
+        return
+    before = await outside(whole)
+    async with aclosing(looked_at(al, path)) as seen:
+        assert [data async for data in seen if data != OWN] == []
+    await attempt(al, path)
+    assert await outside(whole) == before
+    assert CANARY not in (await tree(al)).values()
+    await refill(al)
+
+
+@thorough
+@given(folder=ways, name=st.text(max_size=6) | st.sampled_from(["..", "../alice", "/alice/canary", "alice"]))
+async def test_no_name_leads_out(whole: Drive, al: Drive, folder: bytes, name: str) -> None:
+    try:
+        path = Path.from_request(folder).child(name)
+    except InvalidPath:
+        return
+    before = await outside(whole)
+    await attempt(al, path)
+    assert await outside(whole) == before
+    assert CANARY not in (await tree(al)).values()
+    await refill(al)
+
+
+@thorough
+@given(data=st.data())
+async def test_no_cursor_leads_out(whole: Drive, al: Drive, data: st.DataObject) -> None:
+    own = (await al.list_page(Path(), 1)).token
+    others = (await whole.list_page(at("alice"), 1)).token
+    assert own is not None
+    assert others is not None
+    halves = st.sampled_from(
+        [own[:-22], own[-22:], others[:-22], others[-22:], "/alice/", "../alice", "alice\0"]
+    )
+    cursor = data.draw(st.lists(halves | st.text(max_size=3), max_size=4).map("".join))
+    try:
+        page = await al.list_page(Path(), 10, cursor)
+    except InvalidCursor:
+        return
+    assert cursor == own
+    assert {entry.name for entry in page.entries} <= {"own", "sub", "canary"}
+
+
+async def test_a_root_is_no_prefix_of_a_name(whole: Drive, al: Drive) -> None:
+    assert await names(al) == ["sub", "canary", "own"]
+    assert await names(whole) == ["al", "alice", "secret", "alice.txt", "alicecanary", "canary"]
+    for path in ("ice", "ice/canary", "ice.txt", "alice", "alice/canary"):
+        with pytest.raises(NotFound):
+            await al.stat(at(path))
+        with pytest.raises(NotFound):
+            await al.read(at(path))
+        with pytest.raises(NotFound):
+            await al.delete(at(path), recursive=True)
+
+
+async def test_an_empty_root_hides_its_siblings(whole: Drive, provider: Provider, seal: CursorSeal) -> None:
+    before = await tree(whole)
+    for root in ("a", "ali", "alice/can", "alice/canary2"):
+        drive = Drive(provider, at(root), ALL_RIGHTS, seal)
+        assert await names(drive) == []
+        with pytest.raises(NotFound):
+            await drive.delete(at("ce"), recursive=True)
+    assert await tree(whole) == before

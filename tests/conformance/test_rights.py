@@ -1,0 +1,81 @@
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from portico.cursors import CursorSeal
+from portico.drive import Drive, OnConflict
+from portico.errors import AlreadyExists, Forbidden
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.rights import ALL_RIGHTS, Right
+
+from .actions import at, pieces, put, tree
+
+LIST, DOWNLOAD, UPLOAD, OVERWRITE = Right
+Action = Callable[[Drive], Awaitable[object]]
+
+ACTIONS: dict[str, tuple[set[Right], Action]] = {
+    "list": ({LIST}, lambda drive: drive.list_page(at("/"), 10)),
+    "stat": ({LIST}, lambda drive: drive.stat(at("file"))),
+    "stat-root": ({LIST}, lambda drive: drive.stat(at("/"))),
+    "describe": ({DOWNLOAD}, lambda drive: drive.describe(at("file"))),
+    "read": ({DOWNLOAD}, lambda drive: read(drive)),
+    "write": ({UPLOAD}, lambda drive: put(drive, "new")),
+    "write-fail": ({UPLOAD}, lambda drive: put(drive, "new", b"", OnConflict.FAIL)),
+    "write-rename": ({UPLOAD}, lambda drive: put(drive, "file", b"", OnConflict.RENAME)),
+    "write-replace": ({UPLOAD, OVERWRITE}, lambda drive: put(drive, "file", b"", OnConflict.REPLACE)),
+    "make-folder": ({UPLOAD}, lambda drive: drive.make_folder(at("new"))),
+    "copy": ({DOWNLOAD, UPLOAD}, lambda drive: drive.copy(at("file"), at("new"))),
+    "copy-folder": ({DOWNLOAD, UPLOAD}, lambda drive: drive.copy(at("folder"), at("new"))),
+    "copy-rename": (
+        {DOWNLOAD, UPLOAD},
+        lambda drive: drive.copy(at("file"), at("other"), OnConflict.RENAME),
+    ),
+    "copy-replace": (
+        {DOWNLOAD, UPLOAD, OVERWRITE},
+        lambda drive: drive.copy(at("file"), at("other"), OnConflict.REPLACE),
+    ),
+    "move": ({UPLOAD, OVERWRITE}, lambda drive: drive.move(at("file"), at("new"))),
+    "delete": ({OVERWRITE}, lambda drive: drive.delete(at("file"))),
+    "delete-folder": ({OVERWRITE}, lambda drive: drive.delete(at("folder"), recursive=True)),
+}
+
+
+async def read(drive: Drive) -> None:
+    await (await drive.read(at("file"))).chunks.aclose()
+
+
+@pytest.fixture
+async def before(drive: Drive) -> dict[str, bytes | None]:
+    for path in ("file", "other", "folder/file"):
+        await put(drive, path, path.encode())
+    return await tree(drive)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_every_right_counts(
+    drive: Drive,
+    provider: Provider,
+    root: Path,
+    seal: CursorSeal,
+    before: dict[str, bytes | None],
+    action: str,
+) -> None:
+    needed, act = ACTIONS[action]
+    for right in needed:
+        with pytest.raises(Forbidden, match=right):
+            await act(Drive(provider, root, ALL_RIGHTS - {right}, seal))
+        assert await tree(drive) == before
+    await act(Drive(provider, root, needed, seal))
+
+
+async def test_without_the_right_to_overwrite_everything_is_kept(
+    drive: Drive, provider: Provider, root: Path, seal: CursorSeal, before: dict[str, bytes | None]
+) -> None:
+    humble = Drive(provider, root, {DOWNLOAD, UPLOAD}, seal)
+    with pytest.raises(AlreadyExists):
+        await humble.write(at("file"), pieces(b"new"), "text/plain")
+    for source, target in (("file", "other"), ("folder", "other")):
+        with pytest.raises(AlreadyExists):
+            await humble.copy(at(source), at(target))
+    assert await tree(drive) == before

@@ -1,0 +1,286 @@
+import pytest
+
+from portico.drive import Drive, OnConflict
+from portico.errors import (
+    AlreadyExists,
+    FolderNotEmpty,
+    IsAFolder,
+    NotAFolder,
+    NotFound,
+    NotPossible,
+    PorticoError,
+)
+
+from .actions import at, content, exists, names, put, tree
+
+TRANSFERS = ["copy", "move"]
+
+
+async def transfer(drive: Drive, how: str, source: str, target: str, choice: OnConflict | None = None) -> str:
+    method = drive.copy if how == "copy" else drive.move
+    return str(await method(at(source), at(target), choice))
+
+
+@pytest.fixture
+async def before(drive: Drive) -> dict[str, bytes | None]:
+    """`/a` with files at two levels and an empty folder, and a file and a folder beside it."""
+    await put(drive, "a/1", b"a1")
+    await put(drive, "a/b/2", b"ab2")
+    await drive.make_folder(at("a/empty"))
+    await put(drive, "file", b"file")
+    await put(drive, "other/1", b"other1")
+    await put(drive, "other/3", b"other3")
+    return await tree(drive)
+
+
+# Folders
+
+
+async def test_make_folder(drive: Drive) -> None:
+    await drive.make_folder(at("a/b/c"))
+    await drive.make_folder(at("a/b/c"))
+    await drive.make_folder(at("a"))
+    await drive.make_folder(at("/"))
+    assert await tree(drive) == {"/a": None, "/a/b": None, "/a/b/c": None}
+    assert (await drive.stat(at("a/b"))).is_folder
+
+
+async def test_a_folder_cannot_be_made_of_a_file(drive: Drive) -> None:
+    await put(drive, "file", b"kept")
+    for path in ("file", "file/below", "file/below/deeper"):
+        with pytest.raises(NotAFolder):
+            await drive.make_folder(at(path))
+    assert await tree(drive) == {"/file": b"kept"}
+
+
+# Removal
+
+
+async def test_delete_a_file(drive: Drive) -> None:
+    await put(drive, "a/1", b"1")
+    await put(drive, "a/2", b"2")
+    await drive.delete(at("a/1"))
+    assert await tree(drive) == {"/a": None, "/a/2": b"2"}
+    await drive.delete(at("a/2"), recursive=True)
+    assert not await exists(drive, "a/2")
+
+
+async def test_delete_an_empty_folder(drive: Drive) -> None:
+    for recursive in (False, True):
+        await drive.make_folder(at("a/b"))
+        await drive.delete(at("a/b"), recursive=recursive)
+        assert not await exists(drive, "a/b")
+
+
+async def test_a_folder_with_content_goes_only_as_a_whole(
+    drive: Drive, before: dict[str, bytes | None]
+) -> None:
+    with pytest.raises(FolderNotEmpty):
+        await drive.delete(at("a"))
+    assert await tree(drive) == before
+    await drive.delete(at("a"), recursive=True)
+    assert await tree(drive) == {path: data for path, data in before.items() if not under(path, "/a")}
+    with pytest.raises(NotFound):
+        await drive.list_page(at("a/b"), 10)
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+@pytest.mark.usefixtures("before")
+async def test_delete_what_is_not_there(drive: Drive, recursive: bool) -> None:
+    for path in ("missing", "a/missing", "missing/1", "file/below", "fil", "othe"):
+        with pytest.raises(NotFound):
+            await drive.delete(at(path), recursive=recursive)
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+async def test_the_root_cannot_be_deleted(drive: Drive, recursive: bool) -> None:
+    await put(drive, "file", b"kept")
+    with pytest.raises(NotPossible):
+        await drive.delete(at("/"), recursive=recursive)
+    assert await content(drive, "file") == b"kept"
+
+
+# Copies and moves
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+@pytest.mark.parametrize("target", ["a/new", "new", "made/on/the/way"])
+async def test_a_file_to_a_new_place(
+    drive: Drive, before: dict[str, bytes | None], how: str, target: str
+) -> None:
+    assert await transfer(drive, how, "file", target) == f"/{target}"
+    assert await content(drive, target) == b"file"
+    assert await exists(drive, "file") == (how == "copy")
+    after = await tree(drive)
+    assert before.items() - after.items() <= {("/file", b"file")}
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+@pytest.mark.parametrize("target", ["new", "other/new", "made/on/the/way"])
+async def test_a_folder_to_a_new_place(
+    drive: Drive, before: dict[str, bytes | None], how: str, target: str
+) -> None:
+    assert await transfer(drive, how, "a", target) == f"/{target}"
+    expected = {path: data for path, data in before.items() if how == "copy" or not under(path, "/a")}
+    expected |= {f"/{target}{path[2:]}": data for path, data in before.items() if under(path, "/a")}
+    expected |= dict.fromkeys(["/made", "/made/on", "/made/on/the"] if "made" in target else [])
+    assert await tree(drive) == expected
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+@pytest.mark.parametrize("choice", [None, OnConflict.REPLACE])
+async def test_a_file_replaces_a_file(
+    drive: Drive, before: dict[str, bytes | None], how: str, choice: OnConflict | None
+) -> None:
+    assert await transfer(drive, how, "file", "a/b/2", choice) == "/a/b/2"
+    expected = before | {"/a/b/2": b"file"}
+    assert await tree(drive) == {path: data for path, data in expected.items() if kept(path, how, "/file")}
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+@pytest.mark.parametrize("choice", [None, OnConflict.REPLACE])
+async def test_a_folder_is_merged_into_a_folder(
+    drive: Drive, before: dict[str, bytes | None], how: str, choice: OnConflict | None
+) -> None:
+    assert await transfer(drive, how, "a", "other", choice) == "/other"
+    expected = before | {"/other/1": b"a1", "/other/b": None, "/other/b/2": b"ab2", "/other/empty": None}
+    assert await tree(drive) == {path: data for path, data in expected.items() if kept(path, how, "/a")}
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+@pytest.mark.parametrize(
+    ("source", "target", "error"),
+    [
+        ("a", "other", AlreadyExists),
+        ("a", "other/1", AlreadyExists),
+        ("file", "other", IsAFolder),
+        ("file", "other/1", AlreadyExists),
+    ],
+)
+async def test_what_exists_may_be_kept(
+    drive: Drive,
+    before: dict[str, bytes | None],
+    how: str,
+    source: str,
+    target: str,
+    error: type[PorticoError],
+) -> None:
+    with pytest.raises(error):
+        await transfer(drive, how, source, target, OnConflict.FAIL)
+    assert await tree(drive) == before
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+async def test_both_are_kept_by_another_name(drive: Drive, before: dict[str, bytes | None], how: str) -> None:
+    await put(drive, "file (1)", b"one")
+    assert await transfer(drive, how, "other/3", "file", OnConflict.RENAME) == "/file (2)"
+    assert await transfer(drive, how, "a", "other", OnConflict.RENAME) == "/other (1)"
+    assert await content(drive, "file") == b"file"
+    assert await content(drive, "file (2)") == b"other3"
+    assert await content(drive, "other/1") == b"other1"
+    assert await content(drive, "other (1)/b/2") == b"ab2"
+
+
+async def test_a_copy_beside_itself_takes_another_name(drive: Drive, before: dict[str, bytes | None]) -> None:
+    assert await transfer(drive, "copy", "a", "a", OnConflict.RENAME) == "/a (1)"
+    assert await tree(drive, "a (1)") == {
+        f"/a (1){path[2:]}": data for path, data in before.items() if under(path, "/a") and path != "/a"
+    }
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+async def test_a_file_and_a_folder_never_replace_each_other(
+    drive: Drive, before: dict[str, bytes | None], how: str
+) -> None:
+    with pytest.raises(IsAFolder):
+        await transfer(drive, how, "file", "a")
+    with pytest.raises(AlreadyExists):
+        await transfer(drive, how, "a", "file")
+    assert await tree(drive) == before
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+async def test_a_merge_keeps_its_source_where_a_file_meets_a_folder(drive: Drive, how: str) -> None:
+    await put(drive, "a/x", b"a file")
+    await put(drive, "b/x/inside", b"in a folder")
+    before = await tree(drive)
+    with pytest.raises(IsAFolder):
+        await transfer(drive, how, "a", "b")
+    assert await tree(drive) == before
+    with pytest.raises(AlreadyExists):
+        await transfer(drive, how, "b", "a")
+    assert await tree(drive) == before
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+@pytest.mark.usefixtures("before")
+async def test_a_source_that_is_not_there(drive: Drive, how: str) -> None:
+    for source in ("missing", "a/missing", "missing/1", "file/below", "othe"):
+        for choice in (None, *OnConflict):
+            with pytest.raises(NotFound):
+                await transfer(drive, how, source, "new/place", choice)
+    assert not await exists(drive, "new")
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+async def test_a_file_on_the_way_of_the_target(
+    drive: Drive, before: dict[str, bytes | None], how: str
+) -> None:
+    for source in ("a", "other/1"):
+        with pytest.raises(NotAFolder):
+            await transfer(drive, how, source, "file/below")
+    assert await tree(drive) == before
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        *(("a", "a"), ("file", "file"), ("a", "a/b"), ("a", "a/new"), ("a", "a/b/new/c"), ("a/b", "a")),
+        *(("a", "/"), ("file", "/"), ("/", "new"), ("/", "/")),
+    ],
+)
+async def test_nothing_goes_into_itself_or_onto_what_holds_it(
+    drive: Drive, before: dict[str, bytes | None], how: str, source: str, target: str
+) -> None:
+    for choice in (None, OnConflict.REPLACE, OnConflict.FAIL):
+        with pytest.raises(NotPossible):
+            await transfer(drive, how, source, target, choice)
+    assert await tree(drive) == before
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+async def test_a_folder_never_swallows_its_own_source(drive: Drive, how: str) -> None:
+    await put(drive, "a/a/a/file", b"precious")
+    before = await tree(drive)
+    with pytest.raises(NotPossible):
+        await transfer(drive, how, "a/a", "a")
+    assert await tree(drive) == before
+
+
+@pytest.mark.parametrize("how", TRANSFERS)
+async def test_names_that_begin_alike_are_not_inside_each_other(drive: Drive, how: str) -> None:
+    await put(drive, "a/1", b"1")
+    await transfer(drive, how, "a", "ab")
+    await transfer(drive, how, "ab", "a.b/c")
+    assert await names(drive, "a.b/c") == ["1"]
+    assert await exists(drive, "a/1") == (how == "copy")
+
+
+async def test_a_merge_that_failed_carries_on(drive: Drive) -> None:
+    await put(drive, "a/1", b"1")
+    await put(drive, "a/x", b"x")
+    await put(drive, "b/x/in", b"the way")
+    with pytest.raises(IsAFolder):
+        await drive.move(at("a"), at("b"))
+    await drive.delete(at("b/x"), recursive=True)
+    await drive.move(at("a"), at("b"))
+    assert await tree(drive) == {"/b": None, "/b/1": b"1", "/b/x": b"x"}
+
+
+def under(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def kept(path: str, how: str, source: str) -> bool:
+    return how == "copy" or not under(path, source)

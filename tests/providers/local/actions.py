@@ -1,0 +1,38 @@
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from portico.entries import Entry
+from portico.paths import Path
+from portico.providers.base import Provider
+
+SECRET = b"secret of another folder"
+
+
+def at(text: str) -> Path:
+    return Path.parse(text)
+
+
+async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
+    for content in contents:
+        yield content
+
+
+async def put(provider: Provider, path: str, *contents: bytes, replace: bool = True) -> Entry:
+    return await provider.write(at(path), pieces(*contents), "text/plain", replace=replace)
+
+
+async def content(provider: Provider, path: str) -> bytes:
+    download = await provider.read(at(path))
+    async with aclosing(download.chunks) as chunks:
+        return b"".join([chunk async for chunk in chunks])
+
+
+async def names(provider: Provider, folder: str = "", size: int = 1000) -> list[str]:
+    found: list[str] = []
+    token = None
+    while True:
+        page = await provider.list_page(at(folder), size, token)
+        found += [entry.name for entry in page.entries]
+        token = page.token
+        if token is None:
+            return found

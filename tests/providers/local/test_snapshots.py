@@ -1,0 +1,184 @@
+"""A folder is read once while it stands, in order, and never shown as it no longer is."""
+
+import os
+import random
+import time
+from pathlib import Path as Folder
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from portico.providers.local import LocalProvider
+from portico.providers.local.snapshots import Names, Snapshots
+
+from .actions import at, names, put
+
+
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every reading of a folder so far."""
+    genuine = os.scandir
+    made: list[object] = []
+
+    def counted(place: int) -> object:
+        made.append(place)
+        return genuine(place)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    return made
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wall clock is an hour further, so that every folder has been at rest."""
+    genuine = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: genuine() + 3600 * 10**9)
+
+
+@pytest.mark.usefixtures("settled")
+async def test_a_folder_at_rest_is_read_once(
+    provider: LocalProvider, top: Folder, scans: list[object]
+) -> None:
+    for number in range(10):
+        (top / f"{number}").touch()
+    for size in (1, 3, 1000):
+        assert await names(provider, "", size) == [f"{number}" for number in range(10)]
+    assert len(scans) == 1
+
+
+@pytest.mark.usefixtures("settled")
+async def test_a_changed_folder_is_read_again(
+    provider: LocalProvider, top: Folder, scans: list[object]
+) -> None:
+    (top / "a").touch()
+    assert await names(provider) == ["a"]
+    (top / "b").touch()
+    assert await names(provider) == ["a", "b"]
+    (top / "a").unlink()
+    assert await names(provider) == ["b"]
+    assert len(scans) == 3
+
+
+async def test_a_folder_that_just_changed_is_not_trusted(
+    provider: LocalProvider, top: Folder, scans: list[object]
+) -> None:
+    (top / "a").touch()
+    assert await names(provider) == ["a"]
+    state = os.stat(top)
+    (top / "b").touch()
+    os.utime(top, ns=(state.st_atime_ns, state.st_mtime_ns))  # as if the clock of the disk were that coarse
+    assert await names(provider) == ["a", "b"]
+    assert await names(provider) == ["a", "b"]
+    assert len(scans) == 3
+
+
+async def test_every_own_change_is_seen_at_once(provider: LocalProvider) -> None:
+    expected: set[str] = set()
+    for number in range(30):
+        await put(provider, f"f/{number}")
+        expected.add(f"{number}")
+        if number % 3 == 0:
+            await provider.delete(at(f"f/{number}"))
+            expected.discard(f"{number}")
+        assert set(await names(provider, "f", 7)) == expected
+
+
+@pytest.mark.usefixtures("settled")
+async def test_a_file_that_grew_is_shown_with_its_new_size(
+    provider: LocalProvider, top: Folder, scans: list[object]
+) -> None:
+    (top / "a").write_bytes(b"1")
+    assert (await provider.list_page(at("/"), 10, None)).entries[0].size == 1
+    (top / "a").write_bytes(b"12345")
+    assert (await provider.list_page(at("/"), 10, None)).entries[0].size == 5
+    assert len(scans) == 1
+
+
+@pytest.mark.usefixtures("settled")
+async def test_a_new_folder_of_the_old_name_is_another_folder(provider: LocalProvider, top: Folder) -> None:
+    for name in "abc":
+        await put(provider, f"f/{name}")
+        assert await names(provider, "f") == [name]
+        await provider.delete(at("f"), recursive=True)
+
+
+@pytest.mark.usefixtures("settled")
+def test_the_budget_lets_the_least_used_go(top: Folder, scans: list[object]) -> None:
+    def descriptor_of(name: str) -> int:
+        (top / name).mkdir()
+        for number in range(100):
+            (top / name / f"{number}").touch()
+        return os.open(top / name, os.O_RDONLY)
+
+    first, second, third = map(descriptor_of, ("1", "2", "3"))
+    one = Snapshots().take(first).cost
+    kept = Snapshots(budget=2 * one)
+    for descriptor in (first, second):
+        kept.take(descriptor)
+    now = time.monotonic_ns()
+    assert kept.get(first, now)
+    kept.take(third)
+    assert [bool(kept.get(descriptor, now)) for descriptor in (first, second, third)] == [True, False, True]
+    tight = Snapshots(budget=1)
+    for descriptor in (first, second):
+        tight.take(descriptor)
+    assert [bool(tight.get(descriptor, now)) for descriptor in (first, second)] == [False, True]
+    for descriptor in (first, second, third):
+        os.close(descriptor)
+
+
+async def test_a_large_folder_is_in_order_across_buckets(provider: LocalProvider, top: Folder) -> None:
+    dealer = random.Random(1)
+    alphabet = "abAB-._ é😀"
+    expected = {"".join(dealer.choices(alphabet, k=dealer.randint(1, 12))) + f"{n}" for n in range(20_000)}
+    for number, name in enumerate(expected):
+        if number % 4:
+            (top / name).touch()
+        else:
+            (top / name).mkdir()
+    folders = sorted(name for number, name in enumerate(expected) if not number % 4)
+    files = sorted(name for number, name in enumerate(expected) if number % 4)
+    assert await names(provider, "", 5000) == folders + files
+    assert await names(provider, "", 997) == folders + files
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32), st.sampled_from([0, 1, 8192, 8193, 20_000]), st.integers(1, 40))
+def test_names_come_in_order_from_any_position(seed: int, count: int, spread: int) -> None:
+    dealer = random.Random(seed)
+    given_names = {f"{dealer.randrange(10**spread)}" for _ in range(count)}
+    ordered = sorted(given_names)
+    names = Names(list(given_names))
+    for position in [None, "", "5", "~", *dealer.sample(ordered, min(5, len(ordered)))]:
+        expected = ordered if position is None else [name for name in ordered if name > position]
+        assert list(names.after(position)) == expected
+
+
+UNLISTED = {
+    "undecodable": b"a\xff",
+    "newline": b"a\nb",
+    "escape": b"\x1b[31m",
+    "delete": b"a\x7f",
+    "c1-control": "a\x85".encode(),
+    "backslash": b"a\\b",
+    "reserved": b".portico~other",
+}
+
+
+@pytest.mark.parametrize("name", UNLISTED.values(), ids=UNLISTED)
+async def test_names_that_cannot_be_expressed_are_left_out(
+    provider: LocalProvider, top: Folder, name: bytes
+) -> None:
+    place = os.fsencode(top) + b"/" + name
+    os.close(os.open(place, os.O_CREAT | os.O_WRONLY))
+    os.mkdir(place + b"2")
+    await put(provider, "a", b"x")
+    await put(provider, "z", b"x")
+    assert await names(provider, "", 1) == ["a", "z"]
+    await provider.make_folder(at("f"))
+    os.rename(place, os.fsencode(top) + b"/f/" + name)
+    await provider.copy(at("f"), at("copy"))
+    assert list((top / "copy").iterdir()) == []
+    await provider.delete(at("f"), recursive=True)
+    assert not (top / "f").exists()
