@@ -1,0 +1,3 @@
+from portico.cli.main import main
+
+main()

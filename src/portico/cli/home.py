@@ -1,0 +1,137 @@
+"""The home folder: where it is, whether it can be used, and the files that it holds from the beginning on."""
+
+import os
+import secrets
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from portico.errors import PorticoError
+
+if TYPE_CHECKING:
+    from portico.settings import Settings
+
+PASSWORD_FILE = "web-password.txt"  # noqa: S105
+SET_UP_MARK = ".set-up"
+"""Stands in a home whose first user was made, so that a deleted `web` does not come back."""
+
+
+class HomeUnusable(PorticoError):
+    code = "home-unusable"
+
+
+def find_home(option: str | None, environment: Mapping[str, str] = os.environ) -> Path:
+    chosen = option if option is not None else environment.get("PORTICO_HOME") or None
+    if chosen == "":
+        raise HomeUnusable("The home folder has an empty name; give it as --home DIR.")
+    return Path(chosen).expanduser().absolute() if chosen else default_home(environment)
+
+
+def default_home(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    """Where the platform keeps a user's data."""
+    if platform == "win32" and (local := environment.get("LOCALAPPDATA")):
+        return Path(local, "portico")
+    if platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "portico"
+    # An XDG folder that is not absolute is to be ignored, as its specification says.
+    data = environment.get("XDG_DATA_HOME", "")
+    return (Path(data) if data.startswith("/") else Path.home() / ".local" / "share") / "portico"
+
+
+def command(home: Path, *words: str) -> str:
+    """A `portico` command for this home, ready to paste."""
+    place = [] if home == find_home(None) else ["--home", str(home)]
+    return shlex.join(["portico", *place, *words])
+
+
+def prepare(home: Path, overrides: Mapping[str, str] | None = None) -> "Settings":
+    """The settings of this home, which is made if it is not there yet."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise HomeUnusable(f"The home {home} is a file; give a folder with --home DIR.") from None
+    except OSError as error:
+        raise HomeUnusable(
+            f"The home folder {home} cannot be made ({error.strerror}); give another with --home DIR."
+        ) from None
+    _check(home)
+    return _furnished(home, overrides)
+
+
+def existing(home: Path) -> "Settings":
+    """The settings of a home that is there already; a mistyped name must not make one."""
+    from portico.settings import PROPERTIES_FILE, load
+
+    if home.exists() and not home.is_dir():
+        raise HomeUnusable(f"The home {home} is a file; give a folder with --home DIR.")
+    if not (home / PROPERTIES_FILE).exists():
+        raise HomeUnusable(
+            f"There is no Portico home at {home} yet; make it with '{command(home, 'serve')}'."
+        )
+    _check(home)
+    return load(home)
+
+
+def _check(home: Path) -> None:
+    if "?" in str(home) or "#" in str(home):
+        raise HomeUnusable(
+            f"The home folder {home} has a '?' or '#' in its name, which no database address can hold."
+        )
+    owner, me = home.stat().st_uid, _my_id()
+    # A folder of root's that we may write into is how a container platform hands out its volumes.
+    if owner not in (me, 0):
+        raise HomeUnusable(
+            f"The home folder {home} belongs to the user {_user_name(owner)}; run Portico as that user, or give another with --home DIR."
+        )
+    if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        raise HomeUnusable(
+            f"The home folder {home} is not writable for the user {_user_name(me)}; change its permissions, or give another with --home DIR."
+        )
+
+
+def _my_id() -> int:
+    return os.geteuid() if hasattr(os, "geteuid") else 0
+
+
+def _user_name(number: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(number).pw_name
+    except (ImportError, KeyError):
+        return str(number)
+
+
+def _furnished(home: Path, overrides: Mapping[str, str] | None) -> "Settings":
+    from portico.settings import PROPERTIES_FILE, commented_file, load
+
+    if not (home / PROPERTIES_FILE).exists():
+        values = {
+            "security.client-id": "portico-" + secrets.token_urlsafe(9),
+            "security.client-secret": secrets.token_urlsafe(24),
+        }
+        write_private(home / PROPERTIES_FILE, commented_file(values), replace=False)
+    settings = load(home, overrides=overrides)
+    settings.files_folder.mkdir(mode=0o700, exist_ok=True)
+    return settings
+
+
+def write_private(file: Path, text: str, *, replace: bool = True) -> None:
+    """Write a 0600 file whole or not at all; an existing one stands where `replace` is false."""
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if replace:
+            os.replace(draft, file)
+        else:
+            os.link(draft, file)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink(missing_ok=True)

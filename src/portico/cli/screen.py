@@ -1,0 +1,144 @@
+"""What the server says when it is up: where it is, who may sign in, and lines to paste that show it work."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from portico import __version__
+from portico.cli.home import command
+from portico.cli.listening import Address, is_loopback
+
+if TYPE_CHECKING:
+    from portico.cli.tls import Certificate
+    from portico.settings import Settings
+
+TITLE, FACT, NOTE, CODE = "title", "fact", "note", "code"
+_STYLES = {TITLE: "bold green", FACT: "bold", NOTE: "dim", CODE: "cyan"}
+_TOKEN_FROM_JSON = r"""sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p'"""  # noqa: S105
+_UNKNOWN_HOST = "https://YOUR-PROXY"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    settings: "Settings"
+    address: Address
+    certificate: "Certificate | None"
+    user: str | None
+    password: str | None = None
+    """Shown, if it is to be shown now."""
+    password_file: Path | None = None
+    """Where the password lies instead."""
+
+
+def show(start: Start) -> None:
+    parts = [("", "")] if _is_styled() else []
+    parts += _parts(start)
+    if not _is_styled():
+        print("\n".join(text for _, text in parts), flush=True)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    for kind, text in parts:
+        # A wrapped line could not be pasted.
+        console.print(text, style=_STYLES.get(kind), soft_wrap=True)
+
+
+def _is_styled() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def url(start: Start) -> str:
+    """An address at which this machine itself reaches the gateway, by a name that its certificate holds."""
+    settings, certificate = start.settings, start.certificate
+    host = _local_address(start.address)
+    if certificate and not certificate.self_signed:
+        host = next((name for name in certificate.names if "*" not in name), host)
+    elif certificate and start.address.is_unspecified:
+        host = "localhost"
+    scheme, usual = ("https", 443) if certificate else ("http", 80)
+    port = "" if settings.port == usual else f":{settings.port}"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}{port}"
+
+
+def _local_address(address: Address) -> str:
+    if address.is_unspecified:
+        return "127.0.0.1" if address.version == 4 else "::1"
+    return str(address)
+
+
+def _parts(start: Start) -> Iterator[tuple[str, str]]:
+    settings, certificate = start.settings, start.certificate
+    place = url(start)
+    yield TITLE, f"Portico {__version__} is running at {place}"
+    yield "", ""
+    yield FACT, f"  Home      {settings.home}"
+    yield FACT, f"  Files     {settings.files_folder}"
+    yield FACT, f"  API       {place}/backend/docs"
+    if certificate:
+        yield FACT, f"  TLS       {certificate.file} (until {certificate.expires:%Y-%m-%d})"
+        yield FACT, f"  SHA-256   {certificate.fingerprint}"
+    yield from _user_parts(start)
+    yield from _example_parts(start)
+    yield "", ""
+    yield NOTE, "Stop it with Ctrl-C." if sys.stdout.isatty() else f"Stop it with: kill {os.getpid()}"
+
+
+def _user_parts(start: Start) -> Iterable[tuple[str, str]]:
+    home = start.settings.home
+    if start.user is None:
+        yield NOTE, f"There is no Web User yet; add one with: {command(home, 'user', 'add', 'NAME')}"
+        return
+    yield FACT, f"  Web User  {start.user}"
+    if start.password_file:
+        yield FACT, f"  Password  in {start.password_file}"
+    elif start.password:
+        yield FACT, f"  Password  {start.password}   (shown only this once)"
+    else:
+        yield (
+            FACT,
+            f"  Password  as you know it; set a new one with: {command(home, 'user', 'password', start.user)}",
+        )
+
+
+def _example_parts(start: Start) -> Iterator[tuple[str, str]]:
+    settings = start.settings
+    base = url(start) if _reachable_from_here(start) else _UNKNOWN_HOST
+    curl = "curl -sS" + _trust(start.certificate)
+    client = shlex.quote(f"{settings.client_id}:{settings.client_secret}")
+    user = shlex.quote(f"username={start.user or 'NAME'}")
+    folder = shlex.quote(f"{base}/backend/1.0.0/filesystem/")
+    bearer = '-H "Authorization: Bearer $TOKEN"'
+    yield "", ""
+    yield NOTE, "Sign in, list, and upload, from another terminal:"
+    if base == _UNKNOWN_HOST:
+        yield NOTE, f"(with the name of your proxy in place of {_UNKNOWN_HOST})"
+    yield "", ""
+    login = f"{curl} -u {client} -d grant_type=password --data-urlencode {user}"
+    login += f" --data-urlencode {_password_field(start)} {shlex.quote(f'{base}/backend/login')}"
+    yield CODE, f"  TOKEN=$({login} | {_TOKEN_FROM_JSON})"
+    yield CODE, f"  {curl} {bearer} {folder}"
+    yield CODE, f"  echo hello | {curl} {bearer} -F 'data=@-;filename=hello.txt' {folder}"
+
+
+def _password_field(start: Start) -> str:
+    if start.password_file:
+        return f'"password=$(cat {shlex.quote(str(start.password_file))})"'
+    return shlex.quote(f"password={start.password or 'YOUR-PASSWORD'}")
+
+
+def _trust(certificate: "Certificate | None") -> str:
+    return (
+        f" --cacert {shlex.quote(str(certificate.file))}" if certificate and certificate.self_signed else ""
+    )
+
+
+def _reachable_from_here(start: Start) -> bool:
+    proxies = start.settings.behind_proxy
+    local = ip_address(_local_address(start.address))
+    return not proxies or (is_loopback(local) and any(local in proxy for proxy in proxies))

@@ -1,0 +1,108 @@
+"""`portico serve`: make what is missing, check what could fail, then hand over to the server."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from portico.cli import home as homes
+from portico.cli.accounts import Accounts, with_settings
+from portico.cli.exits import UsageMistake
+from portico.cli.first_start import FIRST_USER, add_first_user, add_local_connection
+
+if TYPE_CHECKING:
+    from portico.cli.tls import Certificate
+    from portico.settings import Settings
+
+Text = str | None
+
+
+def serve(
+    context: typer.Context,
+    host: Annotated[Text, typer.Option(metavar="ADDRESS", help="Listen on this address.")] = None,
+    port: Annotated[Text, typer.Option(metavar="PORT", help="Listen on this port.")] = None,
+    tls: Annotated[
+        Text,
+        typer.Option(metavar="auto|off|CERT,KEY", help="Serve HTTPS; auto makes a self-signed certificate."),
+    ] = None,
+    workers: Annotated[Text, typer.Option(metavar="N", help="Serve with this many processes.")] = None,
+    behind_proxy: Annotated[
+        Text,
+        typer.Option(metavar="RANGES", help="Addresses of the proxies in front; nobody else may connect."),
+    ] = None,
+) -> None:
+    """Start the gateway; the first start makes the home folder and a Web User."""
+    flags = {
+        "host": host,
+        "port": port,
+        "tls": _absolute(tls),
+        "workers": workers,
+        "behind-proxy": behind_proxy,
+    }
+    overrides = {f"server.{flag}": value for flag, value in flags.items() if value is not None}
+    settings = _settings(context.obj, overrides)
+
+    from portico.cli import listening, screen
+
+    address = listening.resolve(settings.host)
+    listening.check_exposure(address, protected=settings.tls_enabled or bool(settings.behind_proxy))
+    listening.check_free(address, settings.port)
+    certificate = _certificate(settings, str(address))
+    user, password, password_file = with_settings(settings, _first_start)
+    start = screen.Start(settings, address, certificate, user, password, password_file)
+
+    from portico.cli.server import Server
+
+    Server(settings, address, overrides, certificate).run(on_ready=lambda: _say(lambda: screen.show(start)))
+    _say(lambda: typer.echo("Stopped."))
+
+
+def _settings(home: Path, overrides: dict[str, str]) -> "Settings":
+    from portico.settings import SettingsError
+
+    try:
+        return homes.prepare(home, overrides)
+    except SettingsError as error:
+        if all(mistake.key.startswith("--") for mistake in error.mistakes):
+            raise UsageMistake(error.detail) from None
+        raise
+
+
+def _say(words: Callable[[], None]) -> None:
+    """A terminal that was closed, or a reader that has gone, is no reason to fail."""
+    try:
+        words()
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _absolute(tls: Text) -> Text:
+    """Files on the command line are meant from where it was typed, those in the settings from the home."""
+    if tls is None or "," not in tls:
+        return tls
+    return ",".join(os.path.abspath(file.strip()) if file.strip() else "" for file in tls.split(","))
+
+
+def _certificate(settings: "Settings", address: str) -> "Certificate | None":
+    if not settings.tls_enabled:
+        return None
+    from portico.cli.tls import provided, self_signed
+
+    if files := settings.tls_files:
+        return provided(*files)
+    return self_signed(settings.tls_folder, address)
+
+
+async def _first_start(accounts: Accounts) -> tuple[str | None, str | None, Path | None]:
+    """A Web User for the examples, with the password or its file, where they are known."""
+    await add_local_connection(accounts)
+    on_terminal = sys.stdout.isatty()
+    password = await add_first_user(accounts, to_file=not on_terminal)
+    names = [user.name for user in await accounts.users.list() if not user.disabled]
+    if FIRST_USER not in names:
+        return (names[0] if names else None), None, None
+    file = accounts.settings.home / homes.PASSWORD_FILE
+    return FIRST_USER, password if on_terminal else None, file if file.exists() else None

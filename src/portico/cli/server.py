@@ -1,0 +1,145 @@
+"""Granian, told how to serve us."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.server.mp import MPServer
+
+from portico.cli.listening import Address
+from portico.cli.tls import Certificate
+from portico.errors import PorticoError
+from portico.settings import Settings, SettingsError, load
+
+HEADER_TIMEOUT = 10_000  # milliseconds
+STOP_TIMEOUT = 25
+"""Seconds that running requests have to end after SIGTERM, before their worker is killed."""
+
+
+class WorkersFailed(PorticoError):
+    code = "workers-failed"
+
+
+class Server(MPServer):
+    def __init__(
+        self, settings: Settings, address: Address, overrides: dict[str, str], tls: Certificate | None
+    ) -> None:
+        super().__init__(
+            "portico.app",
+            address=str(address),
+            port=settings.port,
+            interface=Interfaces.ASGI,
+            workers=settings.workers,
+            http=HTTPModes.http1,
+            websockets=False,
+            # Its buffer stays as it is: 400 KiB of headers pass, 1 MiB is refused.
+            http1_settings=HTTP1Settings(header_read_timeout=HEADER_TIMEOUT),
+            log_level=LogLevels.debug if settings.log_level == "debug" else LogLevels.warning,
+            ssl_cert=tls.file if tls else None,
+            ssl_key=tls.key if tls else None,
+            ssl_protocol_min=SSLProtocols.tls12,
+            respawn_failed_workers=True,
+            workers_kill_timeout=STOP_TIMEOUT,
+        )
+        self._home = settings.home
+        self._overrides = overrides
+        self._on_terminal = sys.stdout.isatty()
+        self._on_ready: Callable[[], None] = lambda: None
+        self._contact = _contact(address, settings.port)
+
+    def run(self, on_ready: Callable[[], None]) -> None:
+        """Serve until SIGINT or SIGTERM; `on_ready` is called once the first worker accepts connections."""
+        self._on_ready = on_ready
+        loader = partial(load_in_worker, str(self._home), self._overrides)
+        try:
+            self.serve(target_loader=loader, wrap_loader=False)
+        except SystemExit:
+            pass
+        if not self.interrupt_signal:
+            raise WorkersFailed(
+                "Portico has stopped, because its workers fail again and again; the reason stands above."
+            )
+
+    def startup(self, spawn_target: Any, target_loader: Any) -> None:
+        super().startup(spawn_target, target_loader)  # type: ignore[no-untyped-call]
+        while not self._accepts_connections():
+            if self.main_loop_interrupt.wait(0.02):
+                return
+        self._on_ready()
+
+    def signal_handler_reload(self, *args: Any, **kwargs: Any) -> None:
+        """SIGHUP: new workers with the settings as they are now; a closed terminal, though, ends the server."""
+        if self._on_terminal:
+            self.signal_handler_interrupt()  # type: ignore[no-untyped-call]
+            return
+        try:
+            load(self._home, overrides=self._overrides)
+            super().signal_handler_reload()  # type: ignore[no-untyped-call]
+        except SettingsError as error:
+            print(f"{error.detail}\nThe settings stay as they were.", file=sys.stderr, flush=True)
+
+    def _accepts_connections(self) -> bool:
+        try:
+            socket.create_connection(self._contact, timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+
+def load_in_worker(home: str, overrides: dict[str, str]) -> Any:
+    # A forked worker begins with the handlers of its parent, and would not hear SIGTERM until it serves.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A Ctrl-C is for the parent, which then tells its workers: two signals at once may lock Granian's stop up.
+    os.setpgid(0, 0)
+    _end_with_parent()
+    from portico.app import load_app
+
+    try:
+        return _hearing_signals(load_app(home, overrides))
+    except PorticoError as error:
+        print(error.detail, file=sys.stderr, flush=True)
+        sys.exit(1)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would keep the port from the next start."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
+def _hearing_signals(app: Any) -> Any:
+    """Hold SIGTERM back while Granian goes from the start-up of the app to serving.
+
+    The event loop stands still meanwhile, and uvloop forgets a signal that comes then.
+    """
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await app(scope, receive, send)
+            return
+
+        async def send_held(message: Any) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                release = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
+                asyncio.get_running_loop().call_later(0.1, release)
+            await send(message)
+
+        await app(scope, receive, send_held)
+
+    return application
+
+
+def _contact(address: Address, port: int) -> tuple[str, int]:
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+    return local.get(str(address), str(address)), port

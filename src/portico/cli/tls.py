@@ -1,0 +1,160 @@
+"""The certificate that the server shows: the administrator's own, or one that we make and renew."""
+
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from portico.cli.home import write_private
+from portico.errors import PorticoError
+
+LIFETIME = timedelta(days=397)  # browsers refuse a server certificate that lives longer
+RENEWAL = timedelta(days=30)
+_CLOCK_SKEW = timedelta(hours=1)
+
+
+class CertificateUnusable(PorticoError):
+    code = "certificate-unusable"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    file: Path
+    key: Path
+    fingerprint: str
+    """SHA-256, as `AB:CD:…`."""
+    names: tuple[str, ...]
+    expires: datetime
+    self_signed: bool
+
+
+def self_signed(folder: Path, address: str, now: datetime | None = None) -> Certificate:
+    """The certificate of this home: the one that is there, or a new one when it ends soon or lacks a name."""
+    now = now or datetime.now(UTC)
+    file, key = folder / "certificate.pem", folder / "key.pem"
+    names = _own_names(address)
+    try:
+        present = provided(file, key, now + RENEWAL)
+        if set(names) <= set(present.names):
+            return present
+    except CertificateUnusable:
+        pass
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _make(file, key, names, now)
+    return provided(file, key, now)
+
+
+def provided(file: Path, key: Path, now: datetime | None = None) -> Certificate:
+    """A certificate and its key from two PEM files; `CertificateUnusable` says what is wrong with them."""
+    now = now or datetime.now(UTC)
+    try:
+        certificate = x509.load_pem_x509_certificates(_read(file, "certificate"))[0]
+    except ValueError:
+        raise CertificateUnusable(f"The file {file} holds no certificate in PEM form.") from None
+    if certificate.public_key() != _load_key(key).public_key():
+        raise CertificateUnusable(
+            f"The key in {key} does not belong to the certificate in {file}; the server's own certificate must come first there."
+        )
+    if now >= certificate.not_valid_after_utc:
+        raise CertificateUnusable(
+            f"The certificate in {file} has expired on {certificate.not_valid_after_utc:%Y-%m-%d}; renew it."
+        )
+    if now < certificate.not_valid_before_utc:
+        raise CertificateUnusable(
+            f"The certificate in {file} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on; check this machine's clock."
+        )
+    return Certificate(
+        file,
+        key,
+        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(":").upper(),
+        names=_names(certificate),
+        expires=certificate.not_valid_after_utc,
+        self_signed=certificate.issuer == certificate.subject,
+    )
+
+
+def _read(file: Path, what: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise CertificateUnusable(f"The {what} file {file} does not exist.") from None
+    except OSError as error:
+        raise CertificateUnusable(f"The {what} file {file} cannot be read ({error.strerror}).") from None
+
+
+def _load_key(file: Path) -> PrivateKeyTypes:
+    try:
+        return serialization.load_pem_private_key(_read(file, "key"), password=None)
+    except TypeError:
+        raise CertificateUnusable(f"The key in {file} is encrypted; store it without a passphrase.") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise CertificateUnusable(f"The file {file} holds no private key in PEM form.") from None
+
+
+def _names(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return (*names.get_values_for_type(x509.DNSName), *map(str, addresses))
+
+
+def _own_names(address: str) -> tuple[str, ...]:
+    names = ["localhost", "127.0.0.1", "::1", socket.gethostname().lower()]
+    if not ip_address(address).is_unspecified:
+        names.append(address)
+    return tuple(dict.fromkeys(name for name in names if _general_name(name)))
+
+
+def _general_name(name: str) -> x509.GeneralName | None:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        pass
+    try:
+        return x509.DNSName(name) if name else None
+    except ValueError:
+        return None  # a host name outside ASCII
+
+
+def _make(file: Path, key_file: Path, names: Iterable[str], now: datetime) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Portico")])
+    usage = x509.KeyUsage(
+        True, False, False, False, False, False, False, False, False
+    )  # digital signature only
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now - _CLOCK_SKEW + LIFETIME)
+        .add_extension(
+            x509.SubjectAlternativeName([found for name in names if (found := _general_name(name))]), False
+        )
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+        .add_extension(usage, True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+        .sign(key, hashes.SHA256())
+    )
+    encoded = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    # The key first: a kill in between leaves a pair that does not fit, which the next start replaces.
+    write_private(key_file, encoded.decode())
+    write_private(file, certificate.public_bytes(serialization.Encoding.PEM).decode())
+    os.chmod(file, 0o644)  # it is shown to every client anyway

@@ -1,0 +1,283 @@
+"""Every setting of the gateway, once: its key, its default, how it is read and what it means.
+
+A setting stands in `application.properties` in the home folder; the environment beats the file, and the
+command line beats both. `security.client-id` is `PORTICO_SECURITY_CLIENT_ID` in the environment.
+"""
+
+import os
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import javaproperties
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticUndefined
+
+from portico import notation
+from portico.errors import PorticoError
+from portico.notation import Ranges
+
+PROPERTIES_FILE = "application.properties"
+ENVIRONMENT_PREFIX = "PORTICO_"
+NOT_SETTINGS = re.compile(r"PORTICO_(HOME|SECRET_KEY|URL|TOKEN|PROFILE|LIVE_.*|SERVICE_.*|PORT|PORT_.*)")
+"""Variables of ours that are no settings, and those that Kubernetes makes for a service called `portico`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong: where it stands, if in a file, the key or variable or flag, and why."""
+
+    file: Path | None
+    line: int | None
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.file and self.line else str(self.file or "")
+        return ": ".join(part for part in (place, self.key, self.message) if part)
+
+
+class SettingsError(PorticoError):
+    """The settings cannot be used; `mistakes` holds all that is wrong with them, `detail` one line for each."""
+
+    code = "invalid-settings"
+
+    def __init__(self, mistakes: list[Mistake]) -> None:
+        super().__init__("\n".join(str(mistake) for mistake in mistakes))
+        self.mistakes = mistakes
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+    home: Path
+
+    client_id: Annotated[str, BeforeValidator(notation.client_id)] = Field(
+        alias="security.client-id",
+        description="The id by which the page and scripts present themselves when they sign a user in. It is no secret: the page's script carries it.",
+    )
+    client_secret: Annotated[str, BeforeValidator(notation.word)] = Field(
+        alias="security.client-secret",
+        repr=False,
+        description="Goes with the client id, and is as public. Users are told apart by their own passwords.",
+    )
+    token_lifetime: Annotated[timedelta, BeforeValidator(notation.duration)] = Field(
+        timedelta(hours=1),
+        alias="security.token-lifetime",
+        description="How long an access token is good for: seconds, or a time like 45m, 1h, 2d.",
+    )
+    refresh_lifetime: Annotated[timedelta, BeforeValidator(notation.duration)] = Field(
+        timedelta(days=30),
+        alias="security.refresh-lifetime",
+        description="How long a refresh token is good for, and so how long somebody stays signed in without a password.",
+    )
+    allowed_addresses: Annotated[Ranges, BeforeValidator(notation.ranges)] = Field(
+        (),
+        alias="security.allowed-addresses",
+        description="Client addresses that may use the gateway, as ranges separated by commas, like 10.0.0.0/8, 192.168.1.7. Empty: all.",
+    )
+    host: Annotated[str, BeforeValidator(notation.host)] = Field(
+        "127.0.0.1",
+        alias="server.host",
+        description="The address to listen on. Any other than this machine's own loopback needs server.tls or server.behind-proxy.",
+    )
+    port: Annotated[int, BeforeValidator(notation.whole_number(1, 65535))] = Field(
+        8080, alias="server.port", description="The port to listen on."
+    )
+    tls: Annotated[str, BeforeValidator(notation.tls)] = Field(
+        "off",
+        alias="server.tls",
+        description="off, auto (a self-signed certificate, made and renewed in the home folder), or the two PEM files CERTIFICATE,KEY. Relative names begin at the home folder.",
+    )
+    workers: Annotated[int, BeforeValidator(notation.whole_number(1, 256))] = Field(
+        1, alias="server.workers", description="Processes that serve requests; no more than there are cores."
+    )
+    behind_proxy: Annotated[Ranges, BeforeValidator(notation.ranges)] = Field(
+        (),
+        alias="server.behind-proxy",
+        description="Addresses of your reverse proxies, as ranges. Only they may connect then, and their X-Forwarded-For is believed. Empty: no proxy.",
+    )
+    database: Annotated[str, BeforeValidator(notation.database)] = Field(
+        "",
+        alias="database.url",
+        repr=False,
+        description="Where users, tokens and connections are kept. Empty: an SQLite file in the home folder. Else postgresql://user:password@host/name.",
+    )
+    max_file_size: Annotated[int, BeforeValidator(notation.size)] = Field(
+        0,
+        alias="upload.max-file-size",
+        description="The largest file that may be uploaded, in bytes or like 500MB, 10GiB. 0: no limit.",
+    )
+    max_files: Annotated[int, BeforeValidator(notation.whole_number(1, 100_000))] = Field(
+        1000, alias="upload.max-files", description="How many files one upload request may carry."
+    )
+    log_level: Annotated[str, BeforeValidator(notation.log_level)] = Field(
+        "info", alias="log.level", description="How much is logged: debug, info, warning or error."
+    )
+
+    @property
+    def properties_file(self) -> Path:
+        return self.home / PROPERTIES_FILE
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite+aiosqlite:///{self.home / 'portico.db'}"
+
+    @property
+    def secret_key_file(self) -> Path:
+        return self.home / "secret.key"
+
+    @property
+    def files_folder(self) -> Path:
+        return self.home / "files"
+
+    @property
+    def tls_folder(self) -> Path:
+        return self.home / "tls"
+
+    @property
+    def tls_enabled(self) -> bool:
+        return self.tls != "off"
+
+    @property
+    def tls_files(self) -> tuple[Path, Path] | None:
+        """The administrator's own certificate and key, where `server.tls` names them."""
+        certificate, separator, key = self.tls.partition(",")
+        return (self.home / certificate, self.home / key) if separator else None
+
+
+KEYS: Mapping[str, str] = {field.alias: name for name, field in Settings.model_fields.items() if field.alias}
+"""Each property key and the name of its field."""
+
+
+def variable(key: str) -> str:
+    return ENVIRONMENT_PREFIX + re.sub("[.-]", "_", key).upper()
+
+
+def load(
+    home: Path,
+    environment: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, str] | None = None,
+) -> Settings:
+    """The settings of this home; `SettingsError` with every mistake that the file, the environment and the
+    command line (`overrides`, by key) hold."""
+    file = home / PROPERTIES_FILE
+    written, mistakes = _from_file(file)
+    given, more = _from_environment(environment)
+    mistakes += more
+    flags = {
+        key: _Given(text, None, None, "--" + key.rpartition(".")[2])
+        for key, text in (overrides or {}).items()
+    }
+    chosen = {**written, **given, **flags}
+    try:
+        settings = Settings.model_validate(
+            {"home": home, **{key: value.text for key, value in chosen.items()}}
+        )
+    except ValidationError as error:
+        unreadable = any(not mistake.key for mistake in mistakes)  # then what is missing may well stand there
+        for flaw in error.errors(include_url=False):
+            key = str(flaw["loc"][0])
+            if unreadable and flaw["type"] == "missing":
+                continue
+            place = chosen.get(key) or _Given("", file, None, key)
+            message = "is not set" if flaw["type"] == "missing" else str(flaw["ctx"]["error"])
+            mistakes.append(Mistake(place.file, place.line, place.name, message))
+    if mistakes:
+        raise SettingsError(sorted(mistakes, key=lambda mistake: mistake.line or 0))
+    return settings
+
+
+def commented_file(values: Mapping[str, str]) -> str:
+    """A whole `application.properties`: `values` are set, every other setting stands there as a comment."""
+    lines = ["# The settings of this gateway. A change takes effect when Portico is started again."]
+    lines += ["# The environment beats this file: security.client-id is PORTICO_SECURITY_CLIENT_ID there."]
+    for key, name in KEYS.items():
+        lines += [
+            "",
+            *textwrap.wrap(
+                _description(name), 100, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+            ),
+        ]
+        if key in values:
+            lines.append(javaproperties.join_key_value(key, values[key], separator="="))
+        else:
+            lines.append(f"#{key}={default_text(key)}")
+    return "\n".join(lines) + "\n"
+
+
+def default_text(key: str) -> str:
+    """The default as it would be written in the file."""
+    default = Settings.model_fields[KEYS[key]].get_default()
+    if isinstance(default, timedelta):
+        return f"{default.days}d" if default.days else f"{default.seconds // 3600}h"
+    return "" if default in ((), PydanticUndefined) else str(default)
+
+
+def _description(name: str) -> str:
+    return Settings.model_fields[name].description or ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value as it was written, and where."""
+
+    text: str
+    file: Path | None
+    line: int | None
+    name: str
+
+
+def _from_file(file: Path) -> tuple[dict[str, _Given], list[Mistake]]:
+    found: dict[str, _Given] = {}
+    mistakes = []
+    line = 1
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+        for element in javaproperties.parse(text):
+            if isinstance(element, javaproperties.KeyValue):
+                key = element.key
+                if key not in KEYS:
+                    mistakes.append(Mistake(file, line, key, _unknown(key, KEYS)))
+                elif key in found:
+                    mistakes.append(Mistake(file, line, key, f"is set already in line {found[key].line}"))
+                else:
+                    found[key] = _Given(element.value.strip(), file, line, key)
+            line += len(element.source.splitlines())
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        mistakes.append(Mistake(file, None, "", f"cannot be read ({error.strerror})"))
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        mistakes.append(Mistake(file, line, "", "is not valid UTF-8; save the file in that encoding"))
+    except javaproperties.InvalidUEscapeError as error:
+        mistakes.append(Mistake(file, line, "", f"holds {error.escape!r}; write a backslash itself as two"))
+    return found, mistakes
+
+
+def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given], list[Mistake]]:
+    names = {variable(key): key for key in KEYS}
+    groups = tuple({name[: name.index("_", len(ENVIRONMENT_PREFIX)) + 1] for name in names})
+    found = {
+        names[name]: _Given(text.strip(), None, None, name)
+        for name, text in environment.items()
+        if name in names
+    }
+    mistakes = [
+        Mistake(None, None, name, _unknown(name, names))
+        for name in environment
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in names and not NOT_SETTINGS.fullmatch(name)
+        if name.startswith(groups) or get_close_matches(name, names, n=1, cutoff=0.85)
+    ]
+    return found, mistakes
+
+
+def _unknown(name: str, known: Mapping[str, str]) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"is not a setting; did you mean {near[0]}?" if near else "is not a setting; see docs/settings.md"

@@ -1,0 +1,150 @@
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from portico.errors import PorticoError, ProviderRefused, ProviderUnavailable
+from portico.providers import probe, registry
+from portico.providers.registry import Kind
+
+from .conftest import Portico
+
+CANARY = "canary-3141592653"
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind with secrets, whether or not one is built in yet."""
+    known = Kind(
+        "portico.providers.none:None",
+        required=frozenset({"bucket"}),
+        optional=frozenset({"region", "prefix", "account-key", "secret-access-key"}),
+    )
+    monkeypatch.setattr(registry, "KINDS", {**registry.KINDS, "cloud": known})
+
+
+@pytest.fixture
+def cloud(portico: Portico, kinds: None) -> Portico:
+    arguments = ("--kind", "cloud", "--option", "bucket=b", "--option", "region=eu", "--secret-stdin")
+    outcome = portico("connection", "add", "cloud", *arguments, stdin=f"secret-access-key={CANARY}==\n\n")
+    assert (outcome.code, outcome.err) == (0, "")
+    return portico
+
+
+def show(portico: Portico, name: str = "cloud") -> Mapping[str, object]:
+    data: Mapping[str, object] = portico("connection", "show", name, "--json").data
+    return data
+
+
+def test_secrets_are_kept_and_never_shown(cloud: Portico, home: Path) -> None:
+    assert show(cloud) == {
+        "name": "cloud",
+        "kind": "cloud",
+        "options": {"bucket": "b", "region": "eu"},
+        "secrets": {"secret-access-key": "set"},
+    }
+    shown = cloud("connection", "show", "cloud").out + cloud("connection", "list").out
+    assert "secret-access-key=set" in shown
+    assert CANARY not in shown + cloud("connection", "list", "--json").out
+    assert not any(CANARY.encode() in file.read_bytes() for file in home.iterdir() if file.is_file())
+
+
+def test_a_secret_in_the_command_works_with_a_warning(portico: Portico, kinds: None) -> None:
+    arguments = ("--kind", "cloud", "--option", "bucket=b", "--option", f"account-key={CANARY}")
+    outcome = portico("connection", "add", "cloud", *arguments)
+    assert outcome.code == 0
+    assert "--secret-stdin" in outcome.err
+    assert CANARY not in outcome.err + outcome.out
+    assert show(portico)["secrets"] == {"account-key": "set"}
+
+
+def test_set_merges_and_removes(cloud: Portico) -> None:
+    assert cloud("connection", "set", "cloud", "--option", "region=", "--option", "prefix=a/b").code == 0
+    assert show(cloud)["options"] == {"bucket": "b", "prefix": "a/b"}
+    assert (
+        cloud(
+            "connection", "set", "cloud", "--secret-stdin", stdin="account-key=x\nsecret-access-key=\n"
+        ).code
+        == 0
+    )
+    assert show(cloud)["secrets"] == {"account-key": "set"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "code"),
+    [
+        (("set", "cloud"), "", 2),
+        (("set", "cloud", "--option", "bucket="), "", 2),
+        (("set", "cloud", "--option", "buckte=c"), "", 2),
+        (("set", "cloud", "--kind", "local", "--option", "bucket=c"), "", 1),
+        (("set", "none", "--option", "bucket=c"), "", 1),
+        (("add", "cloud", "--kind", "cloud", "--option", "bucket=b"), "", 1),
+        (("add", "x", "--kind", "cloud"), "", 2),
+        (("add", "x", "--kind", "clod", "--option", "bucket=b"), "", 2),
+        (("add", "x"), "", 2),
+        (("add", "x", "--kind", "cloud", "--option", "bucket"), "", 2),
+        (("add", "x", "--kind", "cloud", "--option", "=b"), "", 2),
+        (("add", "x", "--kind", "cloud", "--option", "bucket=a", "--option", "bucket=b"), "", 2),
+        (("add", "x", "--kind", "cloud", "--option", "bucket=a", "--secret-stdin"), "bucket=b", 2),
+        (("add", "x", "--kind", "cloud", "--option", "bucket=a", "--secret-stdin"), CANARY, 2),
+        (("show", "none"), "", 1),
+        (("test", "none"), "", 1),
+        (("delete", "none"), "", 1),
+    ],
+)
+def test_refusals_are_one_sentence(cloud: Portico, arguments: Sequence[str], stdin: str, code: int) -> None:
+    outcome = cloud("connection", *arguments, stdin=stdin)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (code, "", 1)
+    assert CANARY not in outcome.err
+
+
+def test_a_relative_folder_is_meant_from_here(
+    portico: Portico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert portico("connection", "add", "here", "--kind", "local", "--option", "folder=data").code == 0
+    assert show(portico, "here")["options"] == {"folder": str(tmp_path / "data")}
+
+
+def test_delete(cloud: Portico) -> None:
+    assert cloud("connection", "delete", "cloud").code == 0
+    assert [row["name"] for row in cloud("connection", "list", "--json").data] == ["local"]
+
+
+def test_a_connection_in_use_is_not_deleted(portico: Portico) -> None:
+    portico("user", "add", "anna")
+    outcome = portico("connection", "delete", "local")
+    assert outcome.code == 1
+    assert "anna" in outcome.err
+
+
+def test_the_embedded_connection_passes_its_test(portico: Portico, home: Path) -> None:
+    portico("user", "add", "anna")
+    outcome = portico("connection", "test", "local")
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        "list: ok",
+        "write: ok",
+        "read: ok",
+        "delete: ok",
+        "The connection local works.",
+    ]
+    assert not [file for file in (home / "files").rglob("*") if file.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ProviderRefused("No write permission."), 1), (ProviderUnavailable("It is down."), 5)]
+)
+def test_a_failing_test(
+    portico: Portico, monkeypatch: pytest.MonkeyPatch, error: PorticoError, code: int
+) -> None:
+    async def steps(*_: object) -> AsyncIterator[probe.ProbeStep]:
+        yield probe.ProbeStep("list")
+        yield probe.ProbeStep("write", error)
+
+    portico("user", "add", "anna")
+    monkeypatch.setattr(probe, "probe", steps)
+    outcome = portico("connection", "test", "local")
+    assert outcome.code == code
+    assert outcome.out.splitlines() == ["list: ok", f"write: {error.detail}"]
+    assert outcome.err.count("\n") == 1

@@ -1,0 +1,190 @@
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import typer
+
+from portico.accounts.passwords import Passwords
+from portico.accounts.users import Users
+from portico.cli import users
+from portico.cli.home import PASSWORD_FILE, SET_UP_MARK
+from portico.store.database import Database
+
+from .conftest import Portico
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture
+def anna(portico: Portico) -> Portico:
+    assert portico("user", "add", "anna", "--password-stdin", stdin=f"{PASSWORD}\n").code == 0
+    return portico
+
+
+def test_left_out_values(anna: Portico) -> None:
+    user = anna("user", "show", "ANNA", "--json").data
+    assert {key: user[key] for key in ("name", "connection", "root", "rights", "disabled")} == {
+        "name": "anna",
+        "connection": "local",
+        "root": "/anna",
+        "rights": ["list", "download", "upload", "overwrite"],
+        "disabled": False,
+    }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", user["createdAt"])
+
+
+def test_all_flags(portico: Portico) -> None:
+    arguments = (
+        "--connection",
+        "local",
+        "--root",
+        "team/a/",
+        "--rights",
+        "list,download",
+        "--password-stdin",
+    )
+    assert portico("user", "add", "bob", *arguments, stdin=PASSWORD).code == 0
+    user = portico("user", "show", "bob", "--json").data
+    assert (user["root"], user["rights"]) == ("/team/a", ["list", "download"])
+
+
+def test_a_made_up_password_is_shown_once(portico: Portico) -> None:
+    added = portico("user", "add", "bob")
+    assert re.search(r"shown only now: (\w{5}-){3}\w{5}\n$", added.out)
+    assert "shown only" not in portico("user", "show", "bob").out
+    assert "shown only now" in portico("user", "password", "bob", "--generate").out
+
+
+def test_lists(anna: Portico) -> None:
+    anna("user", "add", "Bob")
+    assert [user["name"] for user in anna("user", "list", "--json").data] == ["anna", "Bob"]
+    lines = anna("user", "list").out.splitlines()
+    assert lines[0].split() == ["name", "connection", "root", "rights", "disabled"]
+    assert lines[1].split()[:3] == ["anna", "local", "/anna"]
+
+
+def test_no_users_yet(portico: Portico, anna: Portico) -> None:
+    anna("user", "delete", "anna")
+    assert portico("user", "list", "--json").data == []
+    assert "no Web User yet" in portico("user", "list").out
+
+
+def test_set_changes_only_what_is_given(anna: Portico) -> None:
+    assert anna("user", "set", "anna", "--rights", "list").code == 0
+    assert anna("user", "set", "anna", "--root", "/b").code == 0
+    before = anna("user", "show", "anna", "--json").data
+    assert (before["rights"], before["root"]) == (["list"], "/b")
+    assert anna("user", "set", "anna", "--password-stdin", stdin="another one").code == 0
+    after = anna("user", "show", "anna", "--json").data
+    assert after.pop("passwordChangedAt") >= before.pop("passwordChangedAt")
+    assert after == before
+    assert anna("user", "set", "anna").code == 2
+
+
+def test_disable_and_enable(anna: Portico) -> None:
+    assert anna("user", "disable", "anna").code == 0
+    assert anna("user", "show", "anna", "--json").data["disabled"] is True
+    assert anna("user", "enable", "anna").code == 0
+    assert anna("user", "show", "anna", "--json").data["disabled"] is False
+
+
+@pytest.mark.parametrize("command", ["show", "disable", "enable", "delete"])
+def test_an_unknown_user(anna: Portico, command: str) -> None:
+    outcome = anna("user", command, "nobody")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert "nobody" in outcome.err
+
+
+def test_an_unknown_user_is_told_before_a_password_is_asked(anna: Portico) -> None:
+    assert anna("user", "password", "nobody", "--generate").code == 1
+    assert anna("user", "set", "nobody", "--rights", "list").code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("add", "anna"), 1),
+        (("add", "Anna"), 1),
+        (("add", ".bob"), 2),
+        (("add", "a/b"), 2),
+        (("add", "b", "--root", "/a/../b"), 2),
+        (("add", "b", "--rights", "list,fly"), 2),
+        (("add", "b", "--connection", "none"), 1),
+        (("add", "b", "--password-stdin", "--generate"), 2),
+        (("add",), 2),
+        (("add", "b", "--wrong"), 2),
+        (("password", "anna"), 2),
+        (("nothing",), 2),
+    ],
+)
+def test_refusals_are_one_sentence(anna: Portico, arguments: Sequence[str], code: int) -> None:
+    outcome = anna("user", *arguments)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (code, "", 1)
+
+
+@pytest.mark.parametrize("password", ["short", "", "x" * 1025])
+def test_passwords_that_are_refused(portico: Portico, password: str) -> None:
+    outcome = portico("user", "add", "bob", "--password-stdin", stdin=password)
+    assert outcome.code == 2
+    assert not password or password not in outcome.err
+
+
+def test_only_the_closing_line_end_is_taken_off_a_password(anna: Portico, home: Path) -> None:
+    anna("user", "password", "anna", "--password-stdin", stdin=" spaces stay \r\n")
+    assert asyncio.run(_verifies(home, " spaces stay "))
+    assert not asyncio.run(_verifies(home, "spaces stay"))
+
+
+async def _verifies(home: Path, password: str) -> bool:
+    from sqlalchemy import text
+
+    database, passwords = Database(f"sqlite+aiosqlite:///{home}/portico.db"), Passwords()
+    try:
+        user = await Users(database, passwords).get("anna")
+        async with database.connect() as connection:
+            row = (
+                await connection.execute(text("SELECT * FROM users WHERE id = :id"), {"id": user.id})
+            ).mappings()
+            hashed = next(str(value) for value in row.one().values() if str(value).startswith("$argon2"))
+        return await passwords.verify(hashed, password)
+    finally:
+        passwords.close()
+        await database.close()
+
+
+def test_a_terminal_is_asked(portico: Portico, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def answer(text: str, **options: object) -> str:
+        asked.append((text, options["hide_input"], bool(options["confirmation_prompt"])))
+        return PASSWORD
+
+    monkeypatch.setattr(users, "at_terminal", lambda: True)
+    monkeypatch.setattr(typer, "prompt", answer)
+    assert "shown" not in portico("user", "add", "bob").out
+    assert portico("user", "password", "bob").code == 0
+    assert asked == [("Password", True, True)] * 2
+
+
+@pytest.mark.parametrize(
+    "command", [("password", "WEB", "--generate"), ("delete", "web"), ("set", "web", "--password-stdin")]
+)
+def test_the_password_file_goes_with_its_password(
+    portico: Portico, home: Path, command: Sequence[str]
+) -> None:
+    portico("user", "add", "web")
+    (home / PASSWORD_FILE).write_text("old")
+    assert portico("user", *command, stdin=PASSWORD).code == 0
+    assert not (home / PASSWORD_FILE).exists()
+
+
+def test_only_add_makes_a_home(portico: Portico, home: Path) -> None:
+    outcome = portico("user", "list")
+    assert outcome.code == 1
+    assert "serve" in outcome.err
+    assert not home.exists()
+    assert portico("user", "add", "bob").code == 0
+    assert not (home / SET_UP_MARK).exists()
+    assert [connection["name"] for connection in portico("connection", "list", "--json").data] == ["local"]

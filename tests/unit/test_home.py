@@ -1,0 +1,168 @@
+import os
+import socket
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from portico.cli import home as homes
+from portico.cli import listening
+from portico.cli.accounts import Accounts, with_settings
+from portico.cli.first_start import add_first_user, add_local_connection, generate_password
+from portico.cli.home import HomeUnusable, default_home, existing, find_home, prepare, write_private
+from portico.cli.listening import AddressUnusable
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_where_the_home_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/u")
+    assert find_home(str(tmp_path), {"PORTICO_HOME": "/other"}) == tmp_path
+    assert find_home(None, {"PORTICO_HOME": "/other"}) == Path("/other")
+    assert default_home({}, "linux") == Path("/u/.local/share/portico")
+    assert default_home({"XDG_DATA_HOME": "/data"}, "linux") == Path("/data/portico")
+    assert default_home({"XDG_DATA_HOME": "relative"}, "linux") == Path("/u/.local/share/portico")
+    assert default_home({}, "darwin") == Path("/u/Library/Application Support/portico")
+    assert default_home({"LOCALAPPDATA": "/c"}, "win32") == Path("/c/portico")
+
+
+def test_a_new_home_is_private_and_stays_as_it_is(tmp_path: Path) -> None:
+    settings = prepare(tmp_path / "new" / "home")
+    assert mode(settings.home) == 0o700
+    assert mode(settings.properties_file) == 0o600
+    assert mode(settings.files_folder) == 0o700
+    assert prepare(settings.home) == settings
+    assert prepare(tmp_path / "second").client_secret != settings.client_secret
+
+
+def test_homes_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(HomeUnusable, match="is a file"):
+        prepare(tmp_path / "file")
+    with pytest.raises(HomeUnusable, match="is a file"):
+        existing(tmp_path / "file")
+    with pytest.raises(HomeUnusable, match="cannot be made"):
+        prepare(tmp_path / "file" / "below")
+    with pytest.raises(HomeUnusable, match="no Portico home"):
+        existing(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(HomeUnusable, match="database address"):
+        prepare(tmp_path / "a?b")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(HomeUnusable, match="not writable"):
+        prepare(tmp_path)
+
+
+def test_a_home_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(homes, "_my_id", lambda: owner + 1)
+    if owner == 0:
+        os.chown(tmp_path, 12345, -1)
+    with pytest.raises(HomeUnusable, match="belongs to the user"):
+        prepare(tmp_path)
+
+
+def test_a_private_file_is_written_whole(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    write_private(file, "one")
+    write_private(file, "two", replace=False)
+    assert file.read_text() == "one"
+    write_private(file, "three")
+    assert (file.read_text(), mode(file), list(tmp_path.iterdir())) == ("three", 0o600, [file])
+
+
+def test_passwords_are_readable_and_differ() -> None:
+    passwords = {generate_password() for _ in range(100)}
+    assert len(passwords) == 100
+    assert all(len(word) == 23 and set(word) <= set("abcdefghjkmnpqrstuvwxyz23456789-") for word in passwords)
+
+
+async def first_start(accounts: Accounts) -> str | None:
+    await add_local_connection(accounts)
+    return await add_first_user(accounts, to_file=True)
+
+
+async def names(accounts: Accounts) -> list[str]:
+    return [user.name for user in await accounts.users.list()]
+
+
+def test_the_first_start(tmp_path: Path) -> None:
+    settings = prepare(tmp_path / "home")
+    password = with_settings(settings, first_start)
+    file = settings.home / homes.PASSWORD_FILE
+    assert (file.read_text().strip(), mode(file)) == (password, 0o600)
+    assert (settings.files_folder / "web").is_dir()
+    assert with_settings(settings, names) == ["web"]
+    assert with_settings(settings, first_start) is None
+    connection = with_settings(settings, lambda accounts: accounts.connections.get("local"))
+    assert connection.options == {"folder": str(settings.files_folder)}
+
+
+def test_a_start_that_was_killed_halfway_is_completed(tmp_path: Path) -> None:
+    settings = prepare(tmp_path / "home")
+    with_settings(settings, add_local_connection)
+    write_private(settings.home / homes.PASSWORD_FILE, "stale\n")
+    password = with_settings(settings, first_start)
+    assert (settings.home / homes.PASSWORD_FILE).read_text().strip() == password
+    assert with_settings(settings, names) == ["web"]
+
+
+def test_a_deleted_first_user_does_not_come_back(tmp_path: Path) -> None:
+    settings = prepare(tmp_path / "home")
+    with_settings(settings, first_start)
+    with_settings(settings, lambda accounts: accounts.users.delete("web"))
+    assert with_settings(settings, first_start) is None
+    assert with_settings(settings, names) == []
+
+
+def test_a_home_with_users_gets_no_other(tmp_path: Path) -> None:
+    settings = prepare(tmp_path / "home")
+    with_settings(settings, add_local_connection)
+    with_settings(settings, lambda accounts: accounts.users.add("anna", "long enough"))
+    assert with_settings(settings, first_start) is None
+    assert with_settings(settings, names) == ["anna"]
+
+
+@pytest.mark.parametrize(
+    ("address", "safe"), [("127.0.0.9", True), ("::1", True), ("::ffff:127.0.0.1", True)]
+)
+def test_loopback_needs_no_protection(address: str, safe: bool) -> None:
+    assert listening.is_loopback(ip_address(address)) is safe
+    listening.check_exposure(ip_address(address), protected=False)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "::ffff:192.0.2.1"])
+def test_other_addresses_need_tls_or_a_proxy(address: str) -> None:
+    listening.check_exposure(ip_address(address), protected=True)
+    with pytest.raises(AddressUnusable, match=r"--tls auto.*--behind-proxy"):
+        listening.check_exposure(ip_address(address), protected=False)
+
+
+@pytest.mark.parametrize("option", [socket.SO_REUSEADDR, socket.SO_REUSEPORT])
+def test_a_port_in_use_is_noticed(option: int) -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, option, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(AddressUnusable, match=rf"Port {port} .* in use .*--port"):
+            listening.check_free(ip_address("127.0.0.1"), port)
+    listening.check_free(ip_address("127.0.0.1"), port)
+
+
+def test_an_address_of_another_machine() -> None:
+    with pytest.raises(AddressUnusable, match="not an address of this machine"):
+        listening.check_free(ip_address("192.0.2.1"), 18099)
+    with pytest.raises(AddressUnusable, match="has no address"):
+        listening.resolve("no-such-host.invalid")
+
+
+def test_a_port_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(AddressUnusable, match="CAP_NET_BIND_SERVICE"):
+        listening.check_free(ip_address("127.0.0.1"), 80)

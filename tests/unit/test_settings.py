@@ -1,0 +1,186 @@
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from portico import settings
+from portico.settings import KEYS, SettingsError, commented_file, default_text, load, variable
+
+REQUIRED = {"security.client-id": "portico-x", "security.client-secret": "public"}
+DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    write(tmp_path, commented_file(REQUIRED))
+    return tmp_path
+
+
+def write(home: Path, text: str) -> None:
+    (home / settings.PROPERTIES_FILE).write_text(text, encoding="utf-8")
+
+
+def mistakes(home: Path, text: str, environment: dict[str, str] | None = None, **flags: str) -> list[str]:
+    write(home, text)
+    with pytest.raises(SettingsError) as caught:
+        load(home, environment or {}, {f"server.{flag}": value for flag, value in flags.items()})
+    return [str(mistake).removeprefix(f"{home}/") for mistake in caught.value.mistakes]
+
+
+def properties() -> str:
+    return "".join(f"{key}={value}\n" for key, value in REQUIRED.items())
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_setting_is_documented(key: str) -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    assert f"`{key}`" in text
+    assert f"`{variable(key)}`" in text
+    assert not (default := default_text(key)) or f"`{default}`" in text
+    assert settings.Settings.model_fields[KEYS[key]].description
+
+
+def test_the_commented_file_sets_what_it_is_given_and_names_the_rest(home: Path) -> None:
+    text = (home / settings.PROPERTIES_FILE).read_text()
+    assert all(f"\n{key}=" in text for key in REQUIRED)
+    assert all(f"\n#{key}=" in text for key in KEYS if key not in REQUIRED)
+    assert load(home, {}).client_id == "portico-x"
+
+
+def test_the_commented_defaults_are_the_defaults(home: Path) -> None:
+    before = load(home, {})
+    uncommented = "".join(f"{key}={default_text(key)}\n" for key in KEYS if key not in REQUIRED)
+    write(home, properties() + uncommented)
+    assert load(home, {}) == before
+
+
+def test_special_characters_survive_the_file(tmp_path: Path) -> None:
+    write(tmp_path, commented_file({**REQUIRED, "security.client-secret": r"a=b:c\d#e!é"}))
+    assert load(tmp_path, {}).client_secret == r"a=b:c\d#e!é"
+
+
+def test_the_environment_beats_the_file_and_flags_beat_both(home: Path) -> None:
+    write(home, properties() + "server.port=1\nserver.host=::1\nserver.workers=3\n")
+    loaded = load(home, {"PORTICO_SERVER_PORT": "2", "PORTICO_SERVER_HOST": "::2"}, {"server.port": "4"})
+    assert (loaded.port, loaded.host, loaded.workers) == (4, "::2", 3)
+
+
+def test_values_are_read(home: Path) -> None:
+    write(
+        home,
+        properties()
+        + "security.token-lifetime=1h30m\nsecurity.refresh-lifetime=90\nupload.max-file-size=10GiB\n"
+        + "security.allowed-addresses=10.0.0.0/8, 192.168.1.7 fd00::/8\nlog.level=DEBUG\nserver.host=[::1]\n",
+    )
+    loaded = load(home, {})
+    assert loaded.token_lifetime == timedelta(minutes=90)
+    assert loaded.refresh_lifetime == timedelta(seconds=90)
+    assert loaded.max_file_size == 10 * 1024**3
+    assert loaded.allowed_addresses == tuple(map(ip_network, ("10.0.0.0/8", "192.168.1.7/32", "fd00::/8")))
+    assert (loaded.log_level, loaded.host) == ("debug", "::1")
+
+
+@pytest.mark.parametrize(("text", "size"), [("0", 0), ("500MB", 500_000_000), ("1 kib", 1024), ("7b", 7)])
+def test_sizes(home: Path, text: str, size: int) -> None:
+    assert load(home, {"PORTICO_UPLOAD_MAX_FILE_SIZE": text}).max_file_size == size
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("security.client-id", "a:b"),
+        ("security.client-id", ""),
+        ("security.client-secret", "two words"),
+        ("security.token-lifetime", "0"),
+        ("security.token-lifetime", "1y"),
+        ("security.refresh-lifetime", "99999d"),
+        ("security.allowed-addresses", "10.0.0.1/8"),
+        ("security.allowed-addresses", "example.org"),
+        ("server.host", "a b"),
+        ("server.port", "0"),
+        ("server.port", "65536"),
+        ("server.port", "٨٠"),
+        ("server.port", "-1"),
+        ("server.tls", "on"),
+        ("server.tls", "cert.pem,"),
+        ("server.workers", "0"),
+        ("server.behind-proxy", "10.0.0.0/33"),
+        ("database.url", "mysql://x"),
+        ("upload.max-file-size", "10GG"),
+        ("upload.max-files", "many"),
+        ("log.level", "loud"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_variable(home: Path, key: str, value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(home, {variable(key): value})
+    (mistake,) = caught.value.mistakes
+    assert (mistake.file, mistake.line, mistake.key) == (None, None, variable(key))
+
+
+def test_every_mistake_is_named_at_once_with_its_line(home: Path) -> None:
+    text = (
+        "# settings\n"
+        + properties()
+        + "server.prot=80\nserver.port = \\\n  80x\nlog.level=info\nlog.level=debug\n"
+    )
+    assert mistakes(home, text, workers="0") == [
+        "--workers: must be a whole number from 1 to 256",
+        "application.properties:4: server.prot: is not a setting; did you mean server.port?",
+        "application.properties:5: server.port: must be a whole number from 1 to 65535",
+        "application.properties:8: log.level: is set already in line 7",
+    ]
+
+
+def test_what_must_be_set_is_missed(home: Path) -> None:
+    assert mistakes(home, "") == [
+        "application.properties: security.client-id: is not set",
+        "application.properties: security.client-secret: is not set",
+    ]
+
+
+def test_a_file_that_is_no_text(home: Path) -> None:
+    (home / settings.PROPERTIES_FILE).write_bytes(b"a=b\nserver.host=\xff\n")
+    with pytest.raises(SettingsError) as caught:
+        load(home, {})
+    assert caught.value.mistakes[0].line == 2
+
+
+def test_a_lone_backslash(home: Path) -> None:
+    assert "write a backslash itself as two" in mistakes(home, properties() + "server.tls=c:\\users,k\n")[0]
+
+
+@pytest.mark.parametrize("name", ["PORTICO_SERVER_PROT", "PORTICO_LOGLEVEL", "PORTICO_UPLOAD_ANYTHING"])
+def test_a_mistyped_variable_is_found(home: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        load(home, {name: "1"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PORTICO_HOME", "PORTICO_SECRET_KEY", "PORTICO_URL", "PORTICO_TOKEN", "PORTICO_PROFILE"),
+        *("PORTICO_LIVE_S3", "PORTICO_SERVICE_HOST", "PORTICO_PORT", "PORTICO_PORT_8080_TCP_ADDR"),
+        *("PORTICO_QUITE_ELSE", "PATH"),
+    ],
+)
+def test_other_variables_are_left_alone(home: Path, name: str) -> None:
+    assert load(home, {name: "x"}).port == 8080
+
+
+def test_what_is_derived(home: Path) -> None:
+    loaded = load(home, {"PORTICO_SERVER_TLS": "c.pem,/etc/k.pem"})
+    assert loaded.tls_enabled
+    assert loaded.tls_files == (home / "c.pem", Path("/etc/k.pem"))
+    assert loaded.database_url == f"sqlite+aiosqlite:///{home}/portico.db"
+    assert (
+        load(home, {"PORTICO_DATABASE_URL": "postgres://u@h/n"}).database_url == "postgresql+asyncpg://u@h/n"
+    )
+    assert load(home, {}).tls_files is None
+
+
+def test_no_secret_in_the_representation(home: Path) -> None:
+    write(home, properties() + "database.url=postgresql://u:hidden@h/n\n")
+    assert "hidden" not in repr(load(home, {}))
+    assert "public" not in repr(load(home, {}))
