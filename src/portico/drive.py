@@ -5,6 +5,7 @@ settles name conflicts. Paths given to it count from the user's root.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from weakref import WeakKeyDictionary
 
@@ -118,14 +119,9 @@ class Drive:
         if on_conflict is not OnConflict.RENAME:
             place = path.under(self._root)
             return await self._provider.write(place, chunks, content_type, replace=replace, at_most=at_most)
-        place = (await self._free_name(path)).under(self._root)
-        # The name is taken only at the end of the body; until then others in this process must see that it is spoken for.
-        spoken_for = _spoken_for.setdefault(self._provider, set())
-        spoken_for.add(place)
-        try:
+        async with self._free_name(path) as free:
+            place = free.under(self._root)
             return await self._provider.write(place, chunks, content_type, replace=replace, at_most=at_most)
-        finally:
-            spoken_for.discard(place)
 
     # The tree
 
@@ -159,9 +155,15 @@ class Drive:
         on_conflict: OnConflict | None,
     ) -> Path:
         replace = self._may_replace(on_conflict)
-        if on_conflict is OnConflict.RENAME:
+        if on_conflict is OnConflict.RENAME and not target.is_root:
             await self._stat(source)  # a missing source is told before a name is looked for
-            target = await self._free_name(target)
+            async with self._free_name(target) as free:
+                return await self._put_there(transfer, source, free, replace)
+        return await self._put_there(transfer, source, target, replace)
+
+    async def _put_there(
+        self, transfer: Callable[..., Awaitable[None]], source: Path, target: Path, replace: bool
+    ) -> Path:
         if source.holds(target) or target.holds(source):
             raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
         await transfer(source.under(self._root), target.under(self._root), replace=replace)
@@ -174,20 +176,37 @@ class Drive:
             self.require(Right.OVERWRITE)
         return on_conflict is OnConflict.REPLACE
 
-    async def _free_name(self, path: Path) -> Path:
-        """The path itself, or the first of `name (1)`, `name (2)` … that nothing stands at."""
+    @asynccontextmanager
+    async def _free_name(self, path: Path) -> AsyncIterator[Path]:
+        """The path itself, or the first of `name (1)`, `name (2)` … that nothing stands at.
+
+        A name is taken only when its body has come to the end. Until then it is spoken for, and so it must be before
+        it is looked at: else two who look at the same time are both told that it is free.
+        """
         stem, dot, suffix = path.name.rpartition(".")
         if not stem:
             stem, dot, suffix = path.name, "", ""
+        spoken_for = _spoken_for.setdefault(self._provider, set())
         candidate = path
         for number in range(1, _MOST_RENAMES):
-            try:
-                await self._stat(candidate)
-            except NotFound:
-                if candidate.under(self._root) not in _spoken_for.get(self._provider, ()):
-                    return candidate
+            place = candidate.under(self._root)
+            if place not in spoken_for:
+                spoken_for.add(place)
+                try:
+                    if await self._is_free(candidate):
+                        yield candidate
+                        return
+                finally:
+                    spoken_for.discard(place)
             candidate = path.parent.child(f"{stem} ({number}){dot}{suffix}")
         raise AlreadyExists(f"There are too many files called like '{path.name}'; choose another name.")
+
+    async def _is_free(self, path: Path) -> bool:
+        try:
+            await self._stat(path)
+        except NotFound:
+            return True
+        return False
 
 
 def _listing_order(entry: Entry) -> tuple[bool, str]:

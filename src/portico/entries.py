@@ -1,10 +1,11 @@
 """What a tree consists of: `Entry`, `Page` and `Download`."""
 
 import mimetypes
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from typing import Protocol
 
 FOLDER_TYPE = "folder"
 UNKNOWN_TYPE = "application/octet-stream"
@@ -58,6 +59,16 @@ class Page:
     token: str | None = None
 
 
+class Chunks(Protocol):
+    """A stream of bytes that gives back what it holds when it is closed, even if nothing was ever read of it."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    def __anext__(self) -> Awaitable[bytes]: ...
+
+    def aclose(self) -> Awaitable[None]: ...
+
+
 @dataclass(slots=True)
 class Download:
     """A file's content on its way out: bytes `start` up to `stop` of `entry`."""
@@ -65,5 +76,5 @@ class Download:
     entry: Entry
     start: int
     stop: int
-    chunks: AsyncGenerator[bytes] = field(repr=False)
+    chunks: Chunks = field(repr=False)
     """Must be closed (`aclose`) by whoever took it, read to its end or not."""

@@ -6,6 +6,7 @@ from portico.paths import Path
 from portico.providers.base import Provider
 
 SECRET = b"secret of another folder"
+_MOST_PAGES = 10_000
 
 
 def at(text: str) -> Path:
@@ -30,9 +31,10 @@ async def content(provider: Provider, path: str) -> bytes:
 async def names(provider: Provider, folder: str = "", size: int = 1000) -> list[str]:
     found: list[str] = []
     token = None
-    while True:
+    for _ in range(_MOST_PAGES):
         page = await provider.list_page(at(folder), size, token)
         found += [entry.name for entry in page.entries]
         token = page.token
         if token is None:
             return found
+    raise AssertionError(f"no end after {_MOST_PAGES} pages")

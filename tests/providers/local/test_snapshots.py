@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.providers.local import LocalProvider
-from portico.providers.local.snapshots import Names, Snapshots
+from portico.providers.local.snapshots import Names, Snapshot, Snapshots
 
 from .actions import at, names, put
 
@@ -93,6 +93,25 @@ async def test_a_file_that_grew_is_shown_with_its_new_size(
     (top / "a").write_bytes(b"12345")
     assert (await provider.list_page(at("/"), 10, None)).entries[0].size == 5
     assert len(scans) == 1
+
+
+async def test_what_changed_its_kind_meanwhile_is_not_shown_out_of_place(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (top / name).touch()
+    genuine = Snapshots.take
+
+    def overtaken(snapshots: Snapshots, descriptor: int) -> Snapshot:
+        snapshot = genuine(snapshots, descriptor)
+        (top / "b").unlink()
+        (top / "b").mkdir()
+        return snapshot
+
+    monkeypatch.setattr(Snapshots, "take", overtaken)
+    assert await names(provider) == ["a"]
+    monkeypatch.undo()
+    assert await names(provider) == ["b", "a"]
 
 
 @pytest.mark.usefixtures("settled")

@@ -1,0 +1,91 @@
+"""The JSON that the interface speaks."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+from starlette.responses import Response
+
+from portico.entries import FOLDER_TYPE, Entry, Page
+from portico.paths import Path
+
+
+class EntryBody(msgspec.Struct):
+    """A file or folder, as a listing and STAT show it."""
+
+    name: str
+    absolutePath: str  # noqa: N815
+    type: Literal["REGULAR", "DIRECTORY"]
+    contentType: str  # noqa: N815
+    size: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
+    lastModified: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    exists: bool = True
+    isCurrentFolder: bool = False  # noqa: N815
+
+
+class PageBody(msgspec.Struct):
+    """A part of a folder's listing; only a nextCursor of null ends it."""
+
+    nextCursor: str | None  # noqa: N815
+    content: list[EntryBody]
+
+
+class TokenBody(msgspec.Struct):
+    access_token: str
+    token_type: str
+    expires_in: int
+    refresh_token: str
+    scope: str
+
+
+class SessionBody(msgspec.Struct):
+    username: str
+    rights: list[str]
+    expiresAt: str  # noqa: N815
+
+
+class TicketBody(msgspec.Struct):
+    ticket: str
+    expiresIn: int  # noqa: N815
+
+
+class HealthBody(msgspec.Struct):
+    status: str
+
+
+_encode = msgspec.json.Encoder().encode
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+def json_response(body: msgspec.Struct, status: int = 200) -> Response:
+    return Response(_encode(body), status, headers=_NO_STORE, media_type="application/json")
+
+
+def page_body(folder: Path, page: Page, *, first: bool) -> PageBody:
+    """The page; on the first one an entry for the folder itself stands in front."""
+    prefix = "/" if folder.is_root else f"{folder}/"
+    content = [_entry_body(entry, prefix + entry.name) for entry in page.entries]
+    if first:
+        current = EntryBody(folder.name, str(folder), "DIRECTORY", FOLDER_TYPE, isCurrentFolder=True)
+        content.insert(0, current)
+    return PageBody(page.token, content)
+
+
+def entry_body(path: Path, entry: Entry) -> EntryBody:
+    return _entry_body(entry, str(path))
+
+
+def _entry_body(entry: Entry, absolute: str) -> EntryBody:
+    return EntryBody(
+        entry.name,
+        absolute,
+        "DIRECTORY" if entry.is_folder else "REGULAR",
+        entry.content_type,
+        msgspec.UNSET if entry.size is None else entry.size,
+        msgspec.UNSET if entry.modified is None else timestamp(entry.modified),
+    )
+
+
+def timestamp(moment: datetime) -> str:
+    """A moment in UTC, with milliseconds and Z."""
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

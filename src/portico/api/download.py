@@ -1,0 +1,146 @@
+"""Sending a file: whole or one range of it, conditionally, streamed."""
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from portico.api.incoming import ClientGone, until_gone
+from portico.drive import Drive
+from portico.entries import Download, Entry
+from portico.errors import Changed, IsAFolder, RangeNotSatisfiable
+from portico.paths import Path
+
+_RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*")
+_NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
+
+
+async def download(request: Request, drive: Drive, path: Path) -> Response:
+    entry = await drive.describe(path)
+    if entry.is_folder:
+        raise IsAFolder(f"'{path.name}' is a folder; list it, or download a file in it.")
+    if _unchanged(request, entry):
+        return Response(status_code=304, headers=_validators(entry))
+    span = _requested_range(request, entry)
+    if request.method == "HEAD":
+        return Response(status_code=206 if span else 200, headers=_headers(entry, span))
+    start, stop = span or (0, None)
+    content = await drive.read(path, start, stop, etag=entry.etag)
+    return FileResponse(content, partial=span is not None)
+
+
+class FileResponse(Response):
+    """A download on its way to the client, closed whatever happens on that way."""
+
+    def __init__(self, content: Download, *, partial: bool) -> None:
+        span = (content.start, content.stop) if partial else None
+        super().__init__(status_code=206 if partial else 200, headers=_headers(content.entry, span))
+        self._content = content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        chunks = self._content.chunks
+        # The server takes what is sent to a client that has gone, and does not say so: we have to listen for it.
+        gone = asyncio.create_task(until_gone(receive))
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            async for chunk in chunks:
+                if gone.done():
+                    raise ClientGone
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            gone.cancel()
+            await chunks.aclose()
+
+
+def _headers(entry: Entry, span: tuple[int, int] | None) -> dict[str, str]:
+    size = entry.size or 0
+    start, stop = span or (0, size)
+    headers = _validators(entry) | {
+        "Accept-Ranges": "bytes",
+        "Content-Type": entry.content_type,
+        "Content-Length": str(stop - start),
+        "Content-Disposition": content_disposition(entry.name),
+    }
+    if span:
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+    return headers
+
+
+def _validators(entry: Entry) -> dict[str, str]:
+    headers = {"Cache-Control": "private, no-cache"}
+    if entry.etag:
+        headers["ETag"] = f'"{entry.etag}"'
+    if entry.modified:
+        headers["Last-Modified"] = format_datetime(entry.modified.replace(microsecond=0), usegmt=True)
+    return headers
+
+
+def content_disposition(name: str) -> str:
+    """`attachment` with the name (RFC 6266): for old clients what is plain of it, for the others all of it."""
+    plain = _NOT_PLAIN.sub("_", name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def _unchanged(request: Request, entry: Entry) -> bool:
+    """Whether the client has this version already; `Changed` if it insists on another one (RFC 9110, 13.2.2)."""
+    headers = request.headers
+    if (match := headers.get("If-Match")) is not None:
+        if not _names(match, entry.etag):
+            raise Changed("The file is not the version that If-Match names; look at it again.")
+    elif (since := _date(headers.get("If-Unmodified-Since"))) and _modified(entry) > since:
+        raise Changed("The file has changed since the date of If-Unmodified-Since; look at it again.")
+    if (none_match := headers.get("If-None-Match")) is not None:
+        return _names(none_match.replace("W/", ""), entry.etag)
+    since = _date(headers.get("If-Modified-Since"))
+    return since is not None and _modified(entry) <= since
+
+
+def _requested_range(request: Request, entry: Entry) -> tuple[int, int] | None:
+    """The one range that is asked for. Several, or one that makes no sense, mean the whole file."""
+    match = _RANGE.fullmatch(request.headers.get("Range", ""))
+    if match is None or not any(match.groups()) or not _if_range_holds(request, entry):
+        return None
+    size = entry.size or 0
+    first, last = match.groups()
+    if not first:
+        start, stop = max(0, size - int(last)), size
+    else:
+        start, stop = int(first), min(int(last) + 1, size) if last else size
+        if last and int(last) < int(first):
+            return None
+    if start >= stop:
+        raise RangeNotSatisfiable(f"The file has {size} bytes; ask for a range within them.", size=size)
+    return start, stop
+
+
+def _if_range_holds(request: Request, entry: Entry) -> bool:
+    condition = request.headers.get("If-Range")
+    if condition is None:
+        return True
+    if condition.startswith('"'):
+        return condition == f'"{entry.etag}"'
+    return _date(condition) == _modified(entry)
+
+
+def _names(condition: str, etag: str | None) -> bool:
+    return condition.strip() == "*" or f'"{etag}"' in (part.strip() for part in condition.split(","))
+
+
+def _modified(entry: Entry) -> datetime:
+    return (entry.modified or datetime.fromtimestamp(0, UTC)).replace(microsecond=0)
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text) if text else None
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment

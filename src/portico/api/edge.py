@@ -1,0 +1,188 @@
+"""The outermost layer: who may talk to us at all, what every answer carries, and one log line per request."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from secrets import token_hex
+
+import structlog
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from portico.api.incoming import ClientGone
+from portico.api.problems import bug_response, instance_of, problem_response
+from portico.errors import AddressNotAllowed, InvalidRequest, PorticoError, UriTooLong
+
+Networks = Sequence[IPv4Network | IPv6Network]
+
+LONGEST_URI = 8 * 1024
+DRAINED_BYTES = 64 * 2**20
+DRAINED_SECONDS = 10.0
+"""How much of a refused body is taken in, so that the refusal reaches a client that sends before it reads."""
+
+_QUIET = ("/healthz", "/readyz")
+
+log = structlog.get_logger()
+
+
+class Edge:
+    def __init__(self, app: ASGIApp, *, allowed: Networks, proxies: Networks, tls: bool) -> None:
+        self._app = app
+        self._allowed = allowed
+        self._proxies = proxies
+        self._headers = _standing_headers(tls)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send, self._headers)
+        structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        try:
+            await self._serve(scope, exchange)
+        except ClientGone:
+            exchange.status = 499  # nobody was there to take the answer
+        finally:
+            exchange.log()
+            structlog.contextvars.unbind_contextvars("request_id")
+
+    async def _serve(self, scope: Scope, exchange: "_Exchange") -> None:
+        request = Request(scope, exchange.receive)
+        try:
+            self._admit(scope)
+            await self._app(scope, exchange.receive, exchange.send)
+        except ClientGone:
+            raise
+        except Exception as error:
+            if exchange.status:
+                # Half an answer is out: only breaking it off tells the client that it is not whole.
+                log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
+                raise
+            if isinstance(error, PorticoError):
+                answer = problem_response(request, error)
+            else:
+                answer = bug_response(request, error)
+            await answer(scope, exchange.receive, exchange.send)
+
+    def _admit(self, scope: Scope) -> None:
+        address = _address(scope["client"][0])
+        if self._proxies:
+            if not _within(address, self._proxies):
+                raise AddressNotAllowed("Only the gateway's reverse proxy may connect here; use its address.")
+            address = _forwarded(scope, address, self._proxies)
+        scope["client"] = (str(address), scope["client"][1])
+        if self._allowed and not _within(address, self._allowed):
+            raise AddressNotAllowed(
+                "Your address may not use this gateway; ask the administrator to allow it."
+            )
+        if len(scope["raw_path"]) + 1 + len(scope["query_string"]) > LONGEST_URI:
+            raise UriTooLong("The address is longer than 8 KiB; use shorter names or a shorter query.")
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            raise InvalidRequest("The request names two hosts; send one Host header.")
+
+
+class _Exchange:
+    """One request and its answer, with what is noted and added on the way."""
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        self.request_id = token_hex(8)
+        self.status = 0
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._headers = headers
+        self._began = time.perf_counter()
+        self._sent = 0
+        names = dict(scope["headers"])
+        self._body_left = names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names
+        self._invited = names.get(b"expect", b"").lower() != b"100-continue"
+        scope.setdefault("state", {})["request_id"] = self.request_id
+
+    async def receive(self) -> Message:
+        self._invited = True
+        message = await self._receive()
+        if not message.get("more_body", False):
+            self._body_left = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            if self.status >= 400 and self.status != 408 and self._body_left and self._invited:
+                await self._drain()
+            message["headers"] = [
+                *message["headers"],
+                *self._headers,
+                (b"x-request-id", self.request_id.encode()),
+            ]
+        else:
+            self._sent += len(message.get("body", b""))
+        await self._send(message)
+
+    async def _drain(self) -> None:
+        taken = 0
+        try:
+            async with asyncio.timeout(DRAINED_SECONDS):
+                while self._body_left and taken < DRAINED_BYTES:
+                    message = await self.receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    taken += len(message.get("body", b""))
+        except TimeoutError:
+            pass
+
+    def log(self) -> None:
+        path = instance_of(Request(self._scope))
+        if path in _QUIET and self.status == 200:
+            return
+        log.info(
+            "request",
+            method=self._scope["method"],
+            path=path,
+            status=self.status,
+            bytes=self._sent,
+            ms=round((time.perf_counter() - self._began) * 1000, 1),
+            client=self._scope["client"][0],
+            user=self._scope["state"].get("user"),
+        )
+
+
+def _standing_headers(tls: bool) -> list[tuple[bytes, bytes]]:
+    headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+    if tls:
+        headers.append((b"strict-transport-security", b"max-age=31536000"))
+    return headers
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    address = ip_address(text)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped
+    return address
+
+
+def _within(address: IPv4Address | IPv6Address, networks: Networks) -> bool:
+    return any(address in network for network in networks)
+
+
+def _forwarded(scope: Scope, peer: IPv4Address | IPv6Address, proxies: Networks) -> IPv4Address | IPv6Address:
+    """The client's address as the nearest proxies saw it: X-Forwarded-For from the right, as far as we trust it."""
+    lines = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    for hop in reversed(",".join(lines).split(",") if lines else []):
+        try:
+            peer = _address(_without_port(hop.strip()))
+        except ValueError:
+            raise InvalidRequest("The proxy sent an X-Forwarded-For that holds no address.") from None
+        if not _within(peer, proxies):
+            break
+    return peer
+
+
+def _without_port(hop: str) -> str:
+    """Some proxies write `192.0.2.1:4711` or `[2001:db8::1]:4711`."""
+    if hop.startswith("["):
+        return hop[1:].partition("]")[0]
+    return hop.partition(":")[0] if hop.count(":") == 1 else hop

@@ -1,0 +1,59 @@
+"""A request's body as it arrives."""
+
+import asyncio
+from typing import Self
+
+from starlette.requests import Request
+from starlette.types import Receive
+
+from portico.errors import ClientTimeout, InvalidRequest
+
+IDLE_SECONDS = 30.0
+"""How long the client may send nothing in the middle of a body."""
+
+
+class ClientGone(Exception):
+    """The client hung up; nobody is left to answer."""
+
+
+class IncomingBody:
+    """The body's chunks, one after the other; pulling the next one is what lets the client send it."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._ended:
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    message = await self._receive()
+            except TimeoutError:
+                raise ClientTimeout(
+                    f"Nothing of the body arrived for {IDLE_SECONDS:.0f} seconds; send the request again."
+                ) from None
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            self._ended = not message.get("more_body", False)
+            if chunk := message.get("body", b""):
+                return bytes(chunk)
+        raise StopAsyncIteration
+
+
+async def read_small(request: Request, limit: int) -> bytes:
+    """The whole of a body that has no business being large."""
+    body = bytearray()
+    async for chunk in IncomingBody(request.receive):
+        body += chunk
+        if len(body) > limit:
+            raise InvalidRequest(f"The body is larger than the {limit} bytes that are taken here.")
+    return bytes(body)
+
+
+async def until_gone(receive: Receive) -> None:
+    """Returns when the client hangs up."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

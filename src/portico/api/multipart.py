@@ -1,0 +1,189 @@
+"""Reading `multipart/form-data` off the wire, part by part, as it arrives.
+
+What is stored does not depend on how the body is cut into chunks. A part has ended only when the boundary behind it
+was seen, and the body only when the closing boundary was seen; everything else is an error.
+"""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
+
+from portico.errors import InvalidRequest, TooLarge, UnsupportedMediaType
+
+_MOST_PREAMBLE = 64 * 1024
+"""Bytes that may stand before the first boundary."""
+_MOST_IDLE = 512 * 1024
+"""Bytes without anything of a file: more than the headers of a part can take, so this ends an epilogue only."""
+_LONGEST_HEADER = 8 * 1024
+_MOST_HEADERS = 16
+
+_BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_PARAMETER = re.compile(r';\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s;"]*)\s*')
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_MEDIA_TYPE = re.compile(r"[!#$&\-^_.+0-9A-Za-z]{1,127}/[!#$&\-^_.+0-9A-Za-z]{1,127}(\s*;[\x20-\x7e]*)?")
+_PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
+
+
+@dataclass(slots=True)
+class Part:
+    """One file of the form. Its chunks must be read to the end before the next part is asked for."""
+
+    filename: str
+    content_type: str | None
+    chunks: AsyncIterator[bytes]
+
+
+class MultipartReader:
+    def __init__(self, body: AsyncIterator[bytes], content_type: str, *, max_parts: int) -> None:
+        self._body = body
+        boundary = _boundary_of(content_type)
+        self._delimiter = b"--" + boundary
+        self._parser = PushMultipartParser(
+            boundary,
+            max_header_size=_LONGEST_HEADER + 16,  # the exact limit is ours: see _part
+            max_header_count=_MOST_HEADERS,
+            max_segment_count=max_parts,
+            header_charset="latin-1",
+        )
+        self._max_parts = max_parts
+        self._events: Iterator[Any] = iter(())
+        self._begun = False
+        self._inside = False
+        self._idle = 0
+
+    async def next_part(self) -> Part | None:
+        """The next file, or None when the closing boundary and the end of the body were seen."""
+        if self._inside:
+            raise RuntimeError("the part before was not read to its end")
+        segment = await self._next_event()
+        if segment is None:
+            return None
+        self._inside = True
+        return _part(segment, self._chunks())
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while (chunk := await self._next_event()) is not None:
+            yield chunk
+        self._inside = False
+
+    async def _next_event(self) -> Any:
+        """A segment, a chunk of it, or None at its end; outside of a segment, None at the end of the body."""
+        try:
+            while True:
+                for event in self._events:
+                    self._idle = 0
+                    return event
+                if self._parser.closed:
+                    return None
+                chunk = await self._next_chunk()
+                if not self._inside and self._idle > _MOST_IDLE:
+                    raise InvalidRequest("Too much stands outside of the parts of the multipart body.")
+                self._idle += len(chunk)
+                self._events = self._parser.parse(chunk)
+        except ParserLimitReached as error:
+            if "segment count" in str(error):
+                raise TooLarge(
+                    f"One upload may carry {self._max_parts} files; send the others in another."
+                ) from None
+            raise InvalidRequest("The headers of a part are too long or too many.") from None
+        except MultipartError:
+            raise InvalidRequest(
+                "The multipart body is malformed or ends before its closing boundary; send it again, whole."
+            ) from None
+
+    async def _next_chunk(self) -> bytes:
+        """The body from its first boundary on; nothing at its end."""
+        if self._begun:
+            return await anext(self._body, b"")
+        self._begun = True
+        head = b""
+        async for chunk in self._body:
+            head += chunk
+            start = head.find(self._delimiter)
+            if 0 <= start <= _MOST_PREAMBLE:
+                # A damaged first boundary must not make a preamble of the file behind it.
+                if start and head[max(0, start - 2) : start] != b"\r\n":
+                    break
+                return head[start:]
+            if len(head) > _MOST_PREAMBLE + len(self._delimiter):
+                break
+        raise InvalidRequest("The body does not begin with the boundary that its Content-Type names.")
+
+
+def _boundary_of(content_type: str) -> bytes:
+    kind, _, parameters = content_type.partition(";")
+    if kind.strip().lower() != "multipart/form-data":
+        raise UnsupportedMediaType("Send the files as multipart/form-data, each in a part named 'data'.")
+    boundary = _parameters(";" + parameters).get("boundary", "").encode("latin-1", "replace")
+    if not _BOUNDARY.fullmatch(boundary):
+        raise InvalidRequest(
+            "The Content-Type names no usable boundary: 1 to 70 letters, digits or '()+_,-./:=?."
+        )
+    return boundary
+
+
+def _part(segment: MultipartSegment, chunks: AsyncIterator[bytes]) -> Part:
+    headers: dict[str, str] = {}
+    for name, value in segment.headerlist:
+        if name in headers or len(name) + len(value) > _LONGEST_HEADER or _CONTROL.search(value):
+            raise InvalidRequest("A part has a header that is repeated, too long or malformed.")
+        headers[name] = value
+    if headers.get("Content-Transfer-Encoding", "").strip().lower() not in _PLAIN_ENCODINGS:
+        raise InvalidRequest("A part is transfer-encoded; send its bytes as they are.")
+    disposition = _parameters(";" + headers["Content-Disposition"].partition(";")[2])
+    if _text(disposition.get("name", "")) != "data":
+        raise InvalidRequest(
+            "Every part must be a file and be named 'data'; take the others out of the form."
+        )
+    content_type = headers.get("Content-Type", "").strip()
+    return Part(_filename(disposition), content_type if _MEDIA_TYPE.fullmatch(content_type) else None, chunks)
+
+
+def _filename(disposition: dict[str, str]) -> str:
+    extended = disposition.get("filename*")
+    if extended is not None:
+        charset, _, rest = extended.partition("'")
+        _, quote, encoded = rest.partition("'")
+        if charset.lower() != "utf-8" or not quote or _BAD_ESCAPE.search(encoded):
+            raise InvalidRequest(
+                "The filename* of a part is malformed; write UTF-8'' and a percent-encoded name."
+            )
+        return _text(unquote_to_bytes(encoded).decode("latin-1"))
+    name = disposition.get("filename")
+    if not name:
+        raise InvalidRequest("A part named 'data' has no filename; send it as a file.")
+    # Browsers write a quote and a line break so, and nothing else.
+    for escape, character in (("%22", '"'), ("%0D", "\r"), ("%0A", "\n")):
+        name = name.replace(escape, character)
+    return _text(name)
+
+
+def _parameters(text: str) -> dict[str, str]:
+    """`; a=b; c="d"` as a dictionary."""
+    found: dict[str, str] = {}
+    position = 0
+    while match := _PARAMETER.match(text, position):
+        name, value = match[1].lower(), match[2]
+        if name in found:
+            raise InvalidRequest(f"The header parameter '{name}' stands twice; send it once.")
+        if value.startswith('"'):
+            # A backslash that escapes neither a quote nor itself is one: `c:\\x` must not become `c:x`.
+            value = re.sub(r'\\(["\\])', r"\1", value[1:-1])
+        found[name] = value
+        position = match.end()
+    if text[position:].strip(" \t;"):
+        raise InvalidRequest("A header of the multipart body is malformed.")
+    return found
+
+
+def _text(value: str) -> str:
+    """A header's bytes, which the parser hands on as Latin-1, as the UTF-8 that they are."""
+    try:
+        return value.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        raise InvalidRequest("A name in the multipart body is not valid UTF-8.") from None

@@ -1,0 +1,46 @@
+"""From a request to the Web User behind it, and to the user's drive."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico.accounts.tokens import Session
+from portico.api.bodies import SessionBody, json_response, timestamp
+from portico.api.services import services_of
+from portico.drive import Drive
+from portico.errors import InvalidRequest, NotSignedIn
+from portico.rights import format_rights
+
+
+def single_header(request: Request, name: str) -> str | None:
+    values = request.headers.getlist(name)
+    if len(values) > 1:
+        raise InvalidRequest(f"The header {name} stands twice; send it once.")
+    return values[0] if values else None
+
+
+async def session_of(request: Request) -> Session:
+    """Who sent the bearer token of this request."""
+    header = single_header(request, "Authorization")
+    scheme, _, token = (header or "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise NotSignedIn("Send the access token as 'Authorization: Bearer …'; /backend/login gives you one.")
+    session = await services_of(request).tokens.session(token.strip())
+    request.scope["state"]["user"] = session.user.name  # for the log
+    return session
+
+
+async def drive_of(request: Request) -> tuple[Session, Drive]:
+    session = await session_of(request)
+    return session, await services_of(request).drives.of(session.user)
+
+
+async def show_session(request: Request) -> Response:
+    session = await session_of(request)
+    rights = format_rights(session.user.rights).split()
+    return json_response(SessionBody(session.user.name, rights, timestamp(session.expires_at)))
+
+
+async def logout(request: Request) -> Response:
+    session = await session_of(request)
+    await services_of(request).tokens.end(session)
+    return Response(status_code=204, headers={"Cache-Control": "no-store"})

@@ -1,0 +1,116 @@
+"""`POST` on a path without an action: files in, streamed to the provider as they arrive."""
+
+import time
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico.accounts.tokens import Session
+from portico.api.incoming import IncomingBody
+from portico.api.multipart import MultipartReader, Part
+from portico.api.problems import problem_response
+from portico.api.queries import Query, path_of
+from portico.api.services import Services, services_of
+from portico.api.session import drive_of, single_header
+from portico.drive import Drive, OnConflict
+from portico.entries import guess_content_type
+from portico.errors import InvalidRequest, NotSignedIn, PorticoError, TooLarge, UnsupportedMediaType
+from portico.paths import Path
+from portico.rights import Right
+
+_TRUSTED_SECONDS = 0.2
+"""With what a session is cached for, this keeps within the second that a disabled account may still count."""
+
+
+async def upload(request: Request, query: Query) -> Response:
+    session, drive = await drive_of(request)
+    drive.require(Right.UPLOAD)
+    folder = path_of(request)
+    on_conflict = query.choice("onConflict", OnConflict)
+    if on_conflict is OnConflict.REPLACE:
+        drive.require(Right.OVERWRITE)
+    services = services_of(request)
+    form = _form(request, services)
+    at_most = _announced_size(request, drive)
+    transfer = _Transfer(services, session, drive, folder, on_conflict, at_most)
+    try:
+        while part := await form.next_part():
+            await transfer.take(part)
+        if not transfer.stored:
+            raise InvalidRequest("The form holds no file; send each in a part named 'data'.")
+    except PorticoError as error:
+        return problem_response(request, error, stored=transfer.stored, failed=transfer.failed)
+    return Response(status_code=204)
+
+
+def _form(request: Request, services: Services) -> MultipartReader:
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaType("The body is content-coded; send it as it is.")
+    content_type = single_header(request, "Content-Type") or ""
+    return MultipartReader(IncomingBody(request.receive), content_type, max_parts=services.max_files)
+
+
+def _announced_size(request: Request, drive: Drive) -> int | None:
+    """What the whole body will hold, and so each file at most."""
+    announced = request.headers.get("Content-Length", "")
+    if not announced.isdecimal() or len(announced) > 18:
+        return None
+    if int(announced) > drive.max_file_size:
+        raise TooLarge(f"The storage takes files of up to {drive.max_file_size} bytes; send less at once.")
+    return int(announced)
+
+
+class _Transfer:
+    """The files of one request, and what became of each."""
+
+    def __init__(
+        self,
+        services: Services,
+        session: Session,
+        drive: Drive,
+        folder: Path,
+        on_conflict: OnConflict | None,
+        at_most: int | None,
+    ) -> None:
+        self._services = services
+        self._session = session
+        self._drive = drive
+        self._folder = folder
+        self._on_conflict = on_conflict
+        self._at_most = at_most
+        self.stored: list[str] = []
+        self.failed: list[str] = []
+        self._seen: set[str] = set()
+        self._checked = time.monotonic()
+
+    async def take(self, part: Part) -> None:
+        self.failed.append(part.filename)
+        if part.filename in self._seen:
+            raise InvalidRequest(f"'{part.filename}' stands twice in this form; send each name once.")
+        self._seen.add(part.filename)
+        path = self._folder.child(part.filename)
+        content_type = part.content_type or guess_content_type(part.filename)
+        chunks = self._guarded(part)
+        entry = await self._drive.write(path, chunks, content_type, self._on_conflict, at_most=self._at_most)
+        self.failed.pop()
+        self.stored.append(entry.name)
+
+    async def _guarded(self, part: Part) -> AsyncIterator[bytes]:
+        """The part's bytes, ending in an error, and so in nothing stored, if the file may not stand."""
+        limit = min(self._services.max_file_size or self._drive.max_file_size, self._drive.max_file_size)
+        size = 0
+        async for chunk in part.chunks:
+            size += len(chunk)
+            if size > limit:
+                raise TooLarge(f"'{part.filename}' is larger than the {limit} bytes that a file may have.")
+            yield chunk
+        await self._check_user()
+
+    async def _check_user(self) -> None:
+        """Whoever was disabled meanwhile stores nothing more; within a moment of the last look, nobody was."""
+        if time.monotonic() - self._checked < _TRUSTED_SECONDS:
+            return
+        if not await self._services.tokens.still_valid(self._session.user.id):
+            raise NotSignedIn("The account was disabled while the file was sent; it was not stored.")
+        self._checked = time.monotonic()

@@ -1,0 +1,134 @@
+import asyncio
+import io
+import pathlib
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+import structlog
+
+from portico import settings
+from portico.accounts import moments
+from portico.accounts.connections import Connections
+from portico.accounts.passwords import Passwords
+from portico.accounts.users import Users
+from portico.accounts.vault import SecretKey, Vault
+from portico.api import edge, problems
+from portico.rights import Right
+from portico.settings import Settings
+from portico.store.database import Database
+from portico.store.schema import migrate
+
+from .gateways import CLIENT, PASSWORD, Gateway, running
+
+OpenGateway = Callable[..., Awaitable[Gateway]]
+
+RIGHTS = {
+    "web": frozenset(Right),
+    "reader": frozenset({Right.LIST, Right.DOWNLOAD}),
+    "writer": frozenset({Right.LIST, Right.DOWNLOAD, Right.UPLOAD}),
+    "fetcher": frozenset({Right.DOWNLOAD}),
+    "dropper": frozenset({Right.UPLOAD}),
+    "watcher": frozenset({Right.LIST}),
+}
+"""All of them see the same folder."""
+
+
+class Clock:
+    """The clocks of the accounts, which run on and can be put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def advance(self, seconds: float) -> None:
+        self.ahead += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    now, monotonic = moments.now, moments.monotonic
+    monkeypatch.setattr(moments, "now", lambda: now() + round(clock.ahead * 1000))
+    monkeypatch.setattr(moments, "monotonic", lambda: monotonic() + clock.ahead)
+    return clock
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What the layers that answer write to the log."""
+    text = io.StringIO()
+    logger = structlog.wrap_logger(
+        structlog.PrintLogger(text),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+    )
+    for module in (edge, problems):
+        monkeypatch.setattr(module, "log", logger)
+    return text
+
+
+def settings_of(home: pathlib.Path, **overrides: str) -> Settings:
+    keys = {"security.client-id": CLIENT[0], "security.client-secret": CLIENT[1]}
+    return settings.load(home, {}, keys | overrides)
+
+
+@pytest.fixture(scope="session")
+def first_home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A home with a database and users, of which every test gets a copy."""
+    home = tmp_path_factory.mktemp("first-home")
+    migrate(settings_of(home).database_url)
+    asyncio.run(_populate(settings_of(home)))
+    return home
+
+
+async def _populate(chosen: Settings) -> None:
+    key = SecretKey.load(chosen.secret_key_file, {})
+    database, passwords = Database(chosen.database_url), Passwords()
+    await Connections(database, Vault(key)).add("local", "local", {"folder": str(chosen.files_folder)}, {})
+    users = Users(database, passwords)
+    for name, rights in RIGHTS.items():
+        await users.add(name, PASSWORD, root="/web", rights=rights)
+    passwords.close()
+    await database.close()
+
+
+@pytest.fixture
+async def open_gateway(
+    first_home: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[OpenGateway]:
+    # A sweep that is cut off in the middle by the end of a short test leaves a database thread without its loop.
+    monkeypatch.setattr("portico.app._sweep_for_ever", _never_sweep)
+    async with AsyncExitStack() as stack:
+
+        async def open_gateway(*, peer: str = "127.0.0.1", **overrides: str) -> Gateway:
+            home = tmp_path / "home"
+            shutil.copytree(first_home, home)
+            chosen = settings_of(home, **overrides)
+            (chosen.files_folder / "web").mkdir(parents=True)
+            await point_at(chosen)
+            return await stack.enter_async_context(running(chosen, peer=peer))
+
+        yield open_gateway
+
+
+async def _never_sweep(*_: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def point_at(chosen: Settings) -> None:
+    """Let the connection of a copied home lead to that home's own files."""
+    database = Database(chosen.database_url)
+    vault = Vault(SecretKey.load(chosen.secret_key_file, {}))
+    await Connections(database, vault).change(
+        "local", options={"folder": str(chosen.files_folder)}, secrets={}
+    )
+    await database.close()
+
+
+@pytest.fixture
+async def gateway(open_gateway: OpenGateway) -> Gateway:
+    return await open_gateway()

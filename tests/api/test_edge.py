@@ -1,0 +1,259 @@
+import asyncio
+import io
+
+import pytest
+
+from portico.api import edge
+from portico.api.pages import PAGE_POLICY
+from portico.api.queries import FILESYSTEM
+
+from .conftest import OpenGateway
+from .gateways import MULTIPART, Gateway, Step, address, form, named
+
+SESSION = b"/backend/session"
+UNKNOWN = ("Authorization", "Bearer unknown")
+
+
+# Who may talk to us
+
+
+@pytest.mark.parametrize(
+    ("peer", "allowed"),
+    [
+        ("10.1.2.3", True),
+        ("192.0.2.7", True),
+        ("::ffff:10.1.2.3", True),
+        ("2001:db8::1", True),
+        ("11.0.0.1", False),
+        ("192.0.2.8", False),
+        ("::ffff:11.0.0.1", False),
+        ("2001:db9::1", False),
+        ("127.0.0.1", False),
+    ],
+)
+async def test_only_allowed_addresses_are_served(open_gateway: OpenGateway, peer: str, allowed: bool) -> None:
+    gateway = await open_gateway(**{"security.allowed-addresses": "10.0.0.0/8, 192.0.2.7, 2001:db8::/32"})
+    for target in (b"/healthz", SESSION, b"/nowhere", b"/"):
+        answer = await gateway.raw("GET", target, peer=peer)
+        assert (answer.status == 403) != allowed, target
+        if not allowed:
+            assert answer.json()["code"] == "address-not-allowed"
+
+
+async def test_a_forwarded_address_counts_for_nothing_without_a_proxy(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"security.allowed-addresses": "192.0.2.7"})
+    answer = await gateway.raw("GET", b"/healthz", [("X-Forwarded-For", "192.0.2.7")], peer="198.51.100.1")
+    assert answer.status == 403
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "status"),
+    [
+        (["192.0.2.7"], 200),
+        (["192.0.2.7, 10.0.0.2"], 200),
+        (["192.0.2.7", "10.0.0.2"], 200),
+        (["garbage, 192.0.2.7"], 200),
+        (["198.51.100.1, 192.0.2.7"], 200),
+        (["::ffff:192.0.2.7"], 200),
+        (["192.0.2.7:4711"], 200),
+        (["[::ffff:192.0.2.7]:4711"], 200),
+        (["192.0.2.7, 198.51.100.1"], 403),
+        (["192.0.2.7", "198.51.100.1"], 403),
+        (["192.0.2.7, 198.51.100.1, 10.0.0.2"], 403),
+        ([], 403),
+        (["192.0.2.7, garbage"], 400),
+        (["192.0.2.7,"], 400),
+    ],
+)
+async def test_behind_a_proxy_the_client_is_read_from_the_right(
+    open_gateway: OpenGateway, forwarded: list[str], status: int
+) -> None:
+    gateway = await open_gateway(
+        **{"server.behind-proxy": "10.0.0.0/24", "security.allowed-addresses": "192.0.2.7"}
+    )
+    headers = [("X-Forwarded-For", line) for line in forwarded]
+    answer = await gateway.raw("GET", b"/healthz", headers, peer="10.0.0.1")
+    assert answer.status == status
+
+
+async def test_behind_a_proxy_nobody_else_may_connect(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"server.behind-proxy": "10.0.0.0/24"})
+    headers = [("X-Forwarded-For", "10.0.0.1")]
+    assert (await gateway.raw("GET", b"/healthz", headers, peer="10.0.1.1")).status == 403
+    assert (await gateway.raw("GET", b"/healthz", headers, peer="10.0.0.1")).status == 200
+
+
+async def test_the_address_that_counts_is_logged(open_gateway: OpenGateway, log: io.StringIO) -> None:
+    gateway = await open_gateway(**{"server.behind-proxy": "10.0.0.0/24"})
+    await gateway.raw("GET", SESSION, [("X-Forwarded-For", "6.6.6.6, 192.0.2.7")], peer="10.0.0.1")
+    assert '"client": "192.0.2.7"' in log.getvalue()
+
+
+# What is refused at the door
+
+
+async def test_two_hosts_are_refused(gateway: Gateway) -> None:
+    for hosts in (["a.test", "b.test"], ["a.test", "a.test"]):
+        answer = await gateway.raw("GET", b"/healthz", [("Host", host) for host in hosts])
+        assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+    assert (await gateway.raw("GET", b"/healthz", [("Host", "a.test")])).status == 200
+
+
+async def test_an_address_may_have_8_kib(gateway: Gateway) -> None:
+    credentials = (await gateway.sign_in()).items()
+    longest = FILESYSTEM.encode() + b"?cursor="
+    longest += b"x" * (8 * 1024 - len(longest))
+    assert (await gateway.raw("GET", longest, credentials)).status == 400
+    assert (await gateway.raw("GET", longest + b"x", credentials)).status == 414
+    path = FILESYSTEM.encode() + b"/" + b"x" * 9 * 1024
+    assert (await gateway.raw("GET", path, credentials)).status == 414
+
+
+# What every answer carries
+
+
+@pytest.mark.parametrize("tls", ["off", "auto"])
+async def test_every_answer_carries_the_standing_headers(open_gateway: OpenGateway, tls: str) -> None:
+    gateway = await open_gateway(**{"server.tls": tls})
+    gateway.put("file")
+    credentials = (await gateway.sign_in()).items()
+    seen = set()
+    for method, target in (
+        ("GET", b"/"),
+        ("GET", b"/healthz"),
+        ("GET", b"/nowhere"),
+        ("POST", b"/backend/login"),
+        ("GET", SESSION),
+        ("GET", address("").encode()),
+        ("GET", address("file").encode()),
+        ("DELETE", address("file").encode()),
+        ("PUT", address("file").encode()),
+    ):
+        answer = await gateway.raw(method, target, credentials)
+        assert answer.header("X-Content-Type-Options") == "nosniff"
+        assert answer.header("Referrer-Policy") == "no-referrer"
+        strict = [value for name, value in answer.headers if name == "strict-transport-security"]
+        assert strict == (["max-age=31536000"] if tls == "auto" else [])
+        seen.add(answer.header("X-Request-Id"))
+    assert len(seen) == 9
+
+
+async def test_a_request_id_is_ours(gateway: Gateway) -> None:
+    answer = await gateway.raw("GET", b"/healthz", [("X-Request-Id", "mine")])
+    assert answer.header("X-Request-Id") != "mine"
+
+
+@pytest.mark.parametrize("path", ["/", "/backend/docs"])
+async def test_a_page_may_load_nothing_from_elsewhere(gateway: Gateway, path: str) -> None:
+    response = await gateway.client.get(path)
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/html")
+    assert response.headers["Content-Security-Policy"] == PAGE_POLICY
+    assert "default-src 'none'" in PAGE_POLICY
+    assert "frame-ancestors 'none'" in PAGE_POLICY
+
+
+async def test_monitors_get_an_answer(gateway: Gateway) -> None:
+    for path, word in (("/healthz", "ok"), ("/readyz", "ready")):
+        response = await gateway.client.get(path)
+        assert (response.status_code, response.json()) == (200, {"status": word})
+
+
+# A body that is refused
+
+
+async def refused(gateway: Gateway, steps: list[Step], *headers: tuple[str, str]) -> int:
+    """Send a body that nobody wants; how much of it was taken in before the answer came."""
+    answer = await gateway.raw("POST", address("").encode(), [UNKNOWN, *headers], steps)
+    assert answer.status == 401
+    return answer.taken
+
+
+@pytest.mark.parametrize("framing", [("Content-Length", "5000"), ("Transfer-Encoding", "chunked")])
+async def test_a_refused_body_is_taken_in_before_the_answer(
+    gateway: Gateway, framing: tuple[str, str]
+) -> None:
+    assert await refused(gateway, [b"x" * 1000] * 5, framing) == 5000
+
+
+async def test_a_refused_body_is_taken_in_up_to_a_bound(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge, "DRAINED_BYTES", 2500)
+    assert await refused(gateway, [b"x" * 1000] * 5, ("Content-Length", "5000")) == 3000
+
+
+async def test_a_refused_body_is_waited_for_up_to_a_bound(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge, "DRAINED_SECONDS", 0.05)
+
+    async def stall() -> None:
+        await asyncio.Event().wait()
+
+    assert await refused(gateway, [b"x" * 1000, stall, b"x"], ("Content-Length", "5000")) == 1000
+
+
+async def test_a_refused_body_that_was_not_invited_is_not_waited_for(gateway: Gateway) -> None:
+    headers = (("Content-Length", "5000"), ("Expect", "100-Continue"))
+    assert await refused(gateway, [b"x" * 1000] * 5, *headers) == 0
+
+
+async def test_a_body_that_failed_after_its_invitation_is_taken_in(gateway: Gateway) -> None:
+    gateway.put("a")
+    headers = [
+        *(await gateway.sign_in("writer")).items(),
+        ("Content-Type", MULTIPART),
+        ("Transfer-Encoding", "chunked"),
+        ("Expect", "100-continue"),
+    ]
+    body = form(named("a"))
+    answer = await gateway.raw("POST", address("").encode(), headers, [body, b"x" * 1000, b"x" * 1000])
+    assert answer.status == 409
+    assert answer.taken == len(body) + 2000
+
+
+async def test_a_client_that_goes_while_its_body_is_refused_is_no_bug(
+    gateway: Gateway, log: io.StringIO
+) -> None:
+    steps: list[Step] = [b"x", ConnectionError()]
+    headers = [UNKNOWN, ("Content-Length", "5")]
+    answer = await gateway.raw("POST", address("").encode(), headers, steps)
+    assert answer.status == 0
+    assert '"status": 499' in log.getvalue()
+    assert "bug" not in log.getvalue()
+
+
+async def test_without_a_body_nothing_is_waited_for(gateway: Gateway) -> None:
+    async def never() -> None:
+        raise AssertionError("there was no body to ask for")
+
+    for headers in ((), (("Content-Length", "0"),)):
+        assert await refused(gateway, [never], *headers) == 0
+
+
+# The log
+
+
+async def test_a_log_line_says_who_did_what_and_carries_no_secret(gateway: Gateway, log: io.StringIO) -> None:
+    gateway.put("a b")
+    credentials = await gateway.sign_in()
+    secrets = [credentials["Authorization"].removeprefix("Bearer ")]
+    response = await gateway.client.post(address("a b"), params={"action": "TICKET"}, headers=credentials)
+    secrets.append(response.json()["ticket"])
+    await gateway.client.get(address("a b"), params={"ticket": secrets[1]})
+    await gateway.client.get(address("a b"), params={"ticket": secrets[1], "cursor": "canary"})
+    await gateway.login(password="canary")
+    lines = log.getvalue().splitlines()
+    assert len(lines) == 4
+    assert '"user": "web"' in lines[0]
+    assert '"method": "POST"' in lines[0]
+    assert f'"path": "{FILESYSTEM}/a%20b"' in lines[0]
+    assert response.headers["X-Request-Id"] in lines[0]
+    assert not any(secret in log.getvalue() for secret in (*secrets, "canary"))
+
+
+async def test_healthy_answers_to_monitors_are_not_logged(gateway: Gateway, log: io.StringIO) -> None:
+    await gateway.client.get("/healthz")
+    await gateway.client.get("/readyz")
+    assert log.getvalue() == ""

@@ -1,0 +1,31 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .gateways import Gateway
+
+Start = Callable[..., Gateway]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts gateways, and ends what is left of them."""
+    gateways: list[Gateway] = []
+
+    def begin(*flags: str, tls: bool = False) -> Gateway:
+        gateway = Gateway(tmp_path / f"gateway-{len(gateways)}" / "home", *flags, tls=tls)
+        gateway.home.parent.mkdir()
+        gateways.append(gateway)
+        gateway.start()
+        return gateway
+
+    yield begin
+    for gateway in gateways:
+        if gateway.process is not None and gateway.process.poll() is None:
+            gateway.kill()
+
+
+@pytest.fixture
+def gateway(start: Start) -> Gateway:
+    return start()

@@ -1,0 +1,164 @@
+"""A real gateway process, as an administrator starts it, and what a test does to it from outside."""
+
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+WAIT = 20.0
+"""Seconds after which something that should happen counts as not happening."""
+
+
+class Gateway:
+    """`portico serve` on a free port of the loopback address, with a home of its own that outlives restarts."""
+
+    def __init__(self, home: Path, *flags: str, tls: bool = False) -> None:
+        self.home = home
+        self.port = free_port()
+        self.flags = (*flags, *(["--tls", "auto"] if tls else []))
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        self.certificate = home / "tls" / "certificate.pem" if tls else None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._portico = [sys.executable, "-m", "portico", "--home", str(home)]
+
+    @property
+    def output(self) -> str:
+        return (self.home.parent / "output.txt").read_text()
+
+    @property
+    def files(self) -> Path:
+        return self.home / "files"
+
+    @property
+    def staged(self) -> list[str]:
+        """What lies in the staging folder."""
+        folder = self.files / ".portico~staging"
+        return os.listdir(folder) if folder.exists() else []
+
+    def start(self) -> None:
+        with open(self.home.parent / "output.txt", "wb") as output:
+            self.process = subprocess.Popen(
+                [*self._portico, "serve", "--port", str(self.port), *self.flags],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        wait_until(self._answers, f"the gateway answers; it said: {self.output}")
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.output
+        return "Stop it with" in self.output or "Ctrl" in self.output
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(WAIT)
+
+    def kill(self) -> None:
+        """SIGKILL to the whole gateway, workers first: nobody gets a word in."""
+        assert self.process is not None
+        for worker in self.workers():
+            os.kill(worker, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait(WAIT)
+
+    def workers(self) -> list[int]:
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(child) for child in children.split()]
+
+    def command(self, *arguments: str, stdin: str = "") -> str:
+        """`portico …` on this gateway's home."""
+        done = subprocess.run(
+            [*self._portico, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def client(self, **options: Any) -> httpx2.Client:
+        """A client without a token."""
+        verify = ssl.create_default_context(cafile=self.certificate) if self.certificate else True
+        return httpx2.Client(base_url=self.url, verify=verify, timeout=WAIT, **options)
+
+    def signed_in(self, **options: Any) -> httpx2.Client:
+        client = self.client(**options)
+        client.headers["Authorization"] = f"Bearer {self.login()['access_token']}"
+        return client
+
+    def login(self) -> dict[str, Any]:
+        properties = (self.home / "application.properties").read_text()
+        credentials = tuple(
+            re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0]
+            for word in ("id", "secret")
+        )
+        password = (self.home / "web-password.txt").read_text().strip()
+        form = {"grant_type": "password", "username": "web", "password": password}
+        with self.client() as client:
+            answer = client.post("/backend/login", data=form, auth=credentials)
+        assert answer.status_code == 200, answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+
+FILES = "/backend/1.0.0/filesystem"
+
+
+def names(client: httpx2.Client, path: str = "") -> list[str]:
+    """The names in a folder, without the folder's own entry."""
+    answer = client.get(f"{FILES}/{path}?size=5000")
+    assert answer.status_code == 200, answer.text
+    return [entry["name"] for entry in answer.json()["content"] if not entry["isCurrentFolder"]]
+
+
+class RunningUpload:
+    """An upload of one file after the other over a raw connection, as far as the test lets it go."""
+
+    def __init__(self, gateway: Gateway, token: str) -> None:
+        self._connection = socket.create_connection(("127.0.0.1", gateway.port), WAIT)
+        self._connection.sendall(
+            f"POST {FILES}/ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+            "Content-Type: multipart/form-data; boundary=b\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        )
+
+    def begin(self, name: str, content: bytes) -> None:
+        """The next file, without its end."""
+        head = f'\r\n--b\r\nContent-Disposition: form-data; name="data"; filename="{name}"\r\n\r\n'
+        self._send(head.encode() + content)
+
+    def finish(self) -> int:
+        """The closing boundary; the status of the answer."""
+        self._send(b"\r\n--b--\r\n")
+        self._connection.sendall(b"0\r\n\r\n")
+        answer = self._connection.recv(2**16)
+        self.vanish()
+        return int(answer.split()[1])
+
+    def vanish(self) -> None:
+        self._connection.close()
+
+    def _send(self, content: bytes) -> None:
+        self._connection.sendall(b"%x\r\n%b\r\n" % (len(content), content))
+
+
+def wait_until(condition: Any, what: str) -> None:
+    end = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < end, f"it should be that {what}"
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

@@ -1,0 +1,158 @@
+"""The gateway as a process: started, used by strangers, killed, restarted."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import Start
+from .gateways import FILES, WAIT, Gateway, RunningUpload, names, wait_until
+
+MUCH = b"x" * 4 * 2**20
+
+
+def run(line: str) -> str:
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_printed_lines_work_as_pasted(start: Start, tls: bool) -> None:
+    gateway = start(tls=tls)
+    lines = re.findall(r"^\s*((?:TOKEN=|curl |echo ).*)$", gateway.output, re.MULTILINE)
+    assert len(lines) == 3
+    token, listing, upload = lines
+    assert '"content":[' in run(f"{token}\n{listing}")
+    assert run(f"{token}\n{upload}") == ""
+    assert '"hello.txt"' in run(f"{token}\n{listing}")
+
+
+def test_uploads_and_downloads_over_tls(start: Start, tmp_path: Path) -> None:
+    gateway = start(tls=True)
+    content = bytes(range(256)) * 20_000
+    with gateway.signed_in() as client:
+        assert client.post(f"{FILES}/a/b", files={"data": ("x.bin", content)}).status_code == 204
+        assert names(client, "a/b") == ["x.bin"]
+        answer = client.get(f"{FILES}/a/b/x.bin")
+    assert answer.content == content
+    assert answer.headers["Strict-Transport-Security"]
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_refusal_reaches_a_client_that_is_still_sending(start: Start, tls: bool, tmp_path: Path) -> None:
+    gateway = start(tls=tls)
+    large = tmp_path / "large"
+    large.write_bytes(bytes(30 * 2**20))
+    trust = f"--cacert {gateway.certificate}" if tls else ""
+    curl = f"curl -sS {trust} -o /dev/null -w '%{{http_code}} %{{size_upload}}' -F data=@{large} {gateway.url}{FILES}/"
+    status, sent = run(f"{curl} -H 'Expect:'").split()
+    assert status == "401"
+    assert int(sent) > 30 * 2**20
+    assert run(f"{curl} -H 'Expect: 100-continue'") == "401 0"
+
+
+def test_vanished_client_leaves_nothing(gateway: Gateway) -> None:
+    with gateway.signed_in() as client:
+        client.post(f"{FILES}/", files={"data": ("kept.txt", b"old")})
+        upload = RunningUpload(gateway, gateway.login()["access_token"])
+        upload.begin("kept.txt", MUCH)
+        wait_until(lambda: gateway.staged, "the upload is under way")
+        assert names(client) == ["kept.txt"]
+        upload.vanish()
+        wait_until(lambda: not gateway.staged, "the left-over is gone")
+        assert client.get(f"{FILES}/kept.txt").content == b"old"
+
+
+def test_killed_gateway_leaves_nothing(gateway: Gateway) -> None:
+    with gateway.signed_in() as client:
+        client.post(f"{FILES}/", files={"data": ("kept.txt", b"old")})
+    upload = RunningUpload(gateway, gateway.login()["access_token"])
+    upload.begin("kept.txt", MUCH)
+    wait_until(lambda: gateway.staged, "the upload is under way")
+    gateway.kill()
+    upload.vanish()
+    assert gateway.staged
+    gateway.start()
+    wait_until(lambda: not gateway.staged, "the left-over is swept")
+    with gateway.signed_in() as client:
+        assert names(client) == ["kept.txt"]
+        assert client.get(f"{FILES}/kept.txt").content == b"old"
+
+
+def test_files_that_were_whole_before_the_kill_stand(gateway: Gateway) -> None:
+    upload = RunningUpload(gateway, gateway.login()["access_token"])
+    upload.begin("first.txt", b"whole")
+    upload.begin("second.txt", MUCH)
+    wait_until(lambda: gateway.staged, "the second file is under way")
+    gateway.kill()
+    upload.vanish()
+    gateway.start()
+    with gateway.signed_in() as client:
+        assert names(client) == ["first.txt"]
+        assert client.get(f"{FILES}/first.txt").content == b"whole"
+
+
+def test_truncated_body_names_what_is_stored(gateway: Gateway) -> None:
+    with gateway.signed_in() as client:
+        body = (
+            b'--b\r\nContent-Disposition: form-data; name="data"; filename="one"\r\n\r\n1\r\n'
+            b'--b\r\nContent-Disposition: form-data; name="data"; filename="two"\r\n\r\n2'
+        )
+        answer = client.post(
+            f"{FILES}/", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"}
+        )
+        assert answer.status_code == 400
+        assert (answer.json()["stored"], answer.json()["failed"]) == (["one"], ["two"])
+        assert names(client) == ["one"]
+
+
+def test_tokens_and_cursors_survive_a_restart(gateway: Gateway) -> None:
+    with gateway.signed_in() as client:
+        for name in ("a", "b", "c"):
+            client.post(f"{FILES}/", files={"data": (name, b"")})
+        cursor = client.get(f"{FILES}/?size=2").json()["nextCursor"]
+        assert gateway.stop() == 0
+        gateway.start()
+        answer = client.get(f"{FILES}/", params={"cursor": cursor})
+        assert [entry["name"] for entry in answer.json()["content"]] == ["c"]
+
+
+def test_stop_waits_for_a_running_upload(gateway: Gateway) -> None:
+    upload = RunningUpload(gateway, gateway.login()["access_token"])
+    upload.begin("slow.txt", MUCH)
+    wait_until(lambda: gateway.staged, "the upload is under way")
+    assert gateway.process is not None
+    gateway.process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert upload.finish() == 204
+    assert gateway.process.wait(WAIT) == 0
+    assert (gateway.files / "web" / "slow.txt").read_bytes() == MUCH
+
+
+def test_disabled_user_is_out_within_a_second_on_every_worker(start: Start) -> None:
+    gateway = start("--workers", "2")
+    token = gateway.login()["access_token"]
+
+    def status() -> int:
+        with gateway.client(headers={"Authorization": f"Bearer {token}"}) as client:
+            return client.get(f"{FILES}/").status_code
+
+    assert {status() for _ in range(10)} == {200}
+    gateway.command("user", "disable", "web")
+    time.sleep(1.0)
+    assert {status() for _ in range(20)} == {401}
+
+
+def test_killed_worker_is_replaced(start: Start) -> None:
+    gateway = start("--workers", "2")
+    with gateway.signed_in() as client:
+        victim = gateway.workers()[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_until(
+            lambda: len(gateway.workers()) == 2 and victim not in gateway.workers(), "another worker has come"
+        )
+    with gateway.signed_in() as client:
+        assert names(client) == []
