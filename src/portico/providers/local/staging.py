@@ -5,6 +5,7 @@ A staged file is locked by its writer. The lock ends with the process, however t
 unlocked there is left over and may go.
 """
 
+import errno
 import fcntl
 import os
 import secrets
@@ -144,6 +145,8 @@ def _sweep_one(staging: int, name: str) -> int:
     if is_folder(info):
         _empty(staging, name)
         return 1
+    if not visible(info):  # not ours, and in the way of nothing
+        return 0
     with _locked(staging, name) as free:
         if free:
             os.unlink(name, dir_fd=staging)
@@ -204,7 +207,12 @@ def _empty(staging: int, name: str) -> None:
                         pending += _unlink_or_hoist(folder, child, staging)
             finally:
                 os.close(folder)
-            os.rmdir(current, dir_fd=staging)
+            try:
+                os.rmdir(current, dir_fd=staging)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                pending.append(current)  # an upload that was under way has just come in here
 
 
 def _unlink_or_hoist(folder: int, child: str, staging: int) -> list[str]:

@@ -2,11 +2,13 @@
 
 import errno
 import os
+from contextlib import suppress
 
 from portico.errors import AlreadyExists, NotPossible, PorticoError
 from portico.paths import Path, name_flaw
 from portico.providers.local.descriptors import (
     OpenFile,
+    etag_of,
     found,
     is_folder,
     look,
@@ -14,7 +16,7 @@ from portico.providers.local.descriptors import (
     translated,
     visible,
 )
-from portico.providers.local.staging import StagedFile, check_replaceable, place, remove_tree, write_all
+from portico.providers.local.staging import StagedFile, check_replaceable, place, write_all
 
 _PIECE = 64 * 2**20
 
@@ -35,11 +37,16 @@ def move(top: str, source: Path, target: Path, replace: bool) -> None:
             _check_folder_target(top, target, replace)
         with opened_folder(top, target.parent, make=True) as target_folder:
             if not is_folder(info):
-                check_replaceable(look(target_folder, target.name), target, replace=replace)
-                place(source_folder, source.name, target_folder, target, replace=replace)
+                existing = look(target_folder, target.name)
+                check_replaceable(existing, target, replace=replace)
+                if existing and os.path.samestat(
+                    existing, info
+                ):  # two names of one file: a rename leaves both
+                    os.unlink(source.name, dir_fd=source_folder)
+                else:
+                    place(source_folder, source.name, target_folder, target, replace=replace)
             elif not _rename_folder(source_folder, source.name, target_folder, target.name):
-                _copy_tree(top, source, target, replace)
-                remove_tree(top, source_folder, source.name)
+                _remove_copied(top, _copy_tree(top, source, target, replace))
             os.fsync(target_folder)
         os.fsync(source_folder)
 
@@ -65,8 +72,9 @@ def _check_folder_target(top: str, target: Path, replace: bool) -> None:
         raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.")
 
 
-def _copy_tree(top: str, source: Path, target: Path, replace: bool) -> None:
-    done = 0
+def _copy_tree(top: str, source: Path, target: Path, replace: bool) -> list[tuple[Path, str | None]]:
+    """Copy all that is in a folder; what was copied, folders before their content, files with their etag."""
+    copied: list[tuple[Path, str | None]] = []
     pending = [(source, target)]
     try:
         while pending:
@@ -75,6 +83,7 @@ def _copy_tree(top: str, source: Path, target: Path, replace: bool) -> None:
                 _check_folder_target(top, target, replace=True)
                 with opened_folder(top, target, make=True):
                     pass
+            copied.append((source, None))
             with translated(source), opened_folder(top, source) as folder:
                 names = [name for name in os.listdir(folder) if name_flaw(name) is None]
                 kinds = [(name, info) for name in names if (info := look(folder, name)) and visible(info)]
@@ -83,17 +92,32 @@ def _copy_tree(top: str, source: Path, target: Path, replace: bool) -> None:
                     pending.append((source.child(name), target.child(name)))
                 else:
                     with translated(source):
-                        _copy_file(top, source.child(name), target.child(name), replace)
-                    done += 1
+                        etag = _copy_file(top, source.child(name), target.child(name), replace)
+                    copied.append((source.child(name), etag))
     except PorticoError as error:
+        done = sum(etag is not None for _, etag in copied)
         raise type(error)(
             f"{error.detail} {done} files were copied before that; ask again to carry on.",
             retry_after=error.retry_after,
             cause=error.cause,
         ) from error
+    return copied
 
 
-def _copy_file(top: str, source: Path, target: Path, replace: bool) -> None:
+def _remove_copied(top: str, copied: list[tuple[Path, str | None]]) -> None:
+    """Remove the sources, but nothing that came or changed while they were copied."""
+    for path, etag in reversed(copied):
+        with translated(path), suppress(FileNotFoundError), opened_folder(top, path.parent) as folder:
+            info = look(folder, path.name)
+            if etag is None:
+                with suppress(OSError):  # something new is in it
+                    os.rmdir(path.name, dir_fd=folder)
+            elif info is not None and etag_of(info) == etag:
+                os.unlink(path.name, dir_fd=folder)
+
+
+def _copy_file(top: str, source: Path, target: Path, replace: bool) -> str:
+    """Copy one file; the etag of the version that was copied."""
     if source == target:
         raise NotPossible("A file cannot be copied onto itself; choose another target.")
     staged = StagedFile(top, target, replace=replace)
@@ -104,6 +128,7 @@ def _copy_file(top: str, source: Path, target: Path, replace: bool) -> None:
         staged.commit()
     finally:
         staged.discard()
+    return etag_of(file.info)
 
 
 def _copy_bytes(source: int, target: int) -> None:
