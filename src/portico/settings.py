@@ -7,7 +7,7 @@ command line beats both. `security.client-id` is `PORTICO_SECURITY_CLIENT_ID` in
 import os
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -26,6 +26,8 @@ PROPERTIES_FILE = "application.properties"
 ENVIRONMENT_PREFIX = "PORTICO_"
 NOT_SETTINGS = re.compile(r"PORTICO_(HOME|SECRET_KEY|URL|TOKEN|PROFILE|LIVE_.*|SERVICE_.*|PORT|PORT_.*)")
 """Variables of ours that are no settings, and those that Kubernetes makes for a service called `portico`."""
+
+_OTHERS = ("PORTICO_HOME", "PORTICO_SECRET_KEY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,14 +272,14 @@ def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given]
         if name in names
     }
     mistakes = [
-        Mistake(None, None, name, _unknown(name, names))
+        Mistake(None, None, name, _unknown(name, [*names, *_OTHERS]))
         for name in environment
         if name.startswith(ENVIRONMENT_PREFIX) and name not in names and not NOT_SETTINGS.fullmatch(name)
-        if name.startswith(groups) or get_close_matches(name, names, n=1, cutoff=0.85)
+        if name.startswith(groups) or get_close_matches(name, [*names, *_OTHERS], n=1, cutoff=0.85)
     ]
     return found, mistakes
 
 
-def _unknown(name: str, known: Mapping[str, str]) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
+def _unknown(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"is not a setting; did you mean {near[0]}?" if near else "is not a setting; see docs/settings.md"

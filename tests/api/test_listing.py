@@ -437,3 +437,15 @@ async def test_head_answers_the_headers_of_a_listing(gateway: Gateway) -> None:
     assert head.status_code == 200
     for name in ("Content-Type", "Content-Length", "Cache-Control"):
         assert head.headers[name] == get.headers[name]
+
+
+@pytest.mark.parametrize("query", ["sise=1", "Cursor=x", "onconflict=fail", "actoin=LIST"])
+async def test_a_misspelt_parameter_is_not_passed_over(gateway: Gateway, query: str) -> None:
+    answer = await gateway.raw("GET", f"{FILESYSTEM}?{query}".encode(), (await gateway.sign_in()).items())
+    assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+    assert "did you mean" in answer.json()["detail"]
+
+
+async def test_a_stranger_among_the_parameters_is_passed_over(gateway: Gateway) -> None:
+    answer = await gateway.raw("GET", f"{FILESYSTEM}?_=17000".encode(), (await gateway.sign_in()).items())
+    assert answer.status == 200

@@ -56,7 +56,7 @@ def test_the_home_may_stand_anywhere(home: Path, capsys: pytest.CaptureFixture[s
 
 def test_config_check(portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = prepare(home)
-    assert portico("config", "check").out == "application.properties: no mistakes\n"
+    assert portico("config", "check").out == f"{settings.properties_file}: no mistakes\n"
     with settings.properties_file.open("a") as file:
         file.write("server.prot=1\nlog.level=loud\n")
     monkeypatch.setenv("PORTICO_SERVER_PORT", "many")
@@ -148,3 +148,21 @@ def test_the_screen(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     screen.show(start(home, behind_proxy=(ip_network("10.0.0.0/8"),)))
     assert "YOUR-PROXY/backend/login" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("PORTICO_SERVER_TLS", "missing.pem,missing.key", "does not exist"),
+        ("PORTICO_SECRET_KEY", "abc", "PORTICO_SECRET_KEY"),
+        ("PORTICO_HOEM", "/elsewhere", "did you mean PORTICO_HOME"),
+    ],
+)
+def test_config_check_looks_beyond_the_file(
+    portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
+) -> None:
+    prepare(home)
+    monkeypatch.setenv(variable, value)
+    result = portico("config", "check")
+    assert result.code == 1
+    assert words in result.err

@@ -51,7 +51,7 @@ class Throttle:
         )
         if wait:
             raise TooManyRequests(
-                "There were too many failed sign-ins from this address; wait, then try again.",
+                f"There were too many failed sign-ins from this address; try again in {wait} seconds.",
                 retry_after=wait,
             )
         return familiar

@@ -63,6 +63,14 @@ class Users:
         self._passwords = passwords
         self._changed = changed or (lambda: None)
 
+    async def check_new(self, name: str) -> None:
+        """Whether a user of this name could be added now."""
+        name = check_name(name, "user")
+        async with self._database.connect() as reading:
+            query = select(users.c.id).where(users.c.name_key == name_key(name))
+            if (await reading.execute(query)).first():
+                raise _taken(name)
+
     async def add(
         self,
         name: str,
@@ -90,7 +98,7 @@ class Users:
                 await _check_connection(transaction, values["connection"])
                 row = (await transaction.execute(insert(users).values(values).returning(*USER_COLUMNS))).one()
         except IntegrityError:
-            raise AlreadyExists(f"There is a user {name!r} already; choose another name.") from None
+            raise _taken(name) from None
         return user_of(row)
 
     async def get(self, name: str) -> User:
@@ -181,3 +189,7 @@ async def _sign_out(transaction: AsyncConnection, user_id: int) -> None:
 
 def _unknown_user(name: str) -> NotFound:
     return NotFound(f"There is no user {name[:64]!r}; 'portico user list' names those that exist.")
+
+
+def _taken(name: str) -> AlreadyExists:
+    return AlreadyExists(f"There is a user {name!r} already; choose another name.")

@@ -64,6 +64,7 @@ async def _sign_in(request: Request) -> TokenPair:
         username, password = _field(form, "username"), _field(form, "password")
         if len(username) > _LONGEST_NAME or "\0" in username:
             raise InvalidRequest("The field 'username' is not a user name.")
+        request.scope["state"]["user"] = username  # for the log
         assert request.client is not None
         return await services.sign_in.with_password(username, password, request.client.host)
     if grant == "refresh_token":

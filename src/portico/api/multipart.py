@@ -129,17 +129,16 @@ def _boundary_of(content_type: str) -> bytes:
 
 def _part(segment: MultipartSegment, chunks: AsyncIterator[bytes]) -> Part:
     headers: dict[str, str] = {}
-    for name, value in segment.headerlist:
-        if name in headers or len(name) + len(value) > _LONGEST_HEADER or _CONTROL.search(value):
+    for header, value in segment.headerlist:
+        if header in headers or len(header) + len(value) > _LONGEST_HEADER or _CONTROL.search(value):
             raise InvalidRequest("A part has a header that is repeated, too long or malformed.")
-        headers[name] = value
+        headers[header] = value
     if headers.get("Content-Transfer-Encoding", "").strip().lower() not in _PLAIN_ENCODINGS:
         raise InvalidRequest("A part is transfer-encoded; send its bytes as they are.")
     disposition = _parameters(";" + headers["Content-Disposition"].partition(";")[2])
-    if _text(disposition.get("name", "")) != "data":
-        raise InvalidRequest(
-            "Every part must be a file and be named 'data'; take the others out of the form."
-        )
+    name = _text(disposition.get("name", ""))
+    if name != "data":
+        raise InvalidRequest(f"A part is named '{name[:40]}'; every part must be a file and be named 'data'.")
     content_type = headers.get("Content-Type", "").strip()
     return Part(_filename(disposition), content_type if _MEDIA_TYPE.fullmatch(content_type) else None, chunks)
 

@@ -1,6 +1,7 @@
 """Reading a request's path and query strictly: what is malformed is refused, never guessed."""
 
 import re
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import parse_qsl
@@ -14,6 +15,7 @@ FILESYSTEM = "/backend/1.0.0/filesystem"
 DEFAULT_SIZE = 250
 
 _MOST_PARAMETERS = 16
+_KNOWN = frozenset({"action", "cursor", "onConflict", "recursive", "size", "target", "ticket"})
 _DIGITS = frozenset("0123456789")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
@@ -24,6 +26,13 @@ def path_of(request: Request) -> Path:
     """The path below the endpoint, from the raw request line: servers decode more than we want."""
     raw: bytes = request.scope["raw_path"]
     return Path.from_request(raw[len(FILESYSTEM) :].removeprefix(b"/"))
+
+
+def _check_spelling(name: str) -> None:
+    """A stranger is passed over, but not a slip: `onconflict=fail` must not overwrite a file."""
+    known = {parameter.lower(): parameter for parameter in _KNOWN}
+    if near := get_close_matches(name.lower(), known, n=1, cutoff=0.75):
+        raise InvalidRequest(f"There is no parameter '{name[:40]}'; did you mean '{known[near[0]]}'?")
 
 
 class Query:
@@ -43,6 +52,8 @@ class Query:
         except ValueError:
             raise InvalidRequest("The query is malformed; percent-encode its values as UTF-8.") from None
         for name, value in pairs:
+            if name not in _KNOWN:
+                _check_spelling(name)
             if name in self._values:
                 raise InvalidRequest(f"The parameter '{name[:40]}' stands twice; send it once.")
             self._values[name] = value

@@ -55,6 +55,10 @@ def add(
     plain, secret = _by_secrecy(values)
     with_new_accounts(context.obj, lambda accounts: accounts.connections.add(name, kind, plain, secret))
     typer.echo(f"Added the connection {name} of kind {kind}.")
+    if kind == "local" and not os.path.isdir(values["folder"]):
+        typer.echo(
+            f"Warning: the folder {values['folder']} does not exist yet; make it before it is used.", err=True
+        )
 
 
 @app.command("set")
@@ -69,7 +73,7 @@ def set_(
     from portico.providers.registry import check_options
 
     values = _given(option, secret_stdin)
-    if not values:
+    if not values and not kind:
         raise UsageMistake("Say what to change, with --option KEY=VALUE or --secret-stdin.")
 
     async def action(accounts: Accounts) -> None:

@@ -34,7 +34,8 @@ def exit_code(error: PorticoError) -> int:
 
 
 def sentence(error: PorticoError) -> str:
-    """What the administrator reads: the sentence, and what stays in the log where others are told."""
+    """What the administrator reads: the cause, which stays in the log where others are told, or else the sentence."""
     if not error.cause:
         return error.detail
-    return f"{error.detail.rstrip('.')} ({' '.join(error.cause.split())[:300]})."
+    cause = " ".join(error.cause.split())[:300].rstrip(".")
+    return f"{cause[:1].upper()}{cause[1:]}."

@@ -3,6 +3,7 @@
 import os
 import secrets
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,8 +43,9 @@ def default_home(environment: Mapping[str, str] = os.environ, platform: str = sy
 
 def command(home: Path, *words: str) -> str:
     """A `portico` command for this home, ready to paste."""
+    program = "portico" if shutil.which("portico") else sys.argv[0]
     place = [] if home == find_home(None) else ["--home", str(home)]
-    return shlex.join(["portico", *place, *words])
+    return shlex.join([program, *place, *words])
 
 
 def prepare(home: Path, overrides: Mapping[str, str] | None = None) -> "Settings":
@@ -64,7 +66,13 @@ def existing(home: Path) -> "Settings":
     """The settings of a home that is there already; a mistyped name must not make one."""
     from portico.settings import PROPERTIES_FILE, load
 
-    if home.exists() and not home.is_dir():
+    try:
+        is_file = home.exists() and not home.is_dir()
+    except OSError as error:
+        raise HomeUnusable(
+            f"The home folder {home} cannot be reached ({error.strerror}); give another with --home DIR."
+        ) from None
+    if is_file:
         raise HomeUnusable(f"The home {home} is a file; give a folder with --home DIR.")
     if not (home / PROPERTIES_FILE).exists():
         raise HomeUnusable(

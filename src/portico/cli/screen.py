@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from portico import __version__
 from portico.cli.home import command
@@ -57,10 +58,9 @@ def url(start: Start) -> str:
     """An address at which this machine itself reaches the gateway, by a name that its certificate holds."""
     settings, certificate = start.settings, start.certificate
     host = _local_address(start.address)
-    if certificate and not certificate.self_signed:
-        host = next((name for name in certificate.names if "*" not in name), host)
-    elif certificate and start.address.is_unspecified:
-        host = "localhost"
+    if certificate and host not in certificate.names:
+        names = [name for name in certificate.names if "*" not in name]
+        host = "localhost" if "localhost" in names else next(iter(names), host)
     scheme, usual = ("https", 443) if certificate else ("http", 80)
     port = "" if settings.port == usual else f":{settings.port}"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}{port}"
@@ -77,6 +77,8 @@ def _parts(start: Start) -> Iterator[tuple[str, str]]:
     place = url(start)
     yield TITLE, f"Portico {__version__} is running at {place}"
     yield "", ""
+    if start.address.is_unspecified:
+        yield FACT, f"  Listens   on every address of this machine, port {settings.port}"
     yield FACT, f"  Home      {settings.home}"
     yield FACT, f"  Files     {settings.files_folder}"
     yield FACT, f"  API       {place}/backend/docs"
@@ -109,7 +111,7 @@ def _user_parts(start: Start) -> Iterable[tuple[str, str]]:
 def _example_parts(start: Start) -> Iterator[tuple[str, str]]:
     settings = start.settings
     base = url(start) if _reachable_from_here(start) else _UNKNOWN_HOST
-    curl = "curl -sS" + _trust(start.certificate)
+    curl = "curl -sS" + _trust(start.certificate) + _resolution(start, base)
     client = shlex.quote(f"{settings.client_id}:{settings.client_secret}")
     user = shlex.quote(f"username={start.user or 'NAME'}")
     folder = shlex.quote(f"{base}/backend/1.0.0/filesystem/")
@@ -119,7 +121,7 @@ def _example_parts(start: Start) -> Iterator[tuple[str, str]]:
     if base == _UNKNOWN_HOST:
         yield NOTE, f"(with the name of your proxy in place of {_UNKNOWN_HOST})"
     yield "", ""
-    login = f"{curl} -u {client} -d grant_type=password --data-urlencode {user}"
+    login = f"{curl} -f -u {client} -d grant_type=password --data-urlencode {user}"
     login += f" --data-urlencode {_password_field(start)} {shlex.quote(f'{base}/backend/login')}"
     yield CODE, f"  TOKEN=$({login} | {_TOKEN_FROM_JSON})"
     yield CODE, f"  {curl} {bearer} {folder}"
@@ -136,6 +138,14 @@ def _trust(certificate: "Certificate | None") -> str:
     return (
         f" --cacert {shlex.quote(str(certificate.file))}" if certificate and certificate.self_signed else ""
     )
+
+
+def _resolution(start: Start, base: str) -> str:
+    """Tells curl that the certificate's name is this machine, wherever else it may point to."""
+    host = urlsplit(base).hostname or ""
+    if base == _UNKNOWN_HOST or host in ("localhost", _local_address(start.address)):
+        return ""
+    return f" --resolve {host}:{start.settings.port}:{_local_address(start.address)}"
 
 
 def _reachable_from_here(start: Start) -> bool:

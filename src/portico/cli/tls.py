@@ -112,9 +112,21 @@ def _names(certificate: x509.Certificate) -> tuple[str, ...]:
 
 def _own_names(address: str) -> tuple[str, ...]:
     names = ["localhost", "127.0.0.1", "::1", socket.gethostname().lower()]
-    if not ip_address(address).is_unspecified:
-        names.append(address)
+    names += _own_addresses() if ip_address(address).is_unspecified else [address]
     return tuple(dict.fromkeys(name for name in names if _general_name(name)))
+
+
+def _own_addresses() -> list[str]:
+    """The addresses by which others reach this machine, as far as it knows them itself."""
+    addresses = []
+    for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((outside, 9))  # nothing is sent: it only chooses the route
+                addresses.append(str(probe.getsockname()[0]))
+        except OSError:
+            continue
+    return addresses
 
 
 def _general_name(name: str) -> x509.GeneralName | None:

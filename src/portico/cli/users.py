@@ -55,9 +55,10 @@ def add(
 ) -> None:
     """Add a Web User; left out, the connection is 'local', the root /NAME, the rights all."""
     held = ALL_RIGHTS if rights is None else _rights(rights)
-    password, made_up = _new_password(
-        stdin=password_stdin, generate=generate or not (password_stdin or at_terminal())
-    )
+    generate = generate or not (password_stdin or at_terminal())
+    if not (password_stdin or generate):  # before anything is asked
+        with_new_accounts(context.obj, lambda accounts: accounts.users.check_new(name))
+    password, made_up = _new_password(stdin=password_stdin, generate=generate)
 
     async def action(accounts: Accounts) -> "User":
         return await accounts.users.add(

@@ -160,7 +160,7 @@ def _engine(url: URL, wait: float) -> AsyncEngine:
         )
     except ModuleNotFoundError:
         raise InvalidRequest(
-            "PostgreSQL needs an extra: install it with  pip install 'portico-gateway[postgres]'"
+            "PostgreSQL needs an extra; install it with: pip install 'portico-gateway[postgres]'"
         ) from None
 
 
