@@ -4,7 +4,7 @@ A drive confines its user below the root, checks the user's rights, clamps and o
 settles name conflicts. Paths given to it count from the user's root.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from weakref import WeakKeyDictionary
@@ -102,6 +102,15 @@ class Drive:
         self.require(Right.DOWNLOAD)
         return await self._provider.read(path.under(self._root), start, stop, etag=etag)
 
+    async def check_target(self, folder: Path) -> None:
+        """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""
+        try:
+            entry = await self._stat(folder)
+        except NotFound:
+            return
+        if not entry.is_folder:
+            raise NotAFolder(f"'{folder.name}' is a file, not a folder.")
+
     async def write(
         self,
         path: Path,
@@ -121,7 +130,10 @@ class Drive:
             return await self._provider.write(place, chunks, content_type, replace=replace, at_most=at_most)
         async with self._free_name(path) as free:
             place = free.under(self._root)
-            return await self._provider.write(place, chunks, content_type, replace=replace, at_most=at_most)
+            others = (other.under(self._root) for other in _numbered(path))
+            return await self._provider.write(
+                place, chunks, content_type, replace=replace, at_most=at_most, otherwise=others
+            )
 
     # The tree
 
@@ -183,12 +195,8 @@ class Drive:
         A name is taken only when its body has come to the end. Until then it is spoken for, and so it must be before
         it is looked at: else two who look at the same time are both told that it is free.
         """
-        stem, dot, suffix = path.name.rpartition(".")
-        if not stem:
-            stem, dot, suffix = path.name, "", ""
         spoken_for = _spoken_for.setdefault(self._provider, set())
-        candidate = path
-        for number in range(1, _MOST_RENAMES):
+        for candidate in (path, *_numbered(path)):
             place = candidate.under(self._root)
             if place not in spoken_for:
                 spoken_for.add(place)
@@ -198,7 +206,6 @@ class Drive:
                         return
                 finally:
                     spoken_for.discard(place)
-            candidate = path.parent.child(f"{stem} ({number}){dot}{suffix}")
         raise AlreadyExists(f"There are too many files called like '{path.name}'; choose another name.")
 
     async def _is_free(self, path: Path) -> bool:
@@ -207,6 +214,15 @@ class Drive:
         except NotFound:
             return True
         return False
+
+
+def _numbered(path: Path) -> Iterator[Path]:
+    """`name (1).ext`, `name (2).ext` …"""
+    stem, dot, suffix = path.name.rpartition(".")
+    if not stem:
+        stem, dot, suffix = path.name, "", ""
+    for number in range(1, _MOST_RENAMES):
+        yield path.parent.child(f"{stem} ({number}){dot}{suffix}")
 
 
 def _listing_order(entry: Entry) -> tuple[bool, str]:

@@ -7,6 +7,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Protocol
 
+import msgspec
+
+from portico import timestamps
+
 FOLDER_TYPE = "folder"
 UNKNOWN_TYPE = "application/octet-stream"
 
@@ -37,18 +41,21 @@ def _suffix_type(suffix: str) -> str:
     return UNKNOWN_TYPE if kind is None or encoding else kind
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(msgspec.Struct, gc=False):
     """A file or a folder, by its name in the folder that holds it."""
 
     name: str
     is_folder: bool
     size: int | None = None
-    modified: datetime | None = None
-    """In UTC. Files always have it; folders where the service knows it."""
+    last_modified: str | None = None
+    """As `timestamps` writes it. Files always have it; folders where the service knows it."""
     content_type: str = UNKNOWN_TYPE
     etag: str | None = None
     """Changes whenever the content does. Without quotes. Listings may leave it out."""
+
+    @property
+    def modified(self) -> datetime | None:
+        return timestamps.to_datetime(self.last_modified) if self.last_modified else None
 
 
 @dataclass(slots=True)

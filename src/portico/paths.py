@@ -5,6 +5,7 @@ root, hide from a listing or be read differently by two services.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import unquote_to_bytes
@@ -29,6 +30,18 @@ def name_flaw(name: str) -> str | None:
     if name.startswith(RESERVED_PREFIX):
         return f"begins with {RESERVED_PREFIX!r}, which the gateway keeps for itself"
     return None
+
+
+def flawless_names(names: Collection[str]) -> bool:
+    """Whether it is plain at a glance that no name has a flaw; if not, each must be looked at."""
+    text = "".join(names)
+    return (
+        text.isprintable()
+        and "/" not in text
+        and "\\" not in text
+        and all(names)
+        and "\n." not in "\n" + "\n".join(names)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,8 +219,7 @@ async def test_a_client_that_goes_while_its_body_is_refused_is_no_bug(
     steps: list[Step] = [b"x", ConnectionError()]
     headers = [UNKNOWN, ("Content-Length", "5")]
     answer = await gateway.raw("POST", address("").encode(), headers, steps)
-    assert answer.status == 0
-    assert '"status": 499' in log.getvalue()
+    assert answer.status == 401  # it may still be listening
     assert "bug" not in log.getvalue()
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from .gateways import Gateway
+from ..gateways import Gateway
 
 Start = Callable[..., Gateway]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ..gateways import FILES, WAIT, Gateway, RunningUpload, names, wait_until
 from .conftest import Start
-from .gateways import FILES, WAIT, Gateway, RunningUpload, names, wait_until
 
 MUCH = b"x" * 4 * 2**20
 
@@ -156,3 +156,22 @@ def test_killed_worker_is_replaced(start: Start) -> None:
         )
     with gateway.signed_in() as client:
         assert names(client) == []
+
+
+def test_crashes_in_a_row_do_not_end_the_gateway(start: Start) -> None:
+    gateway = start("--workers", "2")
+    for _ in range(3):
+        victim = gateway.workers()[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: len(set(gateway.workers()) - {victim}) == 2, "another worker has come")  # noqa: B023
+    wait_until(gateway.answers, "it answers")
+
+
+def test_half_closed_body_gets_an_answer(gateway: Gateway) -> None:
+    upload = RunningUpload(gateway, gateway.login()["access_token"])
+    upload.begin("whole.txt", b"1")
+    upload.begin("cut.txt", b"2")
+    answer = upload.half_close()
+    assert b" 400 " in answer.splitlines()[0]
+    assert b'"stored":["whole.txt"],"failed":["cut.txt"]' in answer
+    assert (gateway.files / "web" / "whole.txt").read_bytes() == b"1"

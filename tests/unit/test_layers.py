@@ -11,7 +11,7 @@ from portico.providers.registry import KINDS
 
 SOURCE = Path(portico.__file__).parent
 
-GROUND = {"settings", "notation", "logs", "cursors", "entries", "paths", "rights", "errors"}
+GROUND = {"settings", "notation", "timestamps", "logs", "cursors", "entries", "paths", "rights", "errors"}
 LAYERS: list[set[str]] = [
     {"cli", "__main__"},
     {"app"},

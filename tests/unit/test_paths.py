@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from portico.errors import InvalidPath
-from portico.paths import RESERVED_PREFIX, Path, name_flaw
+from portico.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
 
 untimed = settings(deadline=None)
 
@@ -190,3 +190,14 @@ def test_the_root() -> None:
 def test_bad_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidPath):
         Path.parse(text)
+
+
+@given(st.lists(st.text(), max_size=5))
+def test_names_that_look_flawless_are(names: list[str]) -> None:
+    if flawless_names(names):
+        assert all(name_flaw(name) is None for name in names)
+
+
+@pytest.mark.parametrize("name", ["plain.txt", "Übergröße", "日本語", "a b", "x.", "a~"])
+def test_usual_names_look_flawless(name: str) -> None:
+    assert flawless_names(["a", name, "b"])

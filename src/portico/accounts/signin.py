@@ -24,6 +24,7 @@ class SignIn:
         self._passwords = passwords
         self._throttle = throttle
         self._tokens = tokens
+        self._verifying: set[tuple[str, str]] = set()
 
     async def with_password(self, username: str, password: str, address: str) -> TokenPair:
         """Tokens for the user; `WrongPassword`, or `TooManyRequests` with the seconds to wait."""
@@ -34,7 +35,7 @@ class SignIn:
         hashed = None if row is None else row.password_hash
         # A disabled user's password is verified all the same: the time must not tell that the account exists.
         if (
-            not await self._passwords.verify(hashed, password, familiar=familiar)
+            not await self._verify(hashed, password, familiar, (username, address))
             or row is None
             or row.disabled
         ):
@@ -47,6 +48,16 @@ class SignIn:
         except NotSignedIn:  # disabled, deleted or given a new password while this one was verified
             raise _wrong_password() from None
         return pair
+
+    async def _verify(self, hashed: str | None, password: str, familiar: bool, pair: tuple[str, str]) -> bool:
+        """Verify in the lane of those who are known here, where each has one place: a known one may be the flood."""
+        if not familiar or pair in self._verifying:
+            return await self._passwords.verify(hashed, password)
+        self._verifying.add(pair)
+        try:
+            return await self._passwords.verify(hashed, password, familiar=True)
+        finally:
+            self._verifying.discard(pair)
 
 
 def _wrong_password() -> WrongPassword:

@@ -1,6 +1,5 @@
 """The JSON that the interface speaks."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -63,8 +62,7 @@ def json_response(body: msgspec.Struct, status: int = 200) -> Response:
 
 def page_body(folder: Path, page: Page, *, first: bool) -> PageBody:
     """The page; on the first one an entry for the folder itself stands in front."""
-    prefix = "/" if folder.is_root else f"{folder}/"
-    content = [_entry_body(entry, prefix + entry.name) for entry in page.entries]
+    content = _entry_bodies(folder, page.entries)
     if first:
         current = EntryBody(folder.name, str(folder), "DIRECTORY", FOLDER_TYPE, isCurrentFolder=True)
         content.insert(0, current)
@@ -72,20 +70,21 @@ def page_body(folder: Path, page: Page, *, first: bool) -> PageBody:
 
 
 def entry_body(path: Path, entry: Entry) -> EntryBody:
-    return _entry_body(entry, str(path))
+    (body,) = _entry_bodies(path.parent, [entry])
+    body.absolutePath = str(path)
+    return body
 
 
-def _entry_body(entry: Entry, absolute: str) -> EntryBody:
-    return EntryBody(
-        entry.name,
-        absolute,
-        "DIRECTORY" if entry.is_folder else "REGULAR",
-        entry.content_type,
-        msgspec.UNSET if entry.size is None else entry.size,
-        msgspec.UNSET if entry.modified is None else timestamp(entry.modified),
-    )
-
-
-def timestamp(moment: datetime) -> str:
-    """A moment in UTC, with milliseconds and Z."""
-    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+def _entry_bodies(folder: Path, entries: list[Entry]) -> list[EntryBody]:
+    above = "/" if folder.is_root else f"{folder}/"
+    return [
+        EntryBody(
+            entry.name,
+            above + entry.name,
+            "DIRECTORY" if entry.is_folder else "REGULAR",
+            entry.content_type,
+            msgspec.UNSET if entry.size is None else entry.size,
+            entry.last_modified or msgspec.UNSET,
+        )
+        for entry in entries
+    ]

@@ -16,7 +16,7 @@ from portico.entries import Download, Entry
 from portico.errors import Changed, IsAFolder, RangeNotSatisfiable
 from portico.paths import Path
 
-_RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*")
+_RANGE = re.compile(r"bytes=\s*([0-9]{0,40})-([0-9]{0,40})\s*")
 _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 

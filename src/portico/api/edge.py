@@ -41,8 +41,6 @@ class Edge:
         structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
         try:
             await self._serve(scope, exchange)
-        except ClientGone:
-            exchange.status = 499  # nobody was there to take the answer
         finally:
             exchange.log()
             structlog.contextvars.unbind_contextvars("request_id")
@@ -52,9 +50,10 @@ class Edge:
         try:
             self._admit(scope)
             await self._app(scope, exchange.receive, exchange.send)
-        except ClientGone:
-            raise
         except Exception as error:
+            if exchange.status and isinstance(error, ClientGone):
+                exchange.status = 499  # nobody was there to take the rest of the answer
+                return
             if exchange.status:
                 # Half an answer is out: only breaking it off tells the client that it is not whole.
                 log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
@@ -129,7 +128,7 @@ class _Exchange:
                 while self._body_left and taken < DRAINED_BYTES:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
-                        raise ClientGone
+                        return  # the client may have closed its side only, and still listen
                     taken += len(message.get("body", b""))
         except TimeoutError:
             pass

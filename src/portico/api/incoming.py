@@ -12,8 +12,11 @@ IDLE_SECONDS = 30.0
 """How long the client may send nothing in the middle of a body."""
 
 
-class ClientGone(Exception):
-    """The client hung up; nobody is left to answer."""
+class ClientGone(InvalidRequest):
+    """The client hung up, or what it sends cannot be read on; it may still be listening."""
+
+    def __init__(self) -> None:
+        super().__init__("The request broke off before its end; send it again, whole.")
 
 
 class IncomingBody:

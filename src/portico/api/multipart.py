@@ -20,6 +20,7 @@ _MOST_IDLE = 512 * 1024
 """Bytes without anything of a file: more than the headers of a part can take, so this ends an epilogue only."""
 _LONGEST_HEADER = 8 * 1024
 _MOST_HEADERS = 16
+_LONGEST_CONTENT_TYPE = 1024
 
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -116,6 +117,8 @@ class MultipartReader:
 
 
 def _boundary_of(content_type: str) -> bytes:
+    if len(content_type) > _LONGEST_CONTENT_TYPE:
+        raise InvalidRequest("The Content-Type is too long; it needs a boundary of up to 70 characters.")
     kind, _, parameters = content_type.partition(";")
     if kind.strip().lower() != "multipart/form-data":
         raise UnsupportedMediaType("Send the files as multipart/form-data, each in a part named 'data'.")

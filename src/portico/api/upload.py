@@ -32,6 +32,8 @@ async def upload(request: Request, query: Query) -> Response:
         drive.require(Right.OVERWRITE)
     services = services_of(request)
     form = _form(request, services)
+    if "Expect" in request.headers:  # the client waits for a refusal before it sends
+        await drive.check_target(folder)
     at_most = _announced_size(request, drive)
     transfer = _Transfer(services, session, drive, folder, on_conflict, at_most)
     try:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,6 +24,10 @@ from portico.settings import Settings, SettingsError, load
 HEADER_TIMEOUT = 10_000  # milliseconds
 STOP_TIMEOUT = 25
 """Seconds that running requests have to end after SIGTERM, before their worker is killed."""
+
+RESPAWN_SECONDS = 60.0
+MOST_RESPAWNS = 20
+"""Crashes within that time after which the server gives up: its workers cannot even start."""
 
 
 class WorkersFailed(PorticoError):
@@ -53,6 +58,7 @@ class Server(MPServer):
         self._home = settings.home
         self._overrides = overrides
         self._on_terminal = sys.stdout.isatty()
+        self._respawns: list[float] = []
         self._on_ready: Callable[[], None] = lambda: None
         self._contact = _contact(address, settings.port)
 
@@ -75,6 +81,16 @@ class Server(MPServer):
             if self.main_loop_interrupt.wait(0.02):
                 return
         self._on_ready()
+
+    def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
+        """Granian ends with the second crash of a worker in five seconds; we, only if there is no end to them."""
+        super()._respawn_workers(workers, spawn_target, target_loader, delay)
+        now = time.monotonic()
+        self._respawns = [moment for moment in self._respawns if now - moment < RESPAWN_SECONDS]
+        self._respawns += [now] * len(workers)
+        if len(self._respawns) <= MOST_RESPAWNS:
+            self.respawned_wrks.clear()
+            time.sleep(min(2.0, 0.1 * len(self._respawns)))
 
     def signal_handler_reload(self, *args: Any, **kwargs: Any) -> None:
         """SIGHUP: new workers with the settings as they are now; a closed terminal, though, ends the server."""

@@ -1,7 +1,7 @@
 """The one storage interface. A provider is one storage service; everything shared by all of them is in `Drive`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import ClassVar
 
 from portico.entries import Download, Entry, Page
@@ -62,10 +62,13 @@ class Provider(ABC):
         *,
         replace: bool = True,
         at_most: int | None = None,
+        otherwise: Iterator[Path] | None = None,
     ) -> Entry:
         """Make the file at `path` hold `chunks`, all or nothing, and return its entry.
 
         `at_most` is the number of bytes that can come at most, where that is known; it only helps to plan.
+        `otherwise` are other names in the same folder, to be tried in turn if `path` turns out to be taken when the
+        file is committed; a service that fixes the name before that may pass them over.
 
         Nobody sees the file before its last chunk is safe. When this returns, the file is durable and listed.
         If `chunks` raises, if the task is cancelled or the process dies, the old file stands and nothing stays

@@ -1,10 +1,11 @@
 """Trying a provider out: does it list, write, read and delete?"""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from secrets import token_hex
 
-from portico.errors import PorticoError, ProviderFailed
+from portico.errors import NotFound, PorticoError, ProviderFailed
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.base import Provider
 
@@ -30,7 +31,8 @@ async def probe(provider: Provider, folder: Path) -> AsyncIterator[ProbeStep]:
 
 
 async def _list(provider: Provider, file: Path) -> None:
-    await provider.list_page(file.parent, 1, None)
+    with suppress(NotFound):  # the folder need not be there yet: writing makes it
+        await provider.list_page(file.parent, 1, None)
 
 
 async def _write(provider: Provider, file: Path) -> None:

@@ -10,8 +10,8 @@ import os
 import stat as modes
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 
+from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
 from portico.errors import (
     FolderNotEmpty,
@@ -35,7 +35,7 @@ _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REFUSED = "The gateway may not do this in its storage folder; tell the administrator."
 _ERRORS: dict[int, tuple[type[PorticoError], str]] = {
     errno.ENOENT: (NotFound, "There is no '{name}'."),
-    errno.ENOTDIR: (NotAFolder, "'{name}', or something on the way to it, is a file."),
+    errno.ENOTDIR: (NotAFolder, "'{name}' is a file, or lies below one, and cannot be used as a folder."),
     errno.ELOOP: (NotFound, "There is no '{name}'."),
     errno.ENXIO: (NotFound, "There is no '{name}'."),  # a socket, or a device that is not there
     errno.ENODEV: (NotFound, "There is no '{name}'."),
@@ -59,7 +59,6 @@ _ERRORS: dict[int, tuple[type[PorticoError], str]] = {
     errno.ESTALE: (ProviderUnavailable, "The storage folder is out of reach; try again in a moment."),
     errno.EIO: (ProviderFailed, "The storage reported an error; tell the administrator."),
 }
-_LATEST = 253_402_300_799.0  # the last second that a datetime can hold
 _TEMPORARY = (Unavailable, ProviderUnavailable)
 
 
@@ -196,14 +195,14 @@ class OpenFile:
 
 
 def entry_of(name: str, info: os.stat_result, *, with_etag: bool = False) -> Entry:
-    modified = datetime.fromtimestamp(min(max(info.st_mtime, 0.0), _LATEST), UTC)
+    modified = timestamps.from_epoch(info.st_mtime_ns // 1_000_000)
     if is_folder(info):
-        return Entry(name, True, modified=modified, content_type=FOLDER_TYPE)
+        return Entry(name, True, last_modified=modified, content_type=FOLDER_TYPE)
     return Entry(
         name,
         False,
         size=info.st_size,
-        modified=modified,
+        last_modified=modified,
         content_type=guess_content_type(name),
         etag=etag_of(info) if with_etag else None,
     )

@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from typing import ParamSpec, TypeVar
@@ -47,6 +47,8 @@ class LocalProvider(Provider):
         self._files = ThreadPoolExecutor(16, "local-files")
         # Reading a huge folder takes a second; it must not take the places of those who wait for a small one.
         self._scans = ThreadPoolExecutor(2, "local-scans")
+        # Nor must whole trees that are copied, moved or removed, which may take minutes.
+        self._trees = ThreadPoolExecutor(4, "local-trees")
 
     # Listing
 
@@ -118,8 +120,9 @@ class LocalProvider(Provider):
         *,
         replace: bool = True,
         at_most: int | None = None,
+        otherwise: Iterator[Path] | None = None,
     ) -> Entry:
-        staged = staging.StagedFile(self._top, path, replace=replace)
+        staged = staging.StagedFile(self._top, path, replace=replace, otherwise=otherwise)
         running: asyncio.Future[None] | asyncio.Future[Entry] | None = None
         batch: list[bytes] = []
         held = 0
@@ -162,7 +165,8 @@ class LocalProvider(Provider):
             return
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
-        await self._hop(self._files, path, self._delete, path, recursive)
+        pool = self._trees if recursive else self._files
+        await self._hop(pool, path, self._delete, path, recursive)
 
     def _delete(self, path: Path, recursive: bool) -> None:
         with found(self._top, path) as (folder, info):
@@ -175,10 +179,10 @@ class LocalProvider(Provider):
             os.fsync(folder)
 
     async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self._hop(self._files, source, trees.copy, self._top, source, target, replace)
+        await self._hop(self._trees, source, trees.copy, self._top, source, target, replace)
 
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self._hop(self._files, source, trees.move, self._top, source, target, replace)
+        await self._hop(self._trees, source, trees.move, self._top, source, target, replace)
 
     # Housekeeping
 
@@ -188,6 +192,7 @@ class LocalProvider(Provider):
     async def close(self) -> None:
         self._files.shutdown(wait=True)
         self._scans.shutdown(wait=True)
+        self._trees.shutdown(wait=True)
 
     async def _hop(
         self, pool: ThreadPoolExecutor, path: Path, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs

@@ -25,10 +25,13 @@ _MOST_BUFFERS = 512  # below the kernel's IOV_MAX
 class StagedFile:
     """A file that nobody sees until `commit`. All methods block; they are called one after the other."""
 
-    def __init__(self, top: str, target: Path, *, replace: bool) -> None:
+    def __init__(
+        self, top: str, target: Path, *, replace: bool, otherwise: Iterator[Path] | None = None
+    ) -> None:
         self._top = top
         self._target = target
         self._replace = replace
+        self._otherwise = otherwise
         self._name = ""
         self._file = -1
 
@@ -59,8 +62,13 @@ class StagedFile:
             opened_folder(self._top, _STAGING) as staging,
             opened_folder(self._top, self._target.parent, make=True) as folder,
         ):
-            check_replaceable(look(folder, self._target.name), self._target, replace=self._replace)
-            place(staging, self._name, folder, self._target, replace=self._replace)
+            while True:
+                try:
+                    check_replaceable(look(folder, self._target.name), self._target, replace=self._replace)
+                    place(staging, self._name, folder, self._target, replace=self._replace)
+                    break
+                except (AlreadyExists, IsAFolder):
+                    self._choose_another()
             os.fsync(folder)
         entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
         self._close()
@@ -75,6 +83,13 @@ class StagedFile:
                 os.unlink(self._name, dir_fd=staging)
         finally:
             self._close()
+
+    def _choose_another(self) -> None:
+        """Take the next of the other names; raise again what is being handled if there is none."""
+        other = next(self._otherwise, None) if self._otherwise else None
+        if other is None:
+            raise
+        self._target = other
 
     def _close(self) -> None:
         os.close(self._file)
@@ -91,7 +106,7 @@ class StagedFile:
                     "This folder is on another disk than the connection's; tell the administrator.",
                     cause=f"{self._target.parent} is another file system than {self._top}: give it a connection of its own",
                 )
-            if whole:
+            if whole and self._otherwise is None:
                 check_replaceable(look(folder, self._target.name), self._target, replace=self._replace)
             else:
                 for name in self._target.segments:

@@ -25,7 +25,7 @@ def copy(top: str, source: Path, target: Path, replace: bool) -> None:
     with found(top, source) as (_, info):
         folder = is_folder(info)
     if folder:
-        _check_folder_target(top, target, replace)
+        _claim_folder(top, target, replace)
         _copy_tree(top, source, target, replace)
     else:
         _copy_file(top, source, target, replace)
@@ -34,7 +34,7 @@ def copy(top: str, source: Path, target: Path, replace: bool) -> None:
 def move(top: str, source: Path, target: Path, replace: bool) -> None:
     with found(top, source) as (source_folder, info):
         if is_folder(info):
-            _check_folder_target(top, target, replace)
+            _claim_folder(top, target, replace)
         with opened_folder(top, target.parent, make=True) as target_folder:
             if not is_folder(info):
                 existing = look(target_folder, target.name)
@@ -60,6 +60,18 @@ def _rename_folder(source_folder: int, source: str, target_folder: int, target: 
             return False
         raise
     return True
+
+
+def _claim_folder(top: str, target: Path, replace: bool) -> None:
+    """Make the target folder, if it may not be there yet: of two who want that, one fails."""
+    if replace:
+        _check_folder_target(top, target, replace)
+        return
+    with opened_folder(top, target.parent, make=True) as folder:
+        try:
+            os.mkdir(target.name, dir_fd=folder)
+        except FileExistsError:
+            raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.") from None
 
 
 def _check_folder_target(top: str, target: Path, replace: bool) -> None:

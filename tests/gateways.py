@@ -20,8 +20,12 @@ WAIT = 20.0
 class Gateway:
     """`portico serve` on a free port of the loopback address, with a home of its own that outlives restarts."""
 
-    def __init__(self, home: Path, *flags: str, tls: bool = False) -> None:
+    def __init__(
+        self, home: Path, *flags: str, tls: bool = False, settings: dict[str, str] | None = None
+    ) -> None:
         self.home = home
+        self.settings = settings or {}
+        """Given by the environment, under the names that they have there."""
         self.port = free_port()
         self.flags = (*flags, *(["--tls", "auto"] if tls else []))
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
@@ -49,13 +53,21 @@ class Gateway:
                 [*self._portico, "serve", "--port", str(self.port), *self.flags],
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, **self.settings},
             )
-        wait_until(self._answers, f"the gateway answers; it said: {self.output}")
+        wait_until(self._has_started, f"the gateway answers; it said: {self.output}")
 
-    def _answers(self) -> bool:
+    def _has_started(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.output
         return "Stop it with" in self.output or "Ctrl" in self.output
+
+    def answers(self) -> bool:
+        try:
+            with self.client() as client:
+                return client.get("/healthz").status_code == 200
+        except httpx2.TransportError:
+            return False
 
     def stop(self) -> int:
         assert self.process is not None
@@ -143,6 +155,15 @@ class RunningUpload:
         answer = self._connection.recv(2**16)
         self.vanish()
         return int(answer.split()[1])
+
+    def half_close(self) -> bytes:
+        """Send nothing more, but listen; all of the answer."""
+        self._connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while piece := self._connection.recv(2**16):
+            answer += piece
+        self.vanish()
+        return answer
 
     def vanish(self) -> None:
         self._connection.close()

@@ -1,0 +1,44 @@
+"""Moments as the interface writes them: `2026-11-14T09:30:00.000Z`.
+
+A listing tells the time of a thousand entries. Services send them as text in nearly this form, and to make objects of
+them only to write them out again costs more than all else that a page takes. So an entry carries the text.
+"""
+
+from datetime import UTC, date, datetime
+from functools import lru_cache
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
+_MINUTES = [f"{hour:02}:{minute:02}:" for hour in range(24) for minute in range(60)]
+_SECONDS = [f"{second:02}." for second in range(60)]
+_MILLISECONDS = [f"{millisecond:03}Z" for millisecond in range(1000)]
+
+
+def from_epoch(milliseconds: int) -> str:
+    """The moment so long after the beginning of 1970; one that no calendar holds is moved to the nearest end."""
+    days, rest = divmod(min(max(milliseconds, 0), _LATEST), 86_400_000)
+    minutes, rest = divmod(rest, 60_000)
+    seconds, rest = divmod(rest, 1000)
+    return _day(days) + _MINUTES[minutes] + _SECONDS[seconds] + _MILLISECONDS[rest]
+
+
+@lru_cache(maxsize=4096)
+def _day(days: int) -> str:
+    return date.fromordinal(_EPOCH + days).isoformat() + "T"
+
+
+def from_datetime(moment: datetime) -> str:
+    """An aware datetime."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def from_iso(text: str) -> str:
+    """Any ISO 8601 text; what has no zone is meant in UTC. `ValueError` if it is none."""
+    if text[10:11] == "T" and text[19:20] == "." and text[-1:] == "Z" and len(text) >= 24:
+        return text if len(text) == 24 else text[:23] + "Z"
+    moment = datetime.fromisoformat(text)
+    return from_datetime(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def to_datetime(text: str) -> datetime:
+    return datetime.fromisoformat(text)

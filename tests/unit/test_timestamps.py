@@ -1,0 +1,49 @@
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portico import timestamps
+
+MOMENT = "2026-11-14T09:30:05.123Z"
+
+
+@given(st.integers(0, 253_402_300_799_999))
+def test_an_epoch_is_written_as_datetime_would(milliseconds: int) -> None:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    assert timestamps.from_epoch(milliseconds) == timestamps.from_datetime(moment)
+    assert timestamps.to_datetime(timestamps.from_epoch(milliseconds)) == moment
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"), [(-1, "1970-01-01T00:00:00.000Z"), (2**63, "9999-12-31T23:59:59.999Z")]
+)
+def test_what_no_calendar_holds_is_moved_to_its_end(milliseconds: int, text: str) -> None:
+    assert timestamps.from_epoch(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (MOMENT, MOMENT),
+        ("2026-11-14T09:30:05.1234567Z", MOMENT),
+        ("2026-11-14T09:30:05Z", "2026-11-14T09:30:05.000Z"),
+        ("2026-11-14T10:30:05.123+01:00", MOMENT),
+        ("2026-11-14T09:30:05.123", MOMENT),
+        ("2026-11-14 09:30:05.123456+00:00", MOMENT),
+    ],
+)
+def test_iso_text_takes_our_form(text: str, expected: str) -> None:
+    assert timestamps.from_iso(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00Z"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        timestamps.from_iso(text)
+
+
+def test_a_datetime_of_any_zone_is_told_in_utc() -> None:
+    moment = datetime(2026, 11, 14, 10, 30, 5, 123_999, tzinfo=timezone(timedelta(hours=1)))
+    assert timestamps.from_datetime(moment) == MOMENT
