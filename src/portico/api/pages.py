@@ -62,6 +62,7 @@ def _files(folder: Traversable, prefix: str = "/") -> Iterator[tuple[str, _Asset
 
 
 _ASSETS = dict(sorted(_files(files("portico") / "web")))
+_ASSETS["/favicon.ico"] = _ASSETS["/icon.svg"]  # asked for where a page names none
 _INDEX = _ASSETS.pop("/index.html")
 _DOCS = _Asset.of("docs.html", docs_page(document()))
 _OPENAPI = msgspec.json.encode(document())

@@ -1,0 +1,42 @@
+/** Keys that work without a mouse, and the table that shows them. */
+
+import { openDialog } from "./dialogs.js";
+import { isTyping, make } from "./dom.js";
+import { t } from "./texts.js";
+
+const KEPT = "portico.letters";
+const isMac = navigator.platform.startsWith("Mac");
+const CONTROL = isMac ? "⌘" : "Ctrl";
+
+/** Single letters can get in the way of dictation; whoever wants can do without. */
+const letters = { get on() { return localStorage.getItem(KEPT) !== "off"; }, set on(value) { localStorage.setItem(KEPT, value ? "on" : "off"); } };
+
+const TABLE = [
+  ["keysMoving", [["↑ ↓", "keyMove"], ["Home / End", "keyEnds"], ["Page Up / Page Down", "keyPages"], ["Enter", "keyOpen"], ["Backspace", "keyUp"]]],
+  ["keysChoosing", [["Space", "keySelect"], ["Shift + ↑ ↓", "keyExtend"], [`${CONTROL} + A`, "keyAll"], ["Esc", "keyClear"]]],
+  ["keysDoing", [["F2", "rename"], ["Delete", "delete"], ["D", "download"], ["M", "move"], ["C", "copy"], ["U", "uploadFiles"], ["Shift + U", "uploadFolder"], ["N", "newFolder"]]],
+  ["keysElse", [["/", "filter"], ["R", "refresh"], ["A", "automate"], ["?", "keys"]]],
+];
+
+export function showKeys() {
+  const groups = TABLE.map(([title, rows]) => make("section", {}, make("h3", {}, t(title)),
+    make("dl", {}, ...rows.map(([key, label]) => make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, t(label)))))));
+  const choice = make("input", { type: "checkbox", ".checked": letters.on, onchange: () => (letters.on = choice.checked) });
+  const body = [make("div", { class: "keys" }, ...groups), make("label", { class: "check" }, choice, t("singleKeys"))];
+  openDialog(t("keys"), { class: "wide", body });
+}
+
+/** @param {(key: string) => (() => void) | undefined} find what a key does now; single characters come in lower case */
+export function watchKeys(find) {
+  addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || isTyping(event.target) || document.querySelector("dialog[open], .menu")) return;
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const single = event.key.length === 1;
+    if (single && !letters.on) return;
+    const name = single ? event.key.toLowerCase() : event.key;
+    const run = find(event.shiftKey && single && name !== "?" && name !== "/" ? `Shift+${name}` : name);
+    if (!run) return;
+    event.preventDefault();
+    run();
+  });
+}

@@ -1,0 +1,45 @@
+/** The words of the page, in the reader's language. Each language is one file in `texts/`. */
+
+export const LANGUAGES = { en: "English", de: "Deutsch", es: "Español", fr: "Français", ja: "日本語" };
+
+const KEPT = "portico.language";
+
+let code = "en";
+let words = {};
+let plurals = new Intl.PluralRules(code);
+let numbers = new Intl.NumberFormat(code);
+
+export const language = () => code;
+
+/** The region that the reader has chosen for this language, so that dates and numbers look as at home. */
+export function locale() {
+  return navigator.languages.find((tag) => tag.split("-")[0] === code) ?? code;
+}
+
+export async function loadTexts() {
+  const kept = localStorage.getItem(KEPT);
+  const wanted = [kept, ...navigator.languages.map((tag) => tag.split("-")[0])];
+  code = wanted.find((tag) => tag && tag in LANGUAGES) ?? "en";
+  words = (await import(`./texts/${code}.js`)).default;
+  plurals = new Intl.PluralRules(locale());
+  numbers = new Intl.NumberFormat(locale());
+  document.documentElement.lang = code;
+}
+
+export function keepLanguage(chosen) {
+  localStorage.setItem(KEPT, chosen);
+}
+
+/**
+ * The text of that key; `{name}` is replaced by `values.name`, and `values.count` chooses the plural form.
+ * @param {string} key
+ * @param {Record<string, string | number>} [values]
+ */
+export function t(key, values = {}) {
+  const found = words[key];
+  const text = typeof found === "object" ? (found[plurals.select(values.count)] ?? found.other) : found;
+  return text.replace(/\{(\w+)\}/g, (whole, name) => {
+    const value = values[name];
+    return value === undefined ? whole : typeof value === "number" ? numbers.format(value) : value;
+  });
+}
