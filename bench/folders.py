@@ -1,4 +1,4 @@
-"""Side-by-side measurements: each line is measured in the same run as what it is held against, and is a ratio."""
+"""Listing a local folder, against the bare reading of its names."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ async def median(work: Callable[[], Awaitable[object]]) -> float:
     return statistics.median(times)
 
 
-async def main() -> None:
+async def measure() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(FILES):
             os.close(os.open(os.path.join(folder, f"file-{number:07d}.txt"), os.O_CREAT | os.O_WRONLY))
@@ -53,4 +53,5 @@ async def main() -> None:
         await provider.close()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(measure())

@@ -4,16 +4,32 @@ A provider joins by an entry in `PROVIDERS`: a context that gives a `Harness` on
 it away again.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import os
+import shlex
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as Folder
+from secrets import token_hex
 
 import pytest
 
-from portico.errors import PorticoError
+from portico.errors import InvalidPath, PorticoError
+from portico.paths import Path
 from portico.providers.base import Provider
-from portico.providers.registry import open_provider
+from portico.providers.parts import SMALLEST_PART
+from portico.providers.registry import KINDS, open_provider
+
+from ..servers.azure_files import Share, azure_files_server
+from ..servers.azurite import KEY as AZURITE_KEY
+from ..servers.azurite import Azurite
+from ..servers.gcs import shared_server as gcs_server
+from ..servers.moto_s3 import KEYS as MOTO_S3_KEYS
+from ..servers.moto_s3 import moto_s3
+from ..servers.s3_buckets import make_buckets, remove_buckets
+from ..servers.swift_s3 import KEYS as SWIFT_S3_KEYS
+from ..servers.swift_s3 import swift_s3
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +42,8 @@ class Harness:
     """At how many bytes the provider begins a new part, block or batch of an upload."""
     whole_order: bool = False
     """Whether folders first, by code point, holds over a whole folder and not only within a page."""
+    effort: int = 1
+    """How many generated cases a test may try where one is due: more where a call costs next to nothing."""
     keeps_types: bool = True
     """Whether the content type given to a write is kept, and not guessed from the name."""
 
@@ -42,11 +60,128 @@ async def local(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
         folder.mkdir()
         return lambda: open_provider("local", {"folder": str(folder)})
 
-    yield Harness(opener("storage"), opener("other"), part=2**20, whole_order=True, keeps_types=False)
+    yield Harness(
+        opener("storage"), opener("other"), part=2**20, whole_order=True, effort=10, keeps_types=False
+    )
+
+
+def s3(address: Callable[[], str], keys: Mapping[str, str]) -> Factory:
+    """A pair of new buckets on a server that is started when it is first asked for."""
+
+    @asynccontextmanager
+    async def harness(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+        endpoint = {"endpoint-url": address(), **keys}
+        buckets = [f"bucket-{token_hex(8)}" for _ in range(2)]
+        await make_buckets(endpoint, buckets)
+        options = [{"bucket": bucket, **endpoint} for bucket in buckets]
+        yield Harness(
+            lambda: open_provider("s3", options[0]),
+            lambda: open_provider("s3", options[1]),
+            part=SMALLEST_PART,
+        )
+        await remove_buckets(endpoint, buckets)
+
+    return harness
+
+
+@asynccontextmanager
+async def azure_blob(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    server = Azurite.running()
+    account = {"account-url": server.url, "account-key": AZURITE_KEY}
+    options = [{"container": await server.new_container(), **account} for _ in range(2)]
+    yield Harness(
+        lambda: open_provider("azure-blob", options[0]),
+        lambda: open_provider("azure-blob", options[1]),
+        part=SMALLEST_PART,
+    )
+    for storage in options:
+        await server.remove_container(storage["container"])
+
+
+@asynccontextmanager
+async def azure_files(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    server = azure_files_server()
+    shares = [f"share-{token_hex(8)}" for _ in range(2)]
+    server.shares |= {share: Share() for share in shares}
+    options = [{"share": share, "connection-string": server.connection_string} for share in shares]
+    yield Harness(
+        lambda: open_provider("azure-files", options[0]),
+        lambda: open_provider("azure-files", options[1]),
+        part=4 * 2**20,
+    )
+    for share in shares:
+        del server.shares[share]
+
+
+@asynccontextmanager
+async def gcs(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    server = gcs_server()
+    folder: Folder = request.getfixturevalue("tmp_path")
+    account = {
+        "endpoint-url": server.address,
+        "service-account-file": server.write_key_file(folder / "key.json"),
+    }
+    buckets = [server.make_bucket(f"bucket-{token_hex(8)}").name for _ in range(2)]
+    yield Harness(
+        lambda: open_provider("gcs", {"bucket": buckets[0], **account}),
+        lambda: open_provider("gcs", {"bucket": buckets[1], **account}),
+        part=SMALLEST_PART,
+    )
+    for bucket in buckets:
+        del server.buckets[bucket]
+
+
+def live(kind: str, storage: str, other: str) -> Factory:
+    """A real account: the two variables hold a connection's options, `bucket=… region=…`; both places must be empty.
+
+    They are emptied again after every test.
+    """
+    options = [dict(pair.split("=", 1) for pair in shlex.split(text)) for text in (storage, other)]
+
+    @asynccontextmanager
+    async def harness(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+        openers = [partial(open_provider, kind, chosen) for chosen in options]
+        for opener in openers:
+            assert not await _content(opener), f"the {kind} storage of the live tests is not empty"
+        yield Harness(openers[0], openers[1], part=SMALLEST_PART)
+        for opener in openers:
+            await _empty(opener)
+
+    return harness
+
+
+async def _content(opener: Callable[[], Provider]) -> list[Path]:
+    provider = opener()
+    try:
+        page = await provider.list_page(Path(), 1000, None)
+        return [Path((entry.name,)) for entry in page.entries]
+    finally:
+        await provider.close()
+
+
+async def _empty(opener: Callable[[], Provider]) -> None:
+    while paths := await _content(opener):
+        provider = opener()
+        for path in paths:
+            await provider.delete(path, recursive=True)
+        await provider.close()
+
+
+def _live_providers() -> Iterator[tuple[str, Factory]]:
+    for kind in KINDS:
+        variable = f"PORTICO_LIVE_{kind.upper().replace('-', '_')}"
+        if variable in os.environ:
+            yield f"live-{kind}", live(kind, os.environ[variable], os.environ[f"{variable}_OTHER"])
 
 
 PROVIDERS: Mapping[str, Factory] = {
     "local": local,
+    "s3": s3(moto_s3, MOTO_S3_KEYS),
+    "s3-swift": s3(swift_s3, SWIFT_S3_KEYS),
+    "azure-blob": azure_blob,
+    "azure-files": azure_files,
+    "gcs": gcs,
+    **dict(_live_providers()),
 }
 
 ROOTS: Mapping[str, str] = {"top": "", "below": "team/a"}
@@ -59,10 +194,30 @@ class Refusal:
     reason: str
 
 
-SERVER_GAPS: Mapping[tuple[str, str], str] = {}
+SERVER_GAPS: Mapping[tuple[str, str], str] = {
+    (
+        "s3-swift",
+        "test_one_of_many_writers_wins_where_nothing_may_be_replaced",
+    ): "Swift looks for the object when an upload begins, not when it ends: https://docs.openstack.org/swift/latest/overview_architecture.html",
+}
 """(provider, test) -> why the test's server, unlike the service itself, cannot do this; with a link."""
 
-SERVICE_LIMITS: Mapping[tuple[str, str], Refusal] = {}
+_NAMING = "https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-shares--directories--files--and-metadata"
+_AZURE_CHARACTERS = Refusal(InvalidPath, f'Azure Files forbids " \\ / : | < > * ? in names: {_NAMING}')
+_AZURE_UNICODE = Refusal(InvalidPath, f"Azure Files forbids code points like U+E000 in names: {_NAMING}")
+_AZURE_CASE = Refusal(InvalidPath, f"Azure Files compares names without case: {_NAMING}")
+
+SERVICE_LIMITS: Mapping[tuple[str, str], Refusal] = {
+    ("azure-files", "test_odd_name[question]"): _AZURE_CHARACTERS,
+    ("azure-files", "test_odd_name[double-quote]"): _AZURE_CHARACTERS,
+    ("azure-files", "test_odd_name[angle-brackets]"): _AZURE_CHARACTERS,
+    ("azure-files", "test_odd_name[colon]"): _AZURE_CHARACTERS,
+    ("azure-files", "test_odd_name[star-and-bar]"): _AZURE_CHARACTERS,
+    ("azure-files", "test_odd_name[xml]"): _AZURE_CHARACTERS,
+    ("azure-files", "test_odd_name[private-use]"): _AZURE_UNICODE,
+    ("azure-files", "test_odd_names_are_walked_one_by_one"): _AZURE_CHARACTERS,
+    ("azure-files", "test_names_that_look_alike_are_different_names"): _AZURE_CASE,
+}
 """(provider, test) -> with which error the service itself forbids this, and where it says so."""
 
 

@@ -1,7 +1,8 @@
 """A user whose root is `/al` never gets at `/alice`, whatever the path, cursor or name."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,8 +16,10 @@ from portico.providers.base import Provider
 from portico.rights import ALL_RIGHTS
 
 from .actions import at, content, names, put, tree, walk
+from .harness import Harness
 
 CANARY = b"canary in the sibling"
+CANARIES = ["alice/canary", "alice/secret/canary", "alice.txt", "alicecanary", "canary", "secret/canary"]
 OWN = b"of al"
 
 plain = [b"alice", b"al", b"ice", b"..alice", b"canary", b"secret", b"own", b"sub", b"~", b"C:", b"%20", b"*"]
@@ -28,23 +31,44 @@ ways = st.lists(st.sampled_from(plain), max_size=3).map(b"/".join) | st.lists(
     st.sampled_from(plain + hostile) | st.binary(max_size=4), max_size=6
 ).map(b"".join)
 
-thorough = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+any_names = st.text(max_size=6) | st.sampled_from(["..", "../alice", "/alice/canary", "alice", "canary"])
+
+untimed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@st.composite
+def paths(draw: st.DrawFn) -> Path | None:
+    """What a request makes of a way and perhaps a name; None if it is refused."""
+    try:
+        path = Path.from_request(draw(ways))
+        return path if draw(st.booleans()) else path.child(draw(any_names))
+    except InvalidPath:
+        return None
+
+
+class Spy:
+    """A provider that holds nothing and remembers where it was asked."""
+
+    kind = "spy"
+    identity = "spy"
+    max_page_size = 10
+
+    def __init__(self) -> None:
+        self.places: list[Path] = []
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[None]]:
+        async def called(*arguments: object, **_: object) -> None:
+            self.places += [argument for argument in arguments if isinstance(argument, Path)]
+            raise NotFound(f"There is nothing to {method}.")
+
+        return called
 
 
 @pytest.fixture
 async def whole(provider: Provider, seal: CursorSeal) -> Drive:
     """All of the storage, as only the administrator sees it."""
     drive = Drive(provider, Path(), ALL_RIGHTS, seal)
-    for path in (
-        "alice/canary",
-        "alice/secret/canary",
-        "alice.txt",
-        "alicecanary",
-        "canary",
-        "secret/canary",
-    ):
+    for path in CANARIES:
         await put(drive, path, CANARY)
     return drive
 
@@ -59,11 +83,6 @@ async def al(whole: Drive, provider: Provider, seal: CursorSeal) -> Drive:
 async def refill(drive: Drive) -> None:
     for path in ("own", "sub/own", "canary"):
         await put(drive, path, OWN)
-
-
-async def outside(whole: Drive) -> dict[str, bytes | None]:
-    everything = await tree(whole)
-    return {path: data for path, data in everything.items() if not at("al").holds(at(path))}
 
 
 async def looked_at(drive: Drive, path: Path) -> AsyncGenerator[bytes]:
@@ -102,47 +121,53 @@ async def attempt(drive: Drive, path: Path) -> None:
             continue
 
 
-@thorough
-@given(raw=ways)
-async def test_no_path_leads_out(whole: Drive, al: Drive, raw: bytes) -> None:
-    try:
-        path = Path.from_request(raw)
-    except InvalidPath:
+@settings(untimed, max_examples=300)
+@given(path=paths())
+async def test_a_provider_is_only_asked_below_the_root(seal: CursorSeal, path: Path | None) -> None:
+    if path is None:
         return
-    before = await outside(whole)
-    async with aclosing(looked_at(al, path)) as seen:
-        assert [data async for data in seen if data != OWN] == []
-    await attempt(al, path)
-    assert await outside(whole) == before
-    assert CANARY not in (await tree(al)).values()
-    await refill(al)
+    spy = Spy()
+    drive = Drive(cast("Provider", spy), at("al"), ALL_RIGHTS, seal)
+    async with aclosing(looked_at(drive, path)) as seen:
+        assert [data async for data in seen] == []
+    await attempt(drive, path)
+    assert spy.places
+    assert [place for place in spy.places if place.segments[:1] != ("al",)] == []
 
 
-@thorough
-@given(folder=ways, name=st.text(max_size=6) | st.sampled_from(["..", "../alice", "/alice/canary", "alice"]))
-async def test_no_name_leads_out(whole: Drive, al: Drive, folder: bytes, name: str) -> None:
-    try:
-        path = Path.from_request(folder).child(name)
-    except InvalidPath:
-        return
-    before = await outside(whole)
-    await attempt(al, path)
-    assert await outside(whole) == before
-    assert CANARY not in (await tree(al)).values()
-    await refill(al)
-
-
-@thorough
+@settings(untimed, max_examples=10)
 @given(data=st.data())
-async def test_no_cursor_leads_out(whole: Drive, al: Drive, data: st.DataObject) -> None:
-    own = (await al.list_page(Path(), 1)).token
-    others = (await whole.list_page(at("alice"), 1)).token
+async def test_no_path_leads_out(harness: Harness, whole: Drive, al: Drive, data: st.DataObject) -> None:
+    for path in data.draw(st.lists(paths(), min_size=harness.effort, max_size=harness.effort)):
+        if path is not None:
+            async with aclosing(looked_at(al, path)) as seen:
+                assert [content async for content in seen if content != OWN] == []
+            await attempt(al, path)
+    everything = await tree(whole)
+    canaries = {path for path, content in everything.items() if content == CANARY}
+    assert canaries == {f"/{path}" for path in CANARIES}
+    assert {at(path).segments[0] for path in everything} == {at(path).segments[0] for path in CANARIES} | {
+        "al"
+    }
+    await refill(al)
+
+
+@pytest.fixture
+async def cursors(whole: Drive, al: Drive) -> tuple[str, str]:
+    """One of al's root and one of alice's."""
+    pages = [await al.list_page(Path(), 1), await whole.list_page(at("alice"), 1)]
+    own, others = (page.token for page in pages)
     assert own is not None
     assert others is not None
-    halves = st.sampled_from(
-        [own[:-22], own[-22:], others[:-22], others[-22:], "/alice/", "../alice", "alice\0"]
-    )
-    cursor = data.draw(st.lists(halves | st.text(max_size=3), max_size=4).map("".join))
+    return own, others
+
+
+@settings(untimed, max_examples=100)
+@given(data=st.data())
+async def test_no_cursor_leads_out(al: Drive, cursors: tuple[str, str], data: st.DataObject) -> None:
+    own, others = cursors
+    halves = [own[:-22], own[-22:], others[:-22], others[-22:], "/alice/", "../alice", "alice\0"]
+    cursor = data.draw(st.lists(st.sampled_from(halves) | st.text(max_size=3), max_size=4).map("".join))
     try:
         page = await al.list_page(Path(), 10, cursor)
     except InvalidCursor:

@@ -1,5 +1,4 @@
 import asyncio
-import secrets
 from hashlib import sha256
 from typing import Any
 
@@ -61,9 +60,7 @@ async def test_only_digests_are_stored_and_nothing_shows_a_token(
     assert pair.refresh_token not in everything
 
 
-@pytest.mark.parametrize(
-    "token", ["", "x", "\0", "ä" * 43, "\ud800", "x" * 257, "x" * 65536, secrets.token_urlsafe(32)]
-)
+@pytest.mark.parametrize("token", ["", "x", "\0", "ä" * 43, "\ud800", "x" * 257, "x" * 65536, "A" * 43])
 async def test_made_up_tokens(tokens: Tokens, token: str) -> None:
     assert await refused(tokens.session(token))
     assert await refused(tokens.refresh(token))

@@ -31,8 +31,36 @@ class Kind:
         return self.required | self.optional
 
 
+_AZURE = frozenset({"prefix", "account-url", "connection-string", "account-key", "sas-token"})
+
 KINDS: Mapping[str, Kind] = {
     "local": Kind("portico.providers.local:LocalProvider", required=frozenset({"folder"})),
+    "s3": Kind(
+        "portico.providers.s3:S3Provider",
+        required=frozenset({"bucket"}),
+        optional=frozenset(
+            {"prefix", "region", "endpoint-url", "access-key-id", "secret-access-key", "role-arn", "profile"}
+        ),
+        extra="s3",
+    ),
+    "azure-blob": Kind(
+        "portico.providers.azure_blob:AzureBlobProvider",
+        required=frozenset({"container"}),
+        optional=_AZURE,
+        extra="azure",
+    ),
+    "azure-files": Kind(
+        "portico.providers.azure_files:AzureFilesProvider",
+        required=frozenset({"share"}),
+        optional=_AZURE,
+        extra="azure",
+    ),
+    "gcs": Kind(
+        "portico.providers.gcs:GcsProvider",
+        required=frozenset({"bucket"}),
+        optional=frozenset({"prefix", "service-account-file", "endpoint-url", "anonymous"}),
+        extra="gcs",
+    ),
 }
 
 

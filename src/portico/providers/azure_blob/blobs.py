@@ -1,0 +1,110 @@
+"""What the service says about blobs: a page of a listing, and the headers of one blob."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from urllib.parse import unquote
+
+from portico import timestamps
+from portico.entries import FOLDER_TYPE, Entry, guess_content_type
+from portico.providers.azure_common import nonsense
+from portico.providers.objects import Listing
+from portico.providers.xml_pages import Record, Shape, read
+
+FOLDER_MARK = "hdi_isfolder"
+"""The metadata by which Azure's own tools mark a zero-byte blob as a folder."""
+
+_PROPERTIES = (
+    "Content-Length",
+    "Last-Modified",
+    "Content-Type",
+    "Etag",
+    "ResourceType",  # of accounts with a hierarchical namespace
+    FOLDER_MARK,
+)
+_SHAPE = Shape({"Blob": ("Name", *_PROPERTIES), "BlobPrefix": ("Name",)}, ("NextMarker",))
+# Names that XML cannot hold come percent-encoded, and say so in an attribute.
+_ENCODED = re.compile(rb'<Name\s+Encoded\s*=\s*"true"\s*>([^<]*)</Name\s*>')
+_SHAPE_WITH_ENCODED = Shape(
+    {"Blob": ("Name", *_PROPERTIES, "EncodedName"), "BlobPrefix": ("Name", "EncodedName")}, ("NextMarker",)
+)
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+
+def read_page(body: bytes, *, flat: bool) -> tuple[Listing, list[str]]:
+    """A page of List Blobs, and the folders that blobs mark; in a flat listing these are objects, with a slash."""
+    encoded = b"Encoded" in body and _ENCODED.search(body)
+    if encoded:
+        body = _ENCODED.sub(rb"<EncodedName>\1</EncodedName>", body)
+    page = read(body, _SHAPE_WITH_ENCODED if encoded else _SHAPE)
+    marker = page.fields["NextMarker"]
+    if marker is None:
+        raise nonsense("a listing that does not say whether it goes on")
+    listing = Listing([], [_name(record) for record in page.records["BlobPrefix"]], marker or None)
+    marked: list[str] = []
+    for record in page.records["Blob"]:
+        name, size, modified, content_type, etag, resource, mark = record[:7]
+        key = _name(record) if name is None else name
+        if resource == "directory" or (mark == "true" and size == "0" and not key.endswith("/")):
+            folder = key.rstrip("/") + "/"
+            if flat:
+                listing.objects.append(Entry(folder, True, content_type=FOLDER_TYPE))
+            else:
+                marked.append(folder)
+        else:
+            listing.objects.append(_file(key, size, modified, content_type, etag))
+    return listing, marked
+
+
+def _name(record: Record) -> str:
+    name, encoded = record[0], record[-1]
+    if name is not None:
+        return name
+    if encoded is None or len(record) in (1, 7):
+        raise nonsense("a listing with an entry that has no name")
+    return unquote(encoded, errors="surrogateescape")
+
+
+def entry_of(key: str, headers: Mapping[str, str], size: int | None = None) -> Entry:
+    """The blob that the headers of a GET or HEAD describe; `size` if that is not the content's length."""
+    if headers.get("x-ms-resource-type") == "directory" or (
+        headers.get(f"x-ms-meta-{FOLDER_MARK}", "").lower() == "true"
+    ):
+        return Entry(key, True, content_type=FOLDER_TYPE)
+    length = headers.get("Content-Length") if size is None else str(size)
+    return _file(key, length, headers.get("Last-Modified"), headers.get("Content-Type"), headers.get("ETag"))
+
+
+def _file(
+    key: str, size: str | None, modified: str | None, content_type: str | None, etag: str | None
+) -> Entry:
+    try:
+        return Entry(
+            key,
+            False,
+            int(size or ""),
+            _stamp(modified or ""),
+            content_type or guess_content_type(key),
+            etag.strip('"') if etag else None,
+        )
+    except ValueError:
+        raise nonsense("a blob without a size or a date") from None
+
+
+@lru_cache(maxsize=4096)
+def _stamp(text: str) -> str:
+    return timestamps.from_datetime(moment(text))
+
+
+def moment(text: str) -> datetime:
+    """`Sun, 15 Nov 2026 03:20:09 GMT`; ten times quicker than the standard library, which takes any date."""
+    return datetime(
+        int(text[12:16]),
+        _MONTHS.index(text[8:11]) // 3 + 1,
+        int(text[5:7]),
+        int(text[17:19]),
+        int(text[20:22]),
+        int(text[23:25]),
+        tzinfo=UTC,
+    )

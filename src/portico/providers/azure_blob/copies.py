@@ -1,0 +1,49 @@
+"""Copying a blob inside the account: the service does it, at once or, if it chooses, in its own time."""
+
+import asyncio
+
+from azure.core.exceptions import AzureError
+
+from portico.errors import ProviderFailed
+from portico.providers.azure_common import Answer, Fault, Service
+
+_FIRST_WAIT = 0.1
+_LONGEST_WAIT = 5.0
+
+
+async def copy_blob(service: Service, source: str, target: str, *, replace: bool) -> None:
+    """`Fault` if it is refused; inside of `translated`."""
+    headers = {"x-ms-copy-source": service.access.signed(source)}
+    if not replace:
+        headers["If-None-Match"] = "*"
+    try:
+        answer = await service.send("PUT", target, None, headers)
+    except (Fault, AzureError) as error:
+        copied = await _copied_after_all(service, source, target, error)
+        if copied is None:
+            raise
+        answer = copied
+    wait = _FIRST_WAIT
+    while (status := answer.headers.get("x-ms-copy-status")) == "pending":
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, _LONGEST_WAIT)
+        answer = await service.send("HEAD", target)
+    if status not in ("success", None):
+        # What a failed copy leaves is an empty blob.
+        await service.send("DELETE", target, None, {"If-Match": answer.headers.get("ETag", "")})
+        raise ProviderFailed(
+            "The storage service could not copy a file; try again.",
+            cause=f"the copy ended as {status!r}"[:200],
+        )
+
+
+async def _copied_after_all(service: Service, source: str, target: str, error: Exception) -> Answer | None:
+    """The target, if an answer was lost and there stands the copy that the request made."""
+    if isinstance(error, Fault) and not error.repeated and error.status < 500:
+        return None
+    try:
+        found = await service.send("HEAD", target)
+    except (Fault, AzureError):
+        return None
+    made_of = found.headers.get("x-ms-copy-source", "").partition("?")[0]
+    return found if made_of == source else None

@@ -1,0 +1,271 @@
+"""The provider for a container of Azure Blob Storage."""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+
+from azure.storage.blob.aio import BlobServiceClient
+
+from portico.entries import Download, Entry
+from portico.errors import (
+    AlreadyExists,
+    Changed,
+    FolderNotEmpty,
+    InvalidPath,
+    IsAFolder,
+    NotFound,
+    ProviderRefused,
+    RangeNotSatisfiable,
+)
+from portico.paths import Path
+from portico.providers.azure_blob.blobs import entry_of, read_page
+from portico.providers.azure_blob.copies import copy_blob
+from portico.providers.azure_blob.downloads import BlobChunks
+from portico.providers.azure_blob.uploads import EXISTS, MOST_BLOCKS, Upload
+from portico.providers.azure_common import Fault, Service, Stream, credential_and_url, nonsense, translated
+from portico.providers.objects import Listing, ObjectStore, each, key_of
+from portico.providers.parts import most_bytes
+
+_VERSION = "2021-12-02"
+"""The service's version that our requests are worded for."""
+_CONTAINER = re.compile(r"\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
+_LONGEST_KEY = 1024
+_MOST_SEGMENTS = 254
+_REMEMBERED = 1024
+"""Tokens whose page ended with a folder that the service may name again."""
+_MISSING = ("", "BlobNotFound", "ResourceNotFound")
+_PASSES = 4
+"""Walks over a tree that is deleted: a folder may be listed pages before what it holds."""
+
+
+class AzureBlobProvider(ObjectStore):
+    kind = "azure-blob"
+    max_page_size = 5000
+    max_file_size = most_bytes(MOST_BLOCKS)
+
+    def __init__(
+        self,
+        container: str,
+        account_url: str | None = None,
+        connection_string: str | None = None,
+        account_key: str | None = None,
+        sas_token: str | None = None,
+    ) -> None:
+        access = credential_and_url(
+            "blob",
+            account_url=account_url,
+            connection_string=connection_string,
+            account_key=account_key,
+            sas_token=sas_token,
+        )
+        if not _CONTAINER.fullmatch(container):
+            raise ProviderRefused(
+                "The storage of this account is not set up correctly; tell the administrator.",
+                cause="no container can be called so: 3 to 63 of a-z, 0-9 and single dashes",
+            )
+        self.identity = f"{access.url.partition('://')[2]}/{container}"
+        self._container = container
+        self._service = Service(access, BlobServiceClient, _VERSION)
+        self._last_folders: OrderedDict[str, str] = OrderedDict()
+
+    async def close(self) -> None:
+        await self._service.close()
+
+    # Looking
+
+    async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> Listing:
+        # The metadata tells which zero-byte blobs are folders; asking for it costs a listing a few per cent.
+        query = {"restype": "container", "comp": "list", "include": "metadata"}
+        query["maxresults"] = str(min(size, self.max_page_size))
+        if prefix:
+            query["prefix"] = prefix
+        if not flat:
+            query["delimiter"] = "/"
+        if token is not None:
+            query["marker"] = token
+        with translated(prefix.rstrip("/").rpartition("/")[2] or "/", token):
+            answer = await self._service.send("GET", self._service.url(self._container), query)
+        listing, marked = read_page(answer.body, flat=flat)
+        if token is not None and listing.token == token:
+            raise nonsense("the marker that it was asked with as the next one: the listing would never end")
+        if not flat:
+            await self._add_marked(listing, marked)
+            self._drop_repeated(listing, token)
+        return listing
+
+    async def _add_marked(self, listing: Listing, marked: list[str]) -> None:
+        """Show each folder that a blob marks once: its content, if it has any, is a prefix of this page or a later one."""
+        end = (
+            max([*(entry.name for entry in listing.objects), *listing.prefixes], default="") if marked else ""
+        )
+        for folder in marked:
+            comes_later = listing.token is not None and folder > end and await self._holds_keys(folder)
+            if folder not in listing.prefixes and not comes_later:
+                listing.prefixes.append(folder)
+
+    async def _holds_keys(self, prefix: str) -> bool:
+        listing = await self.list_keys(prefix, 1, None, flat=True)
+        return bool(listing.objects or listing.token)
+
+    def _drop_repeated(self, listing: Listing, token: str | None) -> None:
+        """Drop the folder that ended the page before: the service may begin the next page with it once more."""
+        last = self._last_folders.get(token) if token is not None else None
+        if last is not None:
+            listing.prefixes = [folder for folder in listing.prefixes if folder != last]
+        ending = max(listing.prefixes, default=last)
+        if listing.token is not None and ending is not None:
+            self._last_folders[listing.token] = ending
+            self._last_folders.move_to_end(listing.token)
+            if len(self._last_folders) > _REMEMBERED:
+                self._last_folders.popitem(last=False)
+
+    async def find(self, key: str) -> Entry | None:
+        with translated(_name(key)):
+            try:
+                answer = await self._service.send("HEAD", self._url(key))
+            except Fault as fault:
+                if fault.status == 404 and fault.code in _MISSING:
+                    return None
+                raise
+        return entry_of(key, answer.headers)
+
+    # Content
+
+    async def open(self, key: str, start: int, stop: int | None, etag: str | None) -> Download:
+        name = _name(key)
+        if start == stop:
+            return await self._open_nothing(key, start, etag)
+        with translated(name):
+            try:
+                stream = await self._stream(key, start, stop, etag)
+            except Fault as fault:
+                if fault.status == 416:
+                    return await self._open_nothing(key, start, etag)
+                raise
+        size = _whole_size(stream)
+        entry = entry_of(key, stream.headers, size)
+        if entry.is_folder:
+            stream.close()
+            raise IsAFolder(f"'{name}' is a folder.")
+        end = size if stop is None else min(stop, size)
+
+        async def reopen(at: int) -> Stream:
+            return await self._stream(key, at, end, entry.etag)
+
+        return Download(entry, start, end, BlobChunks(name, stream, start, end, reopen))
+
+    async def _stream(self, key: str, start: int, stop: int | None, etag: str | None) -> Stream:
+        headers = {}
+        if start or stop is not None:
+            headers["x-ms-range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
+        if etag is not None:
+            headers["If-Match"] = f'"{etag}"'
+        return await self._service.stream(self._url(key), None, headers)
+
+    async def _open_nothing(self, key: str, start: int, etag: str | None) -> Download:
+        """An empty range, which the service cannot be asked for, or one that begins behind the end."""
+        entry = await self.find(key)
+        if entry is None:
+            raise NotFound(f"There is no '{_name(key)}'.")
+        if entry.is_folder:
+            raise IsAFolder(f"'{_name(key)}' is a folder.")
+        if etag is not None and etag != entry.etag:
+            raise Changed(f"'{_name(key)}' has changed meanwhile; start the download again.")
+        if start > (entry.size or 0):
+            raise RangeNotSatisfiable(f"'{_name(key)}' has only {entry.size} bytes.", size=entry.size or 0)
+
+        async def reopen(at: int) -> Stream:
+            return await self._stream(key, at, None, entry.etag)
+
+        return Download(entry, start, start, BlobChunks(_name(key), None, start, start, reopen))
+
+    async def store(
+        self, key: str, chunks: AsyncIterator[bytes], content_type: str, *, replace: bool, at_most: int | None
+    ) -> Entry:
+        upload = Upload(self._service, self._url(key), key, content_type, replace=replace)
+        return await upload.store(chunks, at_most)
+
+    async def duplicate(self, source: str, target: str, *, replace: bool) -> None:
+        if source.endswith("/"):
+            await self._mark(target)
+            return
+        with translated(_name(source)):
+            try:
+                await copy_blob(self._service, self._url(source), self._url(target), replace=replace)
+            except Fault as fault:
+                if not replace and fault.code in EXISTS:
+                    raise AlreadyExists(
+                        f"'{_name(target)}' exists already and may not be replaced."
+                    ) from fault
+                raise
+
+    # Removal
+
+    async def remove(self, keys: list[str]) -> None:
+        await each(self._remove_blob, [key for key in keys if not key.endswith("/")])
+        folders = [key for key in keys if key.endswith("/")]
+        # With a hierarchical namespace a folder goes only after those inside it.
+        for depth in sorted({folder.count("/") for folder in folders}, reverse=True):
+            await each(self._remove_folder, [folder for folder in folders if folder.count("/") == depth])
+
+    async def _remove_folder(self, folder: str) -> None:
+        """Remove a folder's marker, `name/` or `name`; a folder that still holds something is left."""
+        try:
+            if not await self._remove_if_there(folder):
+                entry = await self.find(folder[:-1])
+                if entry and entry.is_folder:
+                    await self._remove_if_there(folder[:-1])
+        except FolderNotEmpty:
+            pass
+
+    async def _remove_blob(self, key: str) -> None:
+        await self._remove_if_there(key)
+
+    async def _remove_if_there(self, key: str) -> bool:
+        with translated(_name(key)):
+            try:
+                await self._service.send("DELETE", self._url(key), None, {"x-ms-delete-snapshots": "include"})
+            except Fault as fault:
+                if fault.status == 404 and fault.code in _MISSING:
+                    return fault.repeated
+                raise
+        return True
+
+    async def _remove_tree(self, prefix: str) -> None:
+        for _ in range(_PASSES):
+            await super()._remove_tree(prefix)
+            if not await self._holds_keys(prefix):
+                return
+
+    # Names
+
+    async def _check_no_folder(self, path: Path) -> None:
+        _, marked = await asyncio.gather(super()._check_no_folder(path), self.find(key_of(path)))
+        if marked and marked.is_folder:
+            raise IsAFolder(f"'{path.name}' is a folder; a file cannot take its place.")
+
+    def _check_key(self, path: Path) -> None:
+        units = len(key_of(path).encode("utf-16-le")) // 2
+        if units >= _LONGEST_KEY or len(path.segments) >= _MOST_SEGMENTS:
+            raise InvalidPath(
+                f"The whole path may have {_LONGEST_KEY - 1} characters and {_MOST_SEGMENTS - 1} levels in this storage."
+            )
+
+    def _url(self, key: str) -> str:
+        return self._service.url(self._container, key)
+
+
+def _name(key: str) -> str:
+    return key.rstrip("/").rpartition("/")[2]
+
+
+def _whole_size(stream: Stream) -> int:
+    """The size of the blob, whichever range of it was asked for."""
+    text = stream.headers.get("Content-Range", "").rpartition("/")[2] or stream.headers.get(
+        "Content-Length", ""
+    )
+    if not (text.isascii() and text.isdigit()):
+        stream.close()
+        raise nonsense("content without its size")
+    return int(text)

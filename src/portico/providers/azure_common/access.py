@@ -1,0 +1,151 @@
+"""From a connection's options to an account's address and a credential that the SDK takes."""
+
+import binascii
+from base64 import b64decode
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Literal
+from urllib.parse import urlsplit
+
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.credentials_async import AsyncTokenCredential
+
+from portico.errors import ProviderRefused
+
+ServiceName = Literal["blob", "file"]
+Credential = AzureNamedKeyCredential | AzureSasCredential | AsyncTokenCredential
+
+# Published by the makers of the emulator: it is the same on every machine and protects nothing.
+_EMULATED = (
+    "AccountName=devstoreaccount1;"
+    "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;"
+    "BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An account's address and what opens it: a key, a shared access signature, or the platform's identity."""
+
+    url: str
+    """Without a trailing slash, a query or a signature."""
+    account: str
+    key: str | None = field(default=None, repr=False)
+    sas: str | None = field(default=None, repr=False)
+
+    def credential(self) -> Credential:
+        """What a client of the SDK takes. A token credential is opened here; whoever asks for it closes it."""
+        if self.key:
+            return AzureNamedKeyCredential(self.account, self.key)
+        if self.sas:
+            return AzureSasCredential(self.sas)
+        from azure.identity.aio import DefaultAzureCredential  # a third of a second, for those who use it
+
+        return DefaultAzureCredential()
+
+    def signed(self, url: str) -> str:
+        """A URL of this account that the service itself can read from, as the source of a copy."""
+        return f"{url}?{self.sas}" if self.sas else url
+
+
+def credential_and_url(
+    service: ServiceName,
+    *,
+    account_url: str | None = None,
+    connection_string: str | None = None,
+    account_key: str | None = None,
+    sas_token: str | None = None,
+) -> Access:
+    """The access that the options describe; `ProviderRefused` with the mistake as its cause."""
+    if connection_string:
+        if account_url or account_key or sas_token:
+            raise _mistake("connection-string stands alone: remove account-url, account-key and sas-token")
+        return _from_connection_string(service, connection_string)
+    if not account_url:
+        raise _mistake("account-url or connection-string is missing")
+    return _access(account_url, None, account_key, sas_token)
+
+
+def _from_connection_string(service: ServiceName, text: str) -> Access:
+    fields = _fields(text)
+    if fields.get("usedevelopmentstorage", "").lower() == "true":
+        fields = _fields(_EMULATED)
+    name = fields.get("accountname")
+    url = fields.get(f"{service}endpoint")
+    if not url:
+        if not name:
+            raise _mistake(f"connection-string has neither AccountName nor {service.capitalize()}Endpoint")
+        scheme = fields.get("defaultendpointsprotocol", "https")
+        url = f"{scheme}://{name}.{service}.{fields.get('endpointsuffix', 'core.windows.net')}"
+    key, sas = fields.get("accountkey"), fields.get("sharedaccesssignature")
+    if not (key or sas):
+        raise _mistake("connection-string has neither AccountKey nor SharedAccessSignature")
+    return _access(url, name, key, None if key else sas)
+
+
+def _fields(text: str) -> dict[str, str]:
+    fields = {}
+    for piece in filter(None, (piece.strip() for piece in text.split(";"))):
+        name, equals, value = piece.partition("=")
+        if not equals:
+            raise _mistake("connection-string is not a list of Name=Value with semicolons between them")
+        fields[name.lower()] = value
+    return fields
+
+
+def _access(url: str, name: str | None, key: str | None, sas: str | None) -> Access:
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError:
+        raise _mistake("account-url is no URL") from None
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise _mistake("account-url must look like https://ACCOUNT.blob.core.windows.net")
+    if parts.query or parts.fragment or parts.username:
+        raise _mistake("account-url must end with the host: a signature belongs into sas-token")
+    if key and sas:
+        raise _mistake("account-key and sas-token exclude each other: remove one of them")
+    if not (key or sas) and parts.scheme != "https":
+        raise _mistake(
+            "account-url begins with http://, but the platform's identity is only ever sent over https://; "
+            "change the URL, or give account-key or sas-token"
+        )
+    if key:
+        _check_key(key)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    place = f"{host}:{port}" if port else host
+    account = name or _account(parts.hostname, parts.path)
+    return Access(
+        f"{parts.scheme}://{place}{parts.path.rstrip('/')}",
+        account,
+        key,
+        sas.strip().lstrip("?") if sas else None,
+    )
+
+
+def _account(host: str, path: str) -> str:
+    """The account's name: the host's first label or, where the host is no name, the path's first segment."""
+    try:
+        ip_address(host)
+        by_path = True
+    except ValueError:
+        by_path = "." not in host
+    account = path.strip("/").partition("/")[0] if by_path else host.partition(".")[0]
+    if not account:
+        raise _mistake("account-url does not name the account")
+    return account.removesuffix("-secondary")
+
+
+def _check_key(key: str) -> None:
+    try:
+        b64decode(key, validate=True)
+    except binascii.Error:
+        raise _mistake(
+            "account-key is not base64: copy it again, whole, from the account's access keys"
+        ) from None
+
+
+def _mistake(what: str) -> ProviderRefused:
+    return ProviderRefused(
+        "The storage of this account is not set up correctly; tell the administrator.", cause=what
+    )

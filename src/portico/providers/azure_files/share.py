@@ -1,0 +1,204 @@
+"""One share on the wire: what can be asked of it, one request each.
+
+Failures are a `Fault` or the SDK's errors, so this is used inside of `translated`. What is absent is None or False.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+
+from azure.storage.fileshare.aio import ShareServiceClient
+
+from portico import timestamps
+from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Entry
+from portico.paths import Path
+from portico.providers.azure_common import Access, Body, Fault, Service, Stream, nonsense
+from portico.providers.azure_files import names
+from portico.providers.azure_files.pages import Listing, read_listing, stamp
+
+_VERSION = "2024-11-04"
+_DOTS = {"x-ms-allow-trailing-dot": "true", "x-ms-source-allow-trailing-dot": "true"}
+_TARGET_DOTS = {"x-ms-allow-trailing-dot": "true"}
+_FOLDER = {"restype": "directory"}
+MOST = 5000
+
+
+@dataclass(slots=True)
+class Found:
+    entry: Entry
+    id: str
+    """Stays with a file or folder wherever it is moved, and never comes again."""
+
+
+class Share:
+    def __init__(self, access: Access, name: str) -> None:
+        # A token says who asks, not what for: without this header, the service looks at each file's own permissions.
+        by_token = not (access.key or access.sas)
+        intent = {"x-ms-file-request-intent": "backup"} if by_token else {}
+        client = partial(ShareServiceClient, token_intent="backup")  # noqa: S106  (no password)
+        self._service = Service(access, client, _VERSION, {**_TARGET_DOTS, **intent})
+        self._name = name
+        self.identity = f"{access.url}/{name}".lower()
+
+    async def close(self) -> None:
+        await self._service.close()
+
+    def _url(self, path: Path) -> str:
+        return self._service.url(self._name, *path.segments)
+
+    def _source(self, path: Path) -> str:
+        return self._service.access.signed(self._url(path))
+
+    # Looking
+
+    async def list(self, folder: Path, size: int, token: str | None, prefix: str = "") -> Listing | None:
+        query = {**_FOLDER, "comp": "list", "maxresults": str(size), "include": "Timestamps"}
+        if token is not None:
+            query["marker"] = token
+        if prefix:
+            query["prefix"] = prefix
+        try:
+            answer = await self._service.send(
+                "GET", self._url(folder), query, {"x-ms-file-extended-info": "true"}
+            )
+        except Fault as fault:
+            if is_absent(fault):
+                return None
+            raise
+        return read_listing(answer.body, token, _date(answer.headers))
+
+    async def find(self, path: Path) -> Found | None:
+        """The file or folder at `path`."""
+        return await self.file(path) or await self.folder(path)
+
+    async def file(self, path: Path) -> Found | None:
+        if path.is_root or not names.possible(path):
+            return None
+        headers = await self._look("HEAD", path, {})
+        return Found(file_entry(path.name, headers), _id(headers)) if headers else None
+
+    async def folder(self, path: Path) -> Found | None:
+        if not names.possible(path):
+            return None
+        headers = await self._look("GET", path, _FOLDER)
+        if not headers:
+            return None
+        written = stamp(headers.get("x-ms-file-last-write-time"))
+        return Found(Entry(path.name, True, last_modified=written, content_type=FOLDER_TYPE), _id(headers))
+
+    async def _look(self, method: str, path: Path, query: Mapping[str, str]) -> Mapping[str, str] | None:
+        try:
+            return (await self._service.send(method, self._url(path), query)).headers
+        except Fault as fault:
+            if is_absent(fault):
+                return None
+            raise
+
+    async def copied(self, path: Path) -> tuple[str, str, Found]:
+        """How a copy to `path` stands, how far it is, and the file."""
+        headers = (await self._service.send("HEAD", self._url(path))).headers
+        found = Found(file_entry(path.name, headers), _id(headers))
+        return headers.get("x-ms-copy-status", ""), headers.get("x-ms-copy-progress", ""), found
+
+    async def read(self, path: Path, start: int, stop: int | None) -> Stream:
+        headers = {}
+        if start or stop is not None:
+            headers["x-ms-range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
+        return await self._service.stream(self._url(path), headers=headers)
+
+    # Changing
+
+    async def make_folder(self, path: Path) -> None:
+        await self._service.send("PUT", self._url(path), _FOLDER)
+
+    async def create(self, path: Path, size: int, content_type: str) -> str:
+        """Make a file of zeros; its id."""
+        headers = {"x-ms-type": "file", "x-ms-content-length": str(size), "x-ms-content-type": content_type}
+        return _id((await self._service.send("PUT", self._url(path), headers=headers)).headers)
+
+    async def resize(self, path: Path, size: int, content_type: str) -> None:
+        # Properties that a request does not name are cleared: the type is said again each time.
+        headers = {"x-ms-content-length": str(size), "x-ms-content-type": content_type}
+        await self._service.send("PUT", self._url(path), {"comp": "properties"}, headers)
+
+    async def put_range(self, path: Path, start: int, body: Body, md5: str) -> None:
+        headers = {
+            "x-ms-write": "update",
+            "x-ms-range": f"bytes={start}-{start + body.size - 1}",
+            "Content-MD5": md5,
+        }
+        await self._service.send("PUT", self._url(path), {"comp": "range"}, headers, body)
+
+    async def rename(
+        self, source: Path, target: Path, *, is_folder: bool = False, replace: bool = False
+    ) -> Mapping[str, str]:
+        query = {**_FOLDER, "comp": "rename"} if is_folder else {"comp": "rename"}
+        headers = {
+            **_DOTS,
+            "x-ms-file-rename-source": self._source(source),
+            "x-ms-file-rename-replace-if-exists": "true" if replace else "false",
+        }
+        return (await self._service.send("PUT", self._url(target), query, headers)).headers
+
+    async def start_copy(self, source: Path, target: Path) -> None:
+        headers = {**_DOTS, "x-ms-copy-source": self._source(source)}
+        try:
+            await self._service.send("PUT", self._url(target), headers=headers)
+        except Fault as fault:
+            if not (fault.repeated and fault.code == "PendingCopyOperation"):
+                raise  # else it is our own, begun by an attempt whose answer was lost
+
+    async def delete_file(self, path: Path) -> bool:
+        return await self._delete(path, {})
+
+    async def delete_folder(self, path: Path) -> bool:
+        return await self._delete(path, _FOLDER)
+
+    async def _delete(self, path: Path, query: Mapping[str, str]) -> bool:
+        """Whether it was there; what an attempt whose answer was lost has removed was there."""
+        try:
+            await self._service.send("DELETE", self._url(path), query)
+        except Fault as fault:
+            if is_absent(fault):
+                return fault.repeated and fault.code == "ResourceNotFound"
+            raise
+        return True
+
+
+def is_absent(fault: Fault) -> bool:
+    """Whether there is no such file or folder at the path, whatever else is there."""
+    return (fault.status == 404 and fault.code != "ShareNotFound") or fault.code == "ResourceTypeMismatch"
+
+
+def lacks_parent(fault: Fault) -> bool:
+    """Whether what was to be made may lack the folder that it was to be made in."""
+    return fault.status == 404 and fault.code != "ShareNotFound"
+
+
+def file_entry(name: str, headers: Mapping[str, str], size: int | None = None) -> Entry:
+    try:
+        written = stamp(headers.get("x-ms-file-last-write-time"))
+        length = int(headers.get("Content-Length", "")) if size is None else size
+    except ValueError:
+        raise nonsense("a file without its size or time") from None
+    return Entry(
+        name,
+        False,
+        length,
+        written or timestamps.from_datetime(_date(headers, "Last-Modified")),
+        headers.get("Content-Type") or UNKNOWN_TYPE,
+        headers.get("ETag", "").strip('"') or None,
+    )
+
+
+def _id(headers: Mapping[str, str]) -> str:
+    return headers.get("x-ms-file-id", "")
+
+
+def _date(headers: Mapping[str, str], name: str = "Date") -> datetime:
+    with suppress(ValueError):
+        return parsedate_to_datetime(headers.get(name, "")).astimezone(UTC)
+    return datetime.now(UTC)

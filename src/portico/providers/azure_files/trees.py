@@ -1,0 +1,149 @@
+"""Copying and moving files and whole folders."""
+
+import asyncio
+
+from portico.entries import Entry
+from portico.errors import AlreadyExists, InvalidPath, IsAFolder, NotFound, NotPossible
+from portico.paths import Path
+from portico.providers.azure_common import Fault
+from portico.providers.azure_files import names
+from portico.providers.azure_files.places import (
+    check_file_target,
+    check_folder_target,
+    make_folders,
+    relocate,
+)
+from portico.providers.azure_files.removal import remove_emptied
+from portico.providers.azure_files.share import Found, Share
+from portico.providers.azure_files.staging import StagedFile
+from portico.providers.azure_files.walks import counting, each, entries, pages
+
+
+async def copy(share: Share, source: Path, target: Path, *, replace: bool) -> None:
+    found = await _found(share, source)
+    _check_apart(source, target)
+    if not found.entry.is_folder:
+        await check_file_target(share, target, replace=replace)
+        await _copy_file(share, source, target, replace=replace)
+        return
+    if await check_folder_target(share, target, replace=replace):
+        await _check_merge(share, source, target)
+    await _copy_tree(share, source, target, replace=replace)
+
+
+async def move(share: Share, source: Path, target: Path, *, replace: bool) -> None:
+    found = await _found(share, source)
+    if names.holds(source, target) and len(source.segments) == len(target.segments):
+        await _respell(share, found, source, target)
+        return
+    _check_apart(source, target)
+    if not found.entry.is_folder:
+        await check_file_target(share, target, replace=replace)
+        await relocate(share, found, source, target, replace=replace)
+    elif await check_folder_target(share, target, replace=replace):
+        await _check_merge(share, source, target)
+        await _merge(share, source, target)
+    else:
+        await relocate(share, found, source, target, replace=False)
+
+
+async def _found(share: Share, path: Path) -> Found:
+    if found := await share.find(path):
+        return found
+    raise NotFound(f"There is no '{path.name}'.")
+
+
+def _check_apart(source: Path, target: Path) -> None:
+    if names.holds(source, target) or names.holds(target, source):
+        raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
+
+
+async def _respell(share: Share, found: Found, source: Path, target: Path) -> None:
+    """To the service both paths are one: there is nothing to replace, and nothing may be removed."""
+    try:
+        await share.rename(source, target, is_folder=found.entry.is_folder)
+    except Fault as fault:
+        if fault.status != 409:
+            raise
+        raise NotPossible(
+            "The storage does not change only the case of a name; move it to another name first."
+        ) from fault
+
+
+async def _copy_file(share: Share, source: Path, target: Path, *, replace: bool) -> None:
+    staged = StagedFile(share, "")
+    try:
+        await staged.copy(source)
+        await staged.commit(target, replace=replace)
+    except BaseException:
+        await asyncio.shield(staged.discard())
+        raise
+
+
+async def _check_merge(share: Share, source: Path, target: Path) -> None:
+    """Fail before anything is changed where a file and a folder would meet."""
+    pending = [(source, target)]
+    while pending:
+        source, target = pending.pop()
+        there = {names.folded(entry.name): entry async for entry in entries(share, target)}
+        async for entry in entries(share, source):
+            other = there.get(names.folded(entry.name))
+            if other is None:
+                continue
+            if entry.is_folder and other.is_folder:
+                pending.append((source.child(entry.name), target.child(other.name)))
+            elif entry.is_folder:
+                raise AlreadyExists(f"'{entry.name}' exists already and may not be replaced.")
+            elif other.is_folder:
+                raise IsAFolder(f"'{entry.name}' is a folder; a file cannot take its place.")
+            elif entry.name != other.name:
+                raise InvalidPath(
+                    f"'{entry.name}' and '{other.name}' differ only in case, which this storage cannot hold; "
+                    "rename one of them first."
+                )
+
+
+async def _copy_tree(share: Share, source: Path, target: Path, *, replace: bool) -> None:
+    done = 0
+    pending = [(source, target)]
+
+    async def copy_one(entry: Entry) -> None:
+        nonlocal done
+        try:
+            await _copy_file(share, here.child(entry.name), there.child(entry.name), replace=replace)
+        except NotFound:
+            return  # somebody deleted it meanwhile
+        done += 1
+
+    with counting(lambda: f"{done} files were copied", target):
+        while pending:
+            here, there = pending.pop()
+            await make_folders(share, there)
+            async for page in pages(share, here):
+                shown = [entry for entry in page.entries if names.shown(entry.name)]
+                await each(copy_one, (entry for entry in shown if not entry.is_folder))
+                pending += [
+                    (here.child(entry.name), there.child(entry.name)) for entry in shown if entry.is_folder
+                ]
+
+
+async def _merge(share: Share, source: Path, target: Path) -> None:
+    """Move what is in one folder into another: whole folders by one rename where the other has none of that name."""
+    done = 0
+    pending = [(source, target)]
+    emptied: list[Path] = []
+    with counting(lambda: f"{done} files and folders were moved", target):
+        while pending:
+            here, there = pending.pop()
+            emptied.append(here)
+            for entry in [entry async for entry in entries(share, here)]:
+                step, goal = here.child(entry.name), there.child(entry.name)
+                if not (found := await share.find(step)):
+                    continue  # somebody deleted it meanwhile
+                try:
+                    await relocate(share, found, step, goal, replace=not entry.is_folder)
+                    done += 1
+                except AlreadyExists:
+                    pending.append((step, goal))
+        for folder in reversed(emptied):
+            await remove_emptied(share, folder)

@@ -1,0 +1,5 @@
+"""`s3`: a bucket of Amazon S3 or of a service that speaks its language."""
+
+from portico.providers.s3.provider import S3Provider
+
+__all__ = ["S3Provider"]

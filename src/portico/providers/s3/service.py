@@ -1,0 +1,175 @@
+"""One bucket, and the SDK's client that speaks to it."""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+from aiobotocore.config import AioConfig
+from aiobotocore.credentials import AioAssumeRoleCredentialFetcher, AioDeferredRefreshableCredentials
+from aiobotocore.session import AioSession
+from botocore.handlers import _handle_200_error, add_expect_header
+from botocore.loaders import create_loader
+
+from portico.providers.s3.faults import ERROR_IN_SUCCESS, refused, translated
+
+T = TypeVar("T")
+
+LISTING = "ListObjectsV2"
+RAW = "RawBody"
+"""Where a listing's answer holds its untouched body."""
+DEADLINE = 60.0
+"""Seconds that a call may take with all its attempts; those that move content have their own."""
+
+_DEFAULT_REGION = "us-east-1"
+_DESCRIPTIONS = create_loader()
+"""Of services, as the SDK has them: read once for all connections."""
+_CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 5, 30, 4
+_CONNECTIONS = 256
+_AMAZON = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu")
+
+
+class Service:
+    """The client is opened on first use, shared by all, and closed once."""
+
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        region: str | None,
+        endpoint_url: str | None,
+        access_key_id: str | None,
+        secret_access_key: str | None,
+        role_arn: str | None,
+        profile: str | None,
+    ) -> None:
+        if bool(access_key_id) != bool(secret_access_key):
+            raise refused("access-key-id and secret-access-key belong together: give both or none")
+        self.bucket = bucket
+        self._region = region
+        self._endpoint_url = endpoint_url
+        self._keys = (access_key_id, secret_access_key) if access_key_id else None
+        self._role_arn = role_arn
+        self._profile = profile
+        self._client: Any = None
+        self._opening = asyncio.Lock()
+        self._finishing: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_amazon(self) -> bool:
+        """Whether this is Amazon's own service, which is known to do all that it documents."""
+        return str(self._client.meta.endpoint_url).rpartition("//")[2].split("/")[0].endswith(_AMAZON)
+
+    async def open(self) -> Any:
+        if self._client is None:
+            async with self._opening:
+                if self._client is None:
+                    with translated(bucket=self.bucket):
+                        try:
+                            self._client = await self._create()
+                        except ValueError as error:
+                            raise refused("endpoint-url is not a URL: write it as https://HOST") from error
+        return self._client
+
+    async def call(self, operation: str, *, within: Any = DEADLINE, **parameters: Any) -> dict[str, Any]:
+        """One call to the service, repeated by the SDK where that is safe; its failures are ours."""
+        client = await self.open()
+        with translated(parameters.get("Key", ""), self.bucket):
+            async with asyncio.timeout(within):
+                answer: dict[str, Any] = await getattr(client, operation)(Bucket=self.bucket, **parameters)
+                return answer
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do what must be done to its end, even if whoever waits for it is cancelled."""
+        task = asyncio.ensure_future(work)
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        if self._finishing:
+            await asyncio.wait(self._finishing)
+        if self._client is not None:
+            await self._client.__aexit__(None, None, None)
+            self._client = None
+
+    async def _create(self) -> Any:
+        session = self._session()
+        # The service's description is a megabyte of JSON: not for the event loop.
+        await asyncio.to_thread(session.warm_up_loader_caches, "s3")
+        if self._keys:
+            session.set_credentials(*self._keys)
+        region = self._region or session.get_config_variable("region") or _DEFAULT_REGION
+        if self._role_arn:
+            session._credentials = await self._role_credentials(session, self._role_arn, region)
+        client = await session.create_client(
+            "s3", region_name=region, endpoint_url=self._endpoint_url, config=self._config()
+        ).__aenter__()
+        _shape(client.meta.events)
+        return client
+
+    def _session(self) -> AioSession:
+        session = AioSession(profile=self._profile)
+        session.register_component("data_loader", _DESCRIPTIONS)
+        return session
+
+    async def _role_credentials(
+        self, session: AioSession, role_arn: str, region: str
+    ) -> AioDeferredRefreshableCredentials:
+        source = await session.get_credentials()
+        if source is None:
+            raise refused("no credentials were found with which the role of role-arn could be assumed")
+        fetcher = AioAssumeRoleCredentialFetcher(
+            partial(self._session().create_client, region_name=region),
+            source,
+            role_arn,
+            extra_args={"RoleSessionName": "portico"},
+        )
+        return AioDeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+
+    def _config(self) -> AioConfig:
+        plain = bool(self._endpoint_url and self._endpoint_url.startswith("http:"))
+        return AioConfig(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+            max_pool_connections=_CONNECTIONS,
+            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            signature_version="s3v4",
+            user_agent_extra="portico",
+            s3={
+                "addressing_style": "path" if self._endpoint_url else "auto",
+                # TLS keeps content whole on its way; without it, signing what is sent does.
+                "payload_signing_enabled": plain,
+            },
+        )
+
+
+def _shape(events: Any) -> None:
+    """Make the client do what we need and no more."""
+    events.unregister("before-parse.s3.*", _handle_200_error)
+    events.register_first("before-parse.s3", _before_parse)
+    # A service that does not know "Expect" would keep the transport waiting for ever.
+    events.unregister("before-call.s3", add_expect_header)
+    events.register_last("before-parameter-build.s3", _stay_in_region)
+
+
+def _before_parse(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+) -> None:
+    """Keep a listing's body from the SDK's reader; elsewhere look for an error in what seems a success."""
+    status = response_dict["status_code"]
+    if operation_model.name == LISTING:
+        if status == 200:
+            customized_response_dict[RAW] = response_dict["body"]
+            response_dict["body"] = b""
+        return
+    _handle_200_error(operation_model, response_dict)
+    if response_dict["status_code"] != status:
+        customized_response_dict[ERROR_IN_SUCCESS] = True
+
+
+def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
+    """The SDK would look for the right region at each call; it is said once, to the administrator, instead."""
+    context.setdefault("s3_redirect", {})["redirected"] = True

@@ -1,0 +1,48 @@
+"""A provider on a fresh container of Azurite, with a proxy between them that can go wrong."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from portico.providers.azure_blob import AzureBlobProvider
+from portico.providers.azure_common import service
+
+from ...servers.azurite import ACCOUNT, KEY, Azurite
+from ...servers.proxy import FaultProxy
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeat at once."""
+
+    def at_once(_: object, settings: dict[str, Any]) -> float:
+        return 0.01
+
+    monkeypatch.setattr(service._Backoff, "get_backoff_time", at_once)
+
+
+@pytest.fixture
+async def container() -> AsyncIterator[str]:
+    server = Azurite.running()
+    name = await server.new_container()
+    yield name
+    await server.remove_container(name)
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[FaultProxy]:
+    async with FaultProxy(Azurite.running().port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def url(proxy: FaultProxy) -> str:
+    return f"http://127.0.0.1:{proxy.port}/{ACCOUNT}"
+
+
+@pytest.fixture
+async def provider(url: str, container: str) -> AsyncIterator[AzureBlobProvider]:
+    provider = AzureBlobProvider(container, account_url=url, account_key=KEY)
+    yield provider
+    await provider.close()

@@ -1,0 +1,79 @@
+"""A provider on a fresh bucket of moto, with a proxy between them that can be told to misbehave."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from secrets import token_hex
+from typing import Any
+
+import pytest
+
+from portico.providers.s3 import S3Provider
+
+from ...servers.moto_s3 import KEYS, moto_s3
+from ...servers.proxy import FaultProxy
+from ...servers.s3_buckets import make_buckets, plain_client, remove_buckets
+
+Opener = Callable[..., S3Provider]
+
+
+@pytest.fixture
+async def bucket() -> AsyncIterator[str]:
+    options = {"endpoint-url": moto_s3(), **KEYS}
+    name = f"bucket-{token_hex(8)}"
+    await make_buckets(options, [name])
+    yield name
+    await remove_buckets(options, [name])
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[FaultProxy]:
+    async with FaultProxy(int(moto_s3().rpartition(":")[2])) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Any]:
+    """The bucket as others see it."""
+    async with plain_client({"endpoint-url": moto_s3(), **KEYS}) as client:
+        yield client
+
+
+@pytest.fixture
+async def opened(bucket: str, proxy: FaultProxy) -> AsyncIterator[Opener]:
+    """Opens providers, and closes them at the end."""
+    providers: list[S3Provider] = []
+
+    def open_one(**options: str) -> S3Provider:
+        keys = {name.replace("-", "_"): value for name, value in KEYS.items()}
+        chosen: dict[str, str] = {
+            "bucket": bucket,
+            "endpoint_url": f"http://127.0.0.1:{proxy.port}",
+            **keys,
+            **options,
+        }
+        provider = S3Provider(**{name: value for name, value in chosen.items() if value})
+        providers.append(provider)
+        return provider
+
+    yield open_one
+    for provider in providers:
+        await provider.close()
+
+
+@pytest.fixture
+async def provider(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> S3Provider:
+    monkeypatch.setattr("random.random", lambda: 0.01)  # the SDK waits between attempts by this
+    return opened()
+
+
+@pytest.fixture
+def leftovers(client: Any, bucket: str) -> Callable[[], Awaitable[list[str]]]:
+    """Our notes and all unfinished uploads."""
+
+    async def look() -> list[str]:
+        notes = await client.list_objects_v2(Bucket=bucket, Prefix=".portico~")
+        uploads = await client.list_multipart_uploads(Bucket=bucket)
+        return [note["Key"] for note in notes.get("Contents", [])] + [
+            upload["Key"] for upload in uploads.get("Uploads", [])
+        ]
+
+    return look

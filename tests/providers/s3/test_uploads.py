@@ -1,0 +1,434 @@
+import asyncio
+import random
+import re
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from portico.errors import AlreadyExists, PorticoError, ProviderFailed, ProviderTimeout, ProviderUnavailable
+from portico.providers import parts
+from portico.providers.parts import MIB, SMALLEST_PART
+from portico.providers.s3 import S3Provider, copies, journal, uploads
+from portico.providers.s3.service import Service
+
+from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset
+from .actions import (
+    aborting,
+    at,
+    beginning,
+    completing,
+    content,
+    copying,
+    error,
+    part,
+    pieces,
+    put,
+    said,
+    whole,
+)
+from .conftest import Opener
+
+BIG = random.Random(1).randbytes(2 * SMALLEST_PART + 5)
+SMALL = random.Random(2).randbytes(300_000)
+Leftovers = Callable[[], Awaitable[list[str]]]
+
+
+def note(call: Call) -> bool:
+    return call.method == "PUT" and ".portico~uploads" in call.path
+
+
+def head(call: Call) -> bool:
+    return call.method == "HEAD"
+
+
+# How it is sent
+
+
+async def test_a_small_file_is_one_request(provider: S3Provider, proxy: FaultProxy) -> None:
+    await put(provider, "file", SMALL)
+    assert [call.method for call in proxy.calls if not call.query and call.method != "HEAD"] == ["PUT"]
+
+
+async def test_a_large_file_is_sent_in_parts_of_known_length(
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers
+) -> None:
+    entry = await put(provider, "file", BIG)
+    assert (entry.size, entry.content_type) == (len(BIG), "text/x-own")
+    sent = [call for call in proxy.calls if part(call)]
+    assert sorted(int(call.headers["content-length"]) for call in sent) == [5, SMALLEST_PART, SMALLEST_PART]
+    for call in sent:
+        assert "transfer-encoding" not in call.headers
+        assert "expect" not in call.headers
+        assert call.headers["x-amz-content-sha256"] not in ("", "UNSIGNED-PAYLOAD")  # there is no TLS here
+    assert await content(provider, "file") == BIG
+    assert await leftovers() == []
+
+
+async def test_amazon_gets_a_checksum_of_each_part(
+    provider: S3Provider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Service, "is_amazon", True)
+    await put(provider, "large", BIG)
+    await put(provider, "small", SMALL)
+    sums = [call.headers["x-amz-checksum-crc32"] for call in proxy.calls if part(call) or whole(call)]
+    pieces_sent = [BIG[:SMALLEST_PART], BIG[SMALLEST_PART : 2 * SMALLEST_PART], BIG[-5:], SMALL]
+    assert sorted(sums) == sorted(encoded_crc(piece) for piece in pieces_sent)
+    assert await content(provider, "large") == BIG
+    assert await content(provider, "small") == SMALL
+
+
+def encoded_crc(data: bytes) -> str:
+    return b64encode(crc32(data).to_bytes(4, "big")).decode()
+
+
+async def test_memory_is_bounded(provider: S3Provider, proxy: FaultProxy) -> None:
+    lowest = total = parts.UPLOADS._free
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal lowest
+        for _ in range(64):
+            yield bytes(MIB)
+            lowest = min(lowest, parts.UPLOADS._free)
+
+    await provider.write(at("file"), chunks(), "text/plain")
+    assert total - lowest <= parts.PER_UPLOAD + MIB
+    assert parts.UPLOADS._free == total
+
+
+# What goes wrong on the way
+
+
+async def test_a_reset_in_a_part_is_repaired(
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers
+) -> None:
+    proxy.on(part, Reset(after=100_000), said(503, error("SlowDown")), Reset(after=1))
+    await put(provider, "file", BIG)
+    assert await content(provider, "file") == BIG
+    assert await leftovers() == []
+
+
+async def test_a_reset_in_a_small_file_is_repaired(provider: S3Provider, proxy: FaultProxy) -> None:
+    proxy.on(whole, Reset(after=100_000), said(500, error("InternalError")))
+    await put(provider, "file", SMALL)
+    assert await content(provider, "file") == SMALL
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("data", [SMALL, BIG], ids=["small", "large"])
+async def test_the_lost_answer_to_a_commit_is_no_failure(
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers, replace: bool, data: bytes
+) -> None:
+    proxy.on(lambda call: whole(call) or completing(call), Lost())
+    entry = await put(provider, "file", data, replace=replace)
+    found = await provider.stat(at("file"))
+    assert (entry.size, entry.etag) == (len(data), found.etag)
+    assert await content(provider, "file") == data
+    assert await leftovers() == []
+
+
+@pytest.mark.parametrize("data", [SMALL, BIG], ids=["small", "large"])
+async def test_all_answers_to_a_commit_are_lost(
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers, data: bytes
+) -> None:
+    proxy.on(lambda call: whole(call) or completing(call), Lost(), turns=4)
+    await put(provider, "file", data, replace=False)
+    assert await content(provider, "file") == data
+    assert await leftovers() == []
+
+
+@pytest.mark.parametrize("data", [SMALL, BIG], ids=["small", "large"])
+async def test_one_who_came_first_is_not_taken_for_us(
+    provider: S3Provider,
+    opened: Opener,
+    proxy: FaultProxy,
+    leftovers: Leftovers,
+    data: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between our look and our commit somebody else makes the file; the condition must tell."""
+    monkeypatch.setattr(Service, "is_amazon", True)  # no look before the commit
+    other = opened()
+
+    async def slow() -> AsyncIterator[bytes]:
+        async for piece in pieces(data):
+            yield piece
+        await put(other, "file", b"other", replace=False)
+
+    with pytest.raises(AlreadyExists):
+        await provider.write(at("file"), slow(), "text/plain", replace=False)
+    assert await content(provider, "file") == b"other"
+    assert await leftovers() == []
+
+
+@pytest.mark.parametrize("data", [SMALL, BIG], ids=["small", "large"])
+async def test_a_race_that_the_service_could_not_decide_is_run_again(
+    provider: S3Provider, proxy: FaultProxy, data: bytes
+) -> None:
+    proxy.on(
+        lambda call: whole(call) or completing(call), said(409, error("ConditionalRequestConflict")), turns=2
+    )
+    await put(provider, "file", data, replace=False)
+    assert await content(provider, "file") == data
+
+
+async def test_an_error_inside_of_a_success_is_a_failure(
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers
+) -> None:
+    proxy.on(completing, said(200, error("InternalError")), turns=9)
+    with pytest.raises(ProviderFailed) as caught:
+        await put(provider, "file", BIG)
+    assert "InternalError inside of a success" in (caught.value.cause or "")
+    assert await provider.find("file") is None
+    assert await leftovers() == []
+
+
+async def test_an_error_inside_of_a_success_may_pass(provider: S3Provider, proxy: FaultProxy) -> None:
+    proxy.on(completing, said(200, error("InternalError")))
+    await put(provider, "file", BIG)
+    assert await content(provider, "file") == BIG
+
+
+@pytest.mark.parametrize(
+    "matches", [part, completing, beginning, note], ids=["part", "complete", "begin", "note"]
+)
+async def test_a_service_that_fails_for_good_keeps_nothing(
+    provider: S3Provider,
+    proxy: FaultProxy,
+    leftovers: Leftovers,
+    matches: Callable[[Call], bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await put(provider, "file", b"old")
+    proxy.on(matches, said(503, error("SlowDown")), turns=99)
+    with pytest.raises(ProviderUnavailable):
+        await put(provider, "file", BIG)
+    assert await content(provider, "file") == b"old"
+    left = await leftovers()
+    if (
+        matches is beginning
+    ):  # there may be an upload whose id never came: the note stays, and the sweep looks
+        monkeypatch.setattr(journal, "STALE", timedelta(0))
+        assert await provider.sweep() == 1
+        left = await leftovers()
+    assert left == []
+
+
+async def test_a_refused_upload_leaves_no_note(
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers
+) -> None:
+    proxy.on(beginning, said(403, error("AccessDenied")))
+    with pytest.raises(PorticoError) as caught:
+        await put(provider, "file", BIG)
+    assert "s3:PutObject" in (caught.value.cause or "")
+    assert await leftovers() == []
+
+
+async def test_a_service_that_stops_reading(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "_STALLED_SECONDS", 0.3)
+    stalled: list[asyncio.StreamWriter] = []
+
+    async def never_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stalled.append(writer)
+        request = await reader.readuntil(b"\r\n\r\n")
+        while not request.startswith(b"PUT"):
+            body = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+            status = b"404 Not Found" if request.startswith(b"HEAD") else b"200 OK"
+            size = 0 if request.startswith(b"HEAD") else len(body)
+            writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, size) + body[:size])
+            request = await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(3600)
+
+    server = await asyncio.start_server(never_read, "127.0.0.1", 0, limit=1000)
+    port = server.sockets[0].getsockname()[1]
+    stuck = opened(endpoint_url=f"http://127.0.0.1:{port}")
+    with pytest.raises(ProviderTimeout):
+        await stuck.write(at("file"), pieces(bytes(SMALLEST_PART - 1)), "text/plain")
+    await stuck.close()
+    for writer in stalled:
+        writer.transport.abort()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "matches", [part, completing, beginning, note], ids=["part", "complete", "begin", "note"]
+)
+async def test_a_cancelled_upload_leaves_nothing(
+    provider: S3Provider,
+    proxy: FaultProxy,
+    leftovers: Leftovers,
+    matches: Callable[[Call], bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever it is waiting for when it is cancelled."""
+    reached = asyncio.Event()
+
+    def reaches(call: Call) -> bool:
+        if matches(call):
+            reached.set()
+        return False
+
+    proxy.on(reaches, Reset())
+    task = asyncio.ensure_future(put(provider, "file", BIG))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await provider.close()  # waits for what has to be finished
+    monkeypatch.setattr(journal, "STALE", timedelta(0))
+    left = await leftovers()
+    if matches is note:
+        await provider.sweep()
+        left = await leftovers()
+    assert left == []
+
+
+# The sweep
+
+
+async def test_an_abort_that_fails_is_left_to_the_sweep(
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.on(part, said(503, error("SlowDown")), turns=99)
+    proxy.on(aborting, said(503, error("SlowDown")), turns=4)
+    with pytest.raises(ProviderUnavailable):
+        await put(provider, "file", BIG)
+    assert len(await leftovers()) == 2
+    assert await provider.sweep() == 0  # it is too young
+    assert len(await leftovers()) == 2
+    monkeypatch.setattr(journal, "STALE", timedelta(0))
+    assert await provider.sweep() == 1
+    assert await leftovers() == []
+
+
+async def test_a_process_that_died_before_it_knew_its_upload(
+    provider: S3Provider, client: Any, bucket: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "STALE", timedelta(0))
+    earlier = await client.create_multipart_upload(Bucket=bucket, Key="file")
+
+    def dated(body: bytes) -> bytes:
+        """The server says 2010 for every upload; let that be true of the earlier one only."""
+        uploads = re.split(r"(?=<Upload>)", body.decode())
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return "".join(
+            one if earlier["UploadId"] in one else re.sub(r"2010-[^<]*", now, one) for one in uploads
+        ).encode()
+
+    proxy.on(lambda call: call.method == "GET" and "uploads" in call.query, Altered.body(dated))
+    await journal.Note(provider._service, "file").begin()
+    for key in ("file", "file2"):
+        await client.create_multipart_upload(Bucket=bucket, Key=key)
+    assert await provider.sweep() == 1
+    uploads_left = (await client.list_multipart_uploads(Bucket=bucket))["Uploads"]
+    assert {upload["Key"] for upload in uploads_left} == {"file", "file2"}
+    assert [upload["UploadId"] for upload in uploads_left if upload["Key"] == "file"] == [earlier["UploadId"]]
+
+
+async def test_a_note_that_cannot_be_read_is_removed(
+    provider: S3Provider, client: Any, bucket: str, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "STALE", timedelta(0))
+    for number, body in enumerate((b"", b"[]", b'{"key": 1}')):
+        await client.put_object(Bucket=bucket, Key=f"{journal.FOLDER}{number}", Body=body)
+    assert await provider.sweep() == 3
+    assert await leftovers() == []
+
+
+async def test_a_note_is_renewed_as_long_as_its_upload_goes_on(
+    provider: S3Provider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_RENEWAL_SECONDS", 0.02)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield bytes(SMALLEST_PART)
+        yield b"x"
+        await asyncio.sleep(0.3)
+
+    await provider.write(at("file"), slow(), "text/plain")
+    assert len([call for call in proxy.calls if note(call)]) > 4
+
+
+async def test_our_notes_are_not_seen(provider: S3Provider) -> None:
+    await journal.Note(provider._service, "file").begin()
+    assert (await provider.list_page(at("/"), 10, None)).entries == []
+
+
+# Copies
+
+
+async def test_a_copy_of_more_than_5_gib_goes_in_parts(
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_ONE_CALL", SMALLEST_PART)
+    monkeypatch.setattr(copies, "_PART", 5 * MIB)
+    await put(provider, "source", BIG)
+    too_large = said(400, error("InvalidRequest"))
+    proxy.on(lambda call: copying(call) and not call.query, too_large, turns=9)
+    await provider.copy(at("source"), at("target"))
+    assert await content(provider, "target") == BIG
+    assert (await provider.stat(at("target"))).content_type == "text/x-own"
+    with pytest.raises(AlreadyExists):
+        await provider.copy(at("source"), at("target"), replace=False)
+    assert await leftovers() == []
+
+
+async def test_a_small_copy_that_is_refused_stays_refused(provider: S3Provider, proxy: FaultProxy) -> None:
+    await put(provider, "source")
+    proxy.on(copying, said(400, error("InvalidRequest")))
+    with pytest.raises(ProviderFailed):
+        await provider.copy(at("source"), at("target"))
+
+
+async def test_a_large_copy_that_fails_leaves_nothing(
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_ONE_CALL", SMALLEST_PART)
+    monkeypatch.setattr(copies, "_PART", 5 * MIB)
+    await put(provider, "source", BIG)
+    proxy.on(lambda call: copying(call) and not call.query, said(400, error("InvalidRequest")))
+    proxy.on(lambda call: copying(call) and bool(call.query), said(503, error("SlowDown")), turns=99)
+    with pytest.raises(ProviderUnavailable):
+        await provider.copy(at("source"), at("target"))
+    assert await provider.find("target") is None
+    assert await leftovers() == []
+
+
+async def test_a_service_without_a_conditional_copy(provider: S3Provider, proxy: FaultProxy) -> None:
+    await put(provider, "source", b"1")
+    proxy.on(
+        lambda call: copying(call) and "if-none-match" in call.headers,
+        said(501, error("NotImplemented")),
+        turns=99,
+    )
+    await provider.copy(at("source"), at("target"), replace=False)
+    with pytest.raises(AlreadyExists):
+        await provider.copy(at("source"), at("target"), replace=False)
+
+
+async def test_the_lost_answer_to_a_copy_is_no_failure(provider: S3Provider, proxy: FaultProxy) -> None:
+    await put(provider, "source", b"1")
+    # The first attempt is done and not heard of; the second meets its work.
+    proxy.on(copying, Lost(), said(412, error("PreconditionFailed")))
+    await provider.copy(at("source"), at("target"), replace=False)
+    assert await content(provider, "target") == b"1"
+
+
+async def test_an_error_inside_of_a_copy_is_a_failure(provider: S3Provider, proxy: FaultProxy) -> None:
+    await put(provider, "source", b"1")
+    proxy.on(copying, said(200, error("InternalError")), turns=9)
+    with pytest.raises(ProviderFailed):
+        await provider.copy(at("source"), at("target"))
+
+
+async def test_an_object_that_cannot_be_removed_is_told(provider: S3Provider, proxy: FaultProxy) -> None:
+    for name in "ab":
+        await put(provider, f"f/{name}")
+    body = "<DeleteResult><Error><Key>f/a</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>"
+    proxy.on(lambda call: "delete" in call.query, Reply(200, {}, body.encode()))
+    with pytest.raises(PorticoError) as caught:
+        await provider.delete(at("f"), recursive=True)
+    assert "s3:DeleteObject" in (caught.value.cause or "")

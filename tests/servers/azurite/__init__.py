@@ -1,0 +1,6 @@
+"""Azurite, the emulator of Azure Blob Storage that its makers publish: installed once into `.cache`, started on demand."""
+
+from .installation import installed
+from .server import ACCOUNT, KEY, Azurite
+
+__all__ = ["ACCOUNT", "KEY", "Azurite", "installed"]
