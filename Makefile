@@ -6,7 +6,7 @@ TOOLS := $(VENV)/.tools
 ARGS ?=
 
 # Tests run on this many processes; each starts the servers that it needs.
-TESTERS ?= 2
+TESTERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check format bench clean
@@ -41,7 +41,7 @@ check: $(TOOLS) ## lint, formatting, types
 	@$(VENV)/bin/mypy
 
 test: check ## everything that must hold: check, then all tests
-	@$(PY) -m pytest -n $(TESTERS) --dist loadfile $(ARGS)
+	@$(PY) -m pytest -n $(TESTERS) --dist worksteal $(ARGS)
 
 format: $(TOOLS) ## let ruff mend what it can
 	@$(VENV)/bin/ruff check --fix .

@@ -8,10 +8,14 @@ from portico.paths import Path
 from portico.providers.base import Provider
 from portico.rights import ALL_RIGHTS
 
-from .harness import PROVIDERS, ROOTS, Harness, known_gap
+from .harness import PROVIDERS, ROOTS, SECOND_LAYER, Harness, known_gap
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    passed_over = [item for item in items if _is_passed_over(item)]
+    if passed_over:
+        config.hook.pytest_deselected(items=passed_over)
+        items[:] = [item for item in items if item not in set(passed_over)]
     for item in items:
         call = getattr(item, "callspec", None)
         if isinstance(item, pytest.Function) and call and call.params.get("harness") in PROVIDERS:
@@ -19,6 +23,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             case = call.id.removeprefix(provider).removeprefix(f"-{root}").removeprefix("-")
             if mark := known_gap(provider, f"{item.originalname}[{case}]" if case else item.originalname):
                 item.add_marker(mark)
+
+
+def _is_passed_over(item: pytest.Item) -> bool:
+    """Whether the test is one of the first layer only."""
+    call = getattr(item, "callspec", None)
+    if call is None or call.params.get("harness") not in SECOND_LAYER:
+        return False
+    modules = SECOND_LAYER[call.params["harness"]]
+    return item.path.stem not in modules or call.params.get("root", "top") != "top"
 
 
 @pytest.fixture(params=PROVIDERS)

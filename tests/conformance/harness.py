@@ -184,6 +184,12 @@ PROVIDERS: Mapping[str, Factory] = {
     **dict(_live_providers()),
 }
 
+SECOND_LAYER: Mapping[str, frozenset[str]] = {
+    "s3-swift": frozenset({"test_content", "test_cursors", "test_listing"}),
+}
+"""Further servers of a kind, and the modules for which they are worth their time: here signatures, paging and
+conditions, which the first server takes lightly. They run at one root."""
+
 ROOTS: Mapping[str, str] = {"top": "", "below": "team/a"}
 """Where the drive under test begins in its provider."""
 

@@ -5,6 +5,7 @@ ring has one device, in the folder.
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def main(folder: Path, secret: str) -> None:
         serve(folder, kind, sockets[kind], STORAGE.format(folder=folder, kind=kind))
     last = serve(folder, "proxy", sockets["proxy"], PROXY.format(folder=folder, secret=secret))
     print(sockets["proxy"].getsockname()[1], flush=True)
-    eventlet.spawn(end_with, os.getppid())
+    eventlet.spawn(end_with, os.getppid(), folder)
     last.wait()
 
 
@@ -99,9 +100,10 @@ def serve(folder: Path, kind: str, socket: Any, configuration: str) -> Any:
     )
 
 
-def end_with(parent: int) -> None:
+def end_with(parent: int, folder: Path) -> None:
     while os.getppid() == parent:
         eventlet.sleep(1)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
