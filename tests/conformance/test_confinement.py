@@ -81,6 +81,10 @@ async def al(whole: Drive, provider: Provider, seal: CursorSeal) -> Drive:
 
 
 async def refill(drive: Drive) -> None:
+    """Leave nothing there but al's own, whatever was tried before."""
+    page = await drive.list_page(Path(), 1000)
+    for entry in page.entries:
+        await drive.delete(at(entry.name), recursive=True)
     for path in ("own", "sub/own", "canary"):
         await put(drive, path, OWN)
 

@@ -253,3 +253,38 @@ def test_postgresql_understands_every_statement() -> None:
     compiled = str(statement.compile(dialect=dialect))
     # Without its table the column would be ambiguous: PostgreSQL sees the new row too.
     assert "ON CONFLICT (digest) DO UPDATE SET failures = (attempts.failures + " in compiled
+
+
+async def test_a_database_that_is_gone_is_not_used_on(tmp_path: pathlib.Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'gone.db'}"
+    migrate(url)
+    database = Database(url)
+    try:
+        await database.ping()
+        (tmp_path / "gone.db").rename(tmp_path / "away.db")
+        with pytest.raises(Unavailable):
+            await database.ping()
+        (tmp_path / "away.db").rename(tmp_path / "gone.db")
+        await database.ping()
+    finally:
+        await database.close()
+
+
+async def test_a_database_that_was_replaced_is_opened_anew(tmp_path: pathlib.Path) -> None:
+    urls = [f"sqlite+aiosqlite:///{tmp_path / name}" for name in ("one.db", "two.db")]
+    for url in urls:
+        migrate(url)
+    other = Database(urls[1])
+    async with other.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE proof (id INTEGER)"))
+    await other.close()
+    database = Database(urls[0])
+    try:
+        await database.ping()
+        for leftover in tmp_path.glob("one.db-*"):
+            leftover.unlink()
+        (tmp_path / "two.db").replace(tmp_path / "one.db")
+        async with database.connect() as connection:
+            await connection.execute(text("SELECT id FROM proof"))
+    finally:
+        await database.close()

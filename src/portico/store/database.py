@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -54,6 +55,8 @@ class Database:
         # Writers of this process stand in line here, in order and without holding a connection, so that they
         # neither poll SQLite's lock against each other nor take the readers' connections.
         self._turn = asyncio.Lock() if self.dialect == "sqlite" else None
+        self._file = _file_of(self._engine.url)
+        self._identity: tuple[int, int] | None = None
 
     def begin(self, within: AsyncConnection | None = None) -> AbstractAsyncContextManager[AsyncConnection]:
         """One transaction, which may write; with `within`, a part of the transaction that goes on there."""
@@ -88,6 +91,7 @@ class Database:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[AsyncConnection]:
+        await self._check_file()
         async with AsyncExitStack() as stack:
             try:
                 connection = await stack.enter_async_context(self._engine.connect())
@@ -95,6 +99,19 @@ class Database:
                 raise _unavailable(error) from error
             with _translated():
                 yield connection
+
+    async def _check_file(self) -> None:
+        """An open SQLite file works on after it was removed or replaced, and nobody else would see what it is told."""
+        if self._file is None:
+            return
+        try:
+            info = os.stat(self._file)
+        except OSError as error:
+            raise _unavailable(error) from error
+        identity = (info.st_dev, info.st_ino)
+        if self._identity is not None and identity != self._identity:
+            await self._engine.dispose()
+        self._identity = identity
 
     @asynccontextmanager
     async def _in_turn(self) -> AsyncGenerator[None]:
@@ -127,6 +144,11 @@ def upsert(
         .values(list(rows))
         .on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change))
     )
+
+
+def _file_of(url: URL) -> str | None:
+    in_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+    return url.database if in_file else None
 
 
 def _parse(url: str) -> URL:
