@@ -26,10 +26,11 @@ $(READY): pyproject.toml
 	@$(PY) -m pip install --quiet --editable '.[all]'
 	@touch $@
 
-# What it takes to work on it: test servers, linters, a browser's driver.
+# What it takes to work on it: test servers, linters, a browser's driver. Resolved together with Portico itself, or
+# the tools would bring a botocore that aiobotocore cannot use.
 $(TOOLS): $(READY)
 	@echo "Installing the tools into $(VENV) (once; a minute or two) …"
-	@$(PY) -m pip install --quiet --group dev
+	@$(PY) -m pip install --quiet --editable '.[all]' --group dev
 	@touch $@
 
 run: $(READY) ## start a gateway over .cache/home (ARGS="--port 9000" for options)

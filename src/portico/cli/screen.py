@@ -77,6 +77,7 @@ def _parts(start: Start) -> Iterator[tuple[str, str]]:
     place = url(start)
     yield TITLE, f"Portico {__version__} is running at {place}"
     yield "", ""
+    yield FACT, f"  Page      {place}/   (sign in there to see and drop files)"
     if start.address.is_unspecified:
         yield FACT, f"  Listens   on every address of this machine, port {settings.port}"
     yield FACT, f"  Home      {settings.home}"
