@@ -88,6 +88,8 @@ async def _sweep_for_ever(drives: Drives, tokens: Tokens, throttle: Throttle) ->
                 await sweep()
             except PorticoError as error:
                 log.warning("sweep-failed", code=error.code, detail=error.detail, cause=error.cause)
+            except Exception as error:  # a bug in one sweep must not end them all
+                log.error("bug", exc_info=error)
         await asyncio.sleep(SWEEP_SECONDS)
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from weakref import WeakKeyDictionary
 
 from portico.cursors import CursorSeal
-from portico.entries import FOLDER_TYPE, Download, Entry, Page
+from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page
 from portico.errors import (
     AlreadyExists,
     Forbidden,
@@ -87,7 +87,7 @@ class Drive:
     async def _stat(self, path: Path) -> Entry:
         if path.is_root:
             return Entry("/", True, content_type=FOLDER_TYPE)
-        return await self._provider.stat(path.under(self._root))
+        return _presentable(await self._provider.stat(path.under(self._root)))
 
     # Content
 
@@ -100,16 +100,21 @@ class Drive:
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
     ) -> Download:
         self.require(Right.DOWNLOAD)
-        return await self._provider.read(path.under(self._root), start, stop, etag=etag)
+        download = await self._provider.read(path.under(self._root), start, stop, etag=etag)
+        _presentable(download.entry)
+        return download
 
     async def check_target(self, folder: Path) -> None:
         """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""
-        try:
-            entry = await self._stat(folder)
-        except NotFound:
+        while not folder.is_root:
+            try:
+                entry = await self._stat(folder)
+            except NotFound:
+                folder = folder.parent
+                continue
+            if not entry.is_folder:
+                raise NotAFolder(f"'{folder.name}' is a file, not a folder.")
             return
-        if not entry.is_folder:
-            raise NotAFolder(f"'{folder.name}' is a file, not a folder.")
 
     async def write(
         self,
@@ -214,6 +219,13 @@ class Drive:
         except NotFound:
             return True
         return False
+
+
+def _presentable(entry: Entry) -> Entry:
+    """What others stored with a service may have a type that no header can hold."""
+    if not (entry.content_type.isascii() and entry.content_type.isprintable()):
+        entry.content_type = UNKNOWN_TYPE
+    return entry
 
 
 def _numbered(path: Path) -> Iterator[Path]:

@@ -7,9 +7,10 @@ import structlog
 
 from portico.accounts.connections import Connection, Connections
 from portico.accounts.users import User
+from portico.accounts.vault import BadSecretKey
 from portico.cursors import CursorSeal
 from portico.drive import Drive
-from portico.errors import NotFound, PorticoError, ProviderRefused
+from portico.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderRefused
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.registry import PREFIX_OPTION, open_provider
@@ -46,13 +47,16 @@ class Drives:
 
     async def sweep(self) -> None:
         """Remove what broken uploads left in any connection; one that fails does not keep the others from it."""
-        for connection in await self._connections.list():
+        names = await self._connections.revisions()
+        for name in names:
             try:
-                opened = await self._open(connection.name)
+                opened = await self._open(name)
                 if swept := await opened.provider.sweep():
-                    log.info("swept", connection=connection.name, left_over=swept)
+                    log.info("swept", connection=name, left_over=swept)
             except PorticoError as error:
-                log.warning("sweep-failed", connection=connection.name, code=error.code, cause=error.cause)
+                log.warning("sweep-failed", connection=name, code=error.code, cause=error.cause)
+        for name in self._opened.keys() - names.keys():
+            self._retired.append((time.monotonic(), self._opened.pop(name).provider))
         await self._close_retired(before=time.monotonic() - _RETIRED_SECONDS)
 
     async def close(self) -> None:
@@ -68,16 +72,16 @@ class Drives:
             return opened
         try:
             connection = await self._connections.get(name)
-        except NotFound as error:
-            raise ProviderRefused(
-                "The storage of this account is not set up; tell the administrator.",
-                cause=f"there is no connection {name!r}",
-            ) from error
+        except (NotFound, BadSecretKey) as error:
+            raise _not_set_up(name, error) from error
         opened = self._opened.get(name)  # another request may have been quicker
         if opened is None or opened.revision != connection.revision:
             if opened:
                 self._retired.append((now, opened.provider))
-            opened = self._opened[name] = _opened(connection)
+            try:
+                opened = self._opened[name] = _opened(connection)
+            except (InvalidRequest, InvalidPath) as error:
+                raise _not_set_up(name, error) from error
         opened.trusted_until = now + _TRUSTED_SECONDS
         return opened
 
@@ -86,6 +90,14 @@ class Drives:
         self._retired = [(since, provider) for since, provider in self._retired if since >= before]
         for provider in due:
             await provider.close()
+
+
+def _not_set_up(name: str, error: PorticoError) -> ProviderRefused:
+    """What is the administrator's mistake must not look like the user's."""
+    return ProviderRefused(
+        "The storage of this account is not set up; tell the administrator.",
+        cause=f"connection {name!r}: {error.detail}",
+    )
 
 
 def _opened(connection: Connection) -> _Opened:

@@ -8,7 +8,8 @@ Which HTTP status a code becomes is known in `portico.api.problems` only.
 """
 
 from collections.abc import Collection
-from typing import ClassVar
+from copy import copy
+from typing import ClassVar, Self
 
 
 class PorticoError(Exception):
@@ -23,6 +24,13 @@ class PorticoError(Exception):
         """Seconds after which trying again makes sense, where that is known."""
         self.cause = cause
         """What the administrator must know; it is logged and never sent."""
+
+    def after(self, done: str) -> Self:
+        """The same error, which also says how far the work had come."""
+        error = copy(self)
+        error.detail = f"{self.detail} {done} before that; ask again to carry on."
+        error.args = (error.detail,)
+        return error
 
 
 class InvalidRequest(PorticoError):

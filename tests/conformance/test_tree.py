@@ -284,3 +284,10 @@ def under(path: str, folder: str) -> bool:
 
 def kept(path: str, how: str, source: str) -> bool:
     return how == "copy" or not under(path, source)
+
+
+async def test_an_empty_folder_goes_alone(drive: Drive) -> None:
+    await drive.make_folder(at("empty"))
+    await drive.delete(at("empty"))
+    with pytest.raises(NotFound):
+        await drive.stat(at("empty"))

@@ -30,7 +30,9 @@ async def download(request: Request, drive: Drive, path: Path) -> Response:
     if request.method == "HEAD":
         return Response(status_code=206 if span else 200, headers=_headers(entry, span))
     start, stop = span or (0, None)
-    content = await drive.read(path, start, stop, etag=entry.etag)
+    # Only who asked for a part, or for this version, is told that the file has changed meanwhile.
+    version = entry.etag if span or "If-Match" in request.headers else None
+    content = await drive.read(path, start, stop, etag=version)
     return FileResponse(content, partial=span is not None)
 
 

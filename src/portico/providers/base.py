@@ -19,7 +19,7 @@ class Provider(ABC):
     kind: ClassVar[str]
     max_page_size: ClassVar[int]
     max_file_size: ClassVar[int]
-    """Bytes; `Drive` refuses what is larger, early where the size is known."""
+    """Bytes; what is larger is refused, early where the size is known."""
 
     identity: str
     """Names the bucket, container, share or folder: equal on two nodes that see the same tree, else different."""
@@ -102,10 +102,9 @@ class Provider(ABC):
         replace a file. `IsAFolder`: a file would replace a folder.
         """
 
+    @abstractmethod
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        """As `copy`, and the source goes, but only after everything stands at the target."""
-        await self.copy(source, target, replace=replace)
-        await self.delete(source, recursive=True)
+        """As `copy`, and the source goes: only after everything stands at the target, and nothing that came since."""
 
     async def sweep(self) -> int:
         """Remove what broken uploads of ours left behind, without touching running ones; how many there were."""

@@ -165,8 +165,9 @@ class ObjectStore(Provider):
             raise FolderNotEmpty(
                 f"'{path.name}' is not empty; add recursive=true to remove it with its content."
             )
-        await self._remove_tree(prefix)
-        if entry:
+        if recursive:
+            await self._remove_tree(prefix)
+        if entry or not recursive:
             await self.remove([prefix])
 
     async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
@@ -217,11 +218,7 @@ class ObjectStore(Provider):
             async for keys in self._walk(source):
                 await each(copy_one, keys)
         except PorticoError as error:
-            raise type(error)(
-                f"{error.detail} {len(copied)} files were copied before that; ask again to carry on.",
-                retry_after=error.retry_after,
-                cause=error.cause,
-            ) from error
+            raise error.after(f"{len(copied)} files were copied") from error
         return copied
 
     async def _check_merge(self, top: str, key: str, folders: set[str]) -> None:
@@ -247,11 +244,7 @@ class ObjectStore(Provider):
                 await self.remove(keys)
                 removed += len(keys)
         except PorticoError as error:
-            raise type(error)(
-                f"{error.detail} {removed} files were deleted before that; ask again to carry on.",
-                retry_after=error.retry_after,
-                cause=error.cause,
-            ) from error
+            raise error.after(f"{removed} files were deleted") from error
 
     async def _walk(self, prefix: str) -> AsyncIterator[list[str]]:
         """Every key below `prefix`, a page at a time."""
@@ -304,7 +297,7 @@ def _entries(prefix: str, listing: Listing) -> tuple[list[Entry], bool]:
     cut = len(prefix)
     keys = [entry.name for entry in listing.objects]
     names = [key[cut:] for key in keys]
-    marked = prefix in keys
+    marked = any(key.startswith(prefix) for key in keys)  # even by what has no name that could be shown
     # A page is nearly always flawless, and to see that of all names at once costs little.
     if flawless_names(names) and all(key.startswith(prefix) for key in keys):
         entries = listing.objects

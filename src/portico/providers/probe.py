@@ -1,7 +1,7 @@
 """Trying a provider out: does it list, write, read and delete?"""
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from secrets import token_hex
 
@@ -26,6 +26,9 @@ async def probe(provider: Provider, folder: Path) -> AsyncIterator[ProbeStep]:
             await step(provider, file)
         except PorticoError as error:
             yield ProbeStep(name, error)
+            if step is _read:
+                with suppress(PorticoError):
+                    await _delete(provider, file)
             return
         yield ProbeStep(name)
 
@@ -44,7 +47,8 @@ async def _write(provider: Provider, file: Path) -> None:
 
 async def _read(provider: Provider, file: Path) -> None:
     download = await provider.read(file)
-    content = b"".join([chunk async for chunk in download.chunks])
+    async with aclosing(download.chunks) as chunks:
+        content = b"".join([chunk async for chunk in chunks])
     if content != _CONTENT:
         raise ProviderFailed("The probe file came back with other content than it was written with.")
 

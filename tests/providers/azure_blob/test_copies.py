@@ -1,6 +1,6 @@
 import pytest
 
-from portico.errors import AlreadyExists, NotFound, ProviderFailed, ProviderRefused
+from portico.errors import AlreadyExists, NotFound, ProviderFailed, ProviderRefused, ProviderUnavailable
 from portico.providers.azure_blob import AzureBlobProvider, copies
 
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply
@@ -48,7 +48,7 @@ async def test_a_copy_that_takes_its_time(provider: AzureBlobProvider, proxy: Fa
 
 async def test_a_copy_that_fails_in_the_end(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     proxy.on(copy, status("pending"))
-    proxy.on(look, Reply(404, {"x-ms-error-code": "BlobNotFound"}))
+    proxy.on(look, Reply(404, {"x-ms-error-code": "BlobNotFound"}), turns=2)
     proxy.on(look, status("failed"))
     with pytest.raises(ProviderFailed):
         await provider.move(at("file"), at("copy"))
@@ -63,6 +63,17 @@ async def test_the_answer_to_a_copy_is_lost(
     proxy.on(copy, Lost(), turns=times)
     await provider.copy(at("file"), at("copy"), replace=replace)
     assert await content(provider, "copy") == b"content"
+
+
+async def test_a_former_copy_is_not_taken_for_this_one(
+    provider: AzureBlobProvider, proxy: FaultProxy
+) -> None:
+    await provider.copy(at("file"), at("copy"))
+    await put(provider, "file", b"changed")
+    proxy.on(copy, Reply(503, {"x-ms-error-code": "ServerBusy"}), turns=100)
+    with pytest.raises(ProviderUnavailable):
+        await provider.move(at("file"), at("copy"))
+    assert await content(provider, "file") == b"changed"
 
 
 async def test_a_copy_that_was_repeated_and_finds_another_file(

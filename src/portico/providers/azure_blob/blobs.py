@@ -46,7 +46,9 @@ def read_page(body: bytes, *, flat: bool) -> tuple[Listing, list[str]]:
     for record in page.records["Blob"]:
         name, size, modified, content_type, etag, resource, mark = record[:7]
         key = _name(record) if name is None else name
-        if resource == "directory" or (mark == "true" and size == "0" and not key.endswith("/")):
+        if resource == "directory" or (
+            (mark or "").lower() == "true" and size == "0" and not key.endswith("/")
+        ):
             folder = key.rstrip("/") + "/"
             if flat:
                 listing.objects.append(Entry(folder, True, content_type=FOLDER_TYPE))
@@ -68,11 +70,10 @@ def _name(record: Record) -> str:
 
 def entry_of(key: str, headers: Mapping[str, str], size: int | None = None) -> Entry:
     """The blob that the headers of a GET or HEAD describe; `size` if that is not the content's length."""
-    if headers.get("x-ms-resource-type") == "directory" or (
-        headers.get(f"x-ms-meta-{FOLDER_MARK}", "").lower() == "true"
-    ):
-        return Entry(key, True, content_type=FOLDER_TYPE)
     length = headers.get("Content-Length") if size is None else str(size)
+    marked = headers.get(f"x-ms-meta-{FOLDER_MARK}", "").lower() == "true" and length == "0"
+    if headers.get("x-ms-resource-type") == "directory" or marked:
+        return Entry(key, True, content_type=FOLDER_TYPE)
     return _file(key, length, headers.get("Last-Modified"), headers.get("Content-Type"), headers.get("ETag"))
 
 

@@ -16,10 +16,11 @@ async def copy_blob(service: Service, source: str, target: str, *, replace: bool
     headers = {"x-ms-copy-source": service.access.signed(source)}
     if not replace:
         headers["If-None-Match"] = "*"
+    former = await _copy_id(service, target) if replace else None
     try:
         answer = await service.send("PUT", target, None, headers)
     except (Fault, AzureError) as error:
-        copied = await _copied_after_all(service, source, target, error)
+        copied = await _copied_after_all(service, source, target, former, error)
         if copied is None:
             raise
         answer = copied
@@ -37,8 +38,10 @@ async def copy_blob(service: Service, source: str, target: str, *, replace: bool
         )
 
 
-async def _copied_after_all(service: Service, source: str, target: str, error: Exception) -> Answer | None:
-    """The target, if an answer was lost and there stands the copy that the request made."""
+async def _copied_after_all(
+    service: Service, source: str, target: str, former: str | None, error: Exception
+) -> Answer | None:
+    """The target, if an answer was lost and there stands the copy that the request made, not a `former` one."""
     if isinstance(error, Fault) and not error.repeated and error.status < 500:
         return None
     try:
@@ -46,4 +49,15 @@ async def _copied_after_all(service: Service, source: str, target: str, error: E
     except (Fault, AzureError):
         return None
     made_of = found.headers.get("x-ms-copy-source", "").partition("?")[0]
-    return found if made_of == source else None
+    return found if made_of == source and found.headers.get("x-ms-copy-id") != former else None
+
+
+async def _copy_id(service: Service, target: str) -> str | None:
+    """By which copy the target was made, if it was made by one."""
+    try:
+        found = await service.send("HEAD", target)
+    except Fault as fault:
+        if fault.status == 404:
+            return None
+        raise
+    return found.headers.get("x-ms-copy-id")

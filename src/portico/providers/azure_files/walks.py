@@ -44,11 +44,7 @@ def counting(done: Callable[[], str], path: Path) -> Iterator[None]:
         with translated(path.name):
             yield
     except PorticoError as error:
-        raise type(error)(
-            f"{error.detail} {done()} before that; ask again to carry on.",
-            retry_after=error.retry_after,
-            cause=error.cause,
-        ) from error
+        raise error.after(done()) from error
 
 
 async def each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:

@@ -108,11 +108,7 @@ def _copy_tree(top: str, source: Path, target: Path, replace: bool) -> list[tupl
                     copied.append((source.child(name), etag))
     except PorticoError as error:
         done = sum(etag is not None for _, etag in copied)
-        raise type(error)(
-            f"{error.detail} {done} files were copied before that; ask again to carry on.",
-            retry_after=error.retry_after,
-            cause=error.cause,
-        ) from error
+        raise error.after(f"{done} files were copied") from error
     return copied
 
 

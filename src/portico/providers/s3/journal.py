@@ -16,6 +16,7 @@ import structlog
 from portico.entries import Entry
 from portico.errors import NotFound, PorticoError
 from portico.paths import RESERVED_PREFIX
+from portico.providers.s3.faults import translated
 from portico.providers.s3.service import Service
 
 FOLDER = f"{RESERVED_PREFIX}uploads/"
@@ -81,8 +82,9 @@ async def clear(service: Service, notes: list[Entry]) -> int:
 async def _clear(service: Service, note: Entry) -> None:
     try:
         answer = await service.call("get_object", Key=note.name)
-        async with answer["Body"] as body:
-            content = json.loads(await body.read())
+        with translated(note.name, service.bucket):
+            async with answer["Body"] as body:
+                content = json.loads(await body.read())
         key, upload_id = str(content["key"]), content["upload"]
     except NotFound:
         return  # another worker was quicker
