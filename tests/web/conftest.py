@@ -1,6 +1,8 @@
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,8 +36,11 @@ Visit = Callable[..., Visitor]
 def browser() -> Iterator[Browser]:
     """The system's Chromium. It ends with this package: while it lives, its driver holds the thread's event loop."""
     expect.set_options(timeout=15_000)
-    if not os.path.exists(CHROMIUM):
-        _install_chromium()
+    # Several test processes may come here at once on a machine that has no browser yet.
+    with open(os.path.join(tempfile.gettempdir(), "portico-chromium.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(CHROMIUM):
+            _install_chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
