@@ -3,6 +3,7 @@ import unicodedata
 import pytest
 
 from portico.drive import Drive
+from portico.errors import InvalidPath, NotFound
 from portico.paths import Path
 
 from .actions import at, content, names, put
@@ -85,3 +86,15 @@ async def test_a_folder_and_a_file_whose_names_begin_alike(drive: Drive) -> None
         await put(drive, path)
     await drive.delete(at("a"))
     assert await names(drive) == ["a-b", "a0", "ab", "a.txt"]
+
+
+async def test_a_path_that_no_service_holds_is_told_as_such(drive: Drive) -> None:
+    endless = Path(("x" * 250,) * 20)
+    for work in (
+        drive.stat(endless),
+        drive.list_page(endless, 10),
+        drive.read(endless),
+        drive.delete(endless),
+    ):
+        with pytest.raises((InvalidPath, NotFound)):
+            await work

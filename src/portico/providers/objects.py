@@ -80,6 +80,7 @@ class ObjectStore(Provider):
     # What that means for files and folders.
 
     async def list_page(self, folder: Path, size: int, token: str | None) -> Page:
+        self._check_key(folder)
         prefix = folder_key(folder)
         listing = await self.list_keys(prefix, size, token)
         entries, marked = _entries(prefix, listing)
@@ -100,6 +101,7 @@ class ObjectStore(Provider):
     async def stat(self, path: Path) -> Entry:
         if path.is_root:
             return _folder_entry(path)
+        self._check_key(path)
         entry = await self.find(key_of(path))
         if entry:
             entry.name = path.name
@@ -113,6 +115,7 @@ class ObjectStore(Provider):
     ) -> Download:
         if path.is_root:
             raise IsAFolder("The root is a folder.")
+        self._check_key(path)
         try:
             download = await self.open(key_of(path), start, stop, etag)
         except NotFound:
@@ -152,6 +155,7 @@ class ObjectStore(Provider):
             pass
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
+        self._check_key(path)
         entry = await self.find(key_of(path))
         if entry and not entry.is_folder:
             await self.remove([key_of(path)])
@@ -180,6 +184,7 @@ class ObjectStore(Provider):
 
     async def _transfer(self, source: Path, target: Path, replace: bool) -> list[str]:
         """Copy a file or a tree; the keys that were copied."""
+        self._check_key(source)
         self._check_key(target)
         await self._check_way(target.parent)
         source_key, target_key = key_of(source), key_of(target)
