@@ -9,7 +9,7 @@ ARGS ?=
 TESTERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench clean
+.PHONY: help setup run test check format bench soak clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -50,6 +50,9 @@ format: $(TOOLS) ## let ruff mend what it can
 
 bench: $(TOOLS) ## side-by-side measurements
 	@$(PY) bench/run.py $(ARGS)
+
+soak: $(TOOLS) ## the promises of docs/trust.md at full length, half an hour (ARGS='kill flood' for some of them)
+	@$(PY) -m tests.faults.soak $(ARGS)
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .cache dist

@@ -1,0 +1,245 @@
+"""Gateways as processes whose constants and limits a test may set, and the storage behind them."""
+
+import asyncio
+import json
+import os
+import ssl
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from portico import settings
+from portico.accounts.connections import Connections
+from portico.accounts.passwords import Passwords
+from portico.accounts.users import Users
+from portico.accounts.vault import SecretKey, Vault
+from portico.providers.s3 import S3Provider, journal
+from portico.store.database import Database
+
+from ..gateways import FILES, Gateway, wait_until
+from ..servers.azurite import KEY as AZURITE_KEY
+from ..servers.azurite import Azurite
+from ..servers.moto_s3 import KEYS as S3_KEYS
+from ..servers.moto_s3 import moto_s3
+from ..servers.s3_buckets import make_buckets, plain_client
+from ..servers.swift_s3 import KEYS as SWIFT_KEYS
+from ..servers.swift_s3 import swift_s3
+from .wire import Answer, Wire, ask, form, get, post
+
+_SECRETS = ("secret-access-key", "account-key")
+
+_WITH_CONSTANTS = """
+import importlib, json, resource, sys
+chosen = json.loads(sys.argv.pop(1))
+if "descriptors" in chosen:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (chosen["descriptors"],) * 2)
+for name, value in chosen["constants"].items():
+    module, _, constant = name.rpartition(".")
+    assert hasattr(importlib.import_module(module), constant), name
+    setattr(importlib.import_module(module), constant, value)
+from portico.cli.main import main
+main()
+"""
+
+
+class TunedGateway(Gateway):
+    """A gateway with other constants (`"portico.api.incoming.IDLE_SECONDS": 0.5`), so that no test waits for real ones."""
+
+    def __init__(
+        self,
+        home: Path,
+        *flags: str,
+        tls: bool = False,
+        environment: dict[str, str] | None = None,
+        constants: Mapping[str, float] | None = None,
+        descriptors: int | None = None,
+    ) -> None:
+        super().__init__(home, *flags, tls=tls, settings=environment)
+        if constants or descriptors:
+            chosen: dict[str, Any] = {"constants": dict(constants or {})}
+            if descriptors:
+                chosen["descriptors"] = descriptors
+            self._portico = [sys.executable, "-c", _WITH_CONSTANTS, json.dumps(chosen), *self._portico[3:]]
+        self.token = ""
+
+    def begin(self) -> None:
+        """Start, and sign `web` in unless that was done before: tokens outlive a restart."""
+        self.start()
+        self.token = self.token or self.login()["access_token"]
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def trust(self) -> ssl.SSLContext | None:
+        return ssl.create_default_context(cafile=self.certificate) if self.certificate else None
+
+    async def ask(self, request: bytes) -> Answer:
+        return await ask(self.port, request)
+
+    async def get(self, path: str = "/") -> Answer:
+        return await self.ask(get(FILES + path, self.token))
+
+    async def names(self, path: str = "/") -> list[str]:
+        """All names in a folder of any size."""
+        found: list[str] = []
+        cursor = ""
+        while True:
+            answer = await self.get(f"{path}?size=1000{cursor}")
+            assert answer.status == 200, answer.body
+            page = answer.json()
+            found += [entry["name"] for entry in page["content"] if not entry["isCurrentFolder"]]
+            if page["nextCursor"] is None:
+                return found
+            cursor = f"&cursor={page['nextCursor']}"
+
+    async def put(self, name: str, content: bytes, folder: str = "/") -> int:
+        return (await self.ask(post(self.token, form(name, content), folder))).status
+
+    async def wire(self) -> Wire:
+        return await Wire.to(self.port, tls=self.trust)
+
+    def resident(self) -> int:
+        """Bytes in memory of the largest worker."""
+        return max(_status(worker, "VmRSS") for worker in self.workers())
+
+    def descriptors(self) -> int:
+        """How many the first worker has open."""
+        return len(os.listdir(f"/proc/{self.workers()[0]}/fd"))
+
+
+def _status(process: int, field: str) -> int:
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class Storage(ABC):
+    """Where a gateway keeps the files of `web`, as the test sees it from behind."""
+
+    kind: str
+    part: int
+    """At how many bytes another part of an upload begins."""
+
+    def __init__(self, gateway: TunedGateway) -> None:
+        self._gateway = gateway
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """After the first start."""
+
+    @abstractmethod
+    async def left_over(self) -> list[str]:
+        """What unfinished uploads have left."""
+
+    @abstractmethod
+    async def sweep(self) -> None:
+        """Let the gateway's own clean-up run its course."""
+
+
+class LocalStorage(Storage):
+    kind = "local"
+    part = 2**20
+
+    async def prepare(self) -> None:
+        pass
+
+    async def left_over(self) -> list[str]:
+        return self._gateway.staged
+
+    async def sweep(self) -> None:
+        """Every start of a gateway sweeps."""
+        await asyncio.to_thread(wait_until, lambda: not self._gateway.staged, "the left-over is swept")
+
+
+class S3Storage(Storage):
+    kind = "s3"
+    part = 8 * 2**20
+
+    def __init__(self, gateway: TunedGateway) -> None:
+        super().__init__(gateway)
+        self.bucket = f"bucket-{token_hex(8)}"
+        self.options = self.server()
+
+    @staticmethod
+    def server() -> dict[str, str]:
+        return {"endpoint-url": moto_s3(), **S3_KEYS}
+
+    async def prepare(self) -> None:
+        await make_buckets(self.options, [self.bucket])
+        await _connect(self._gateway, "s3", {"bucket": self.bucket, **self.options})
+
+    async def left_over(self) -> list[str]:
+        async with plain_client(self.options) as client:
+            notes = await client.list_objects_v2(Bucket=self.bucket, Prefix=".portico~")
+            uploads = await client.list_multipart_uploads(Bucket=self.bucket)
+        return [found["Key"] for found in (*notes.get("Contents", []), *uploads.get("Uploads", []))]
+
+    async def sweep(self) -> None:
+        """What a day later happens by itself."""
+        provider = S3Provider(
+            bucket=self.bucket, **{name.replace("-", "_"): value for name, value in self.options.items()}
+        )
+        stale, journal.STALE = journal.STALE, -journal.STALE
+        try:
+            await provider.sweep()
+        finally:
+            journal.STALE = stale
+            await provider.close()
+
+
+class SwiftStorage(S3Storage):
+    """Another S3, which keeps files on a disk: for what is larger than the memory."""
+
+    kind = "s3-swift"
+
+    @staticmethod
+    def server() -> dict[str, str]:
+        return {"endpoint-url": swift_s3(), **SWIFT_KEYS}
+
+
+class AzureBlobStorage(Storage):
+    """The service itself forgets blocks that were never committed, after a week; there is nothing of ours to sweep."""
+
+    kind = "azure-blob"
+    part = 8 * 2**20
+
+    async def prepare(self) -> None:
+        server = Azurite.running()
+        options = {
+            "container": await server.new_container(),
+            "account-url": server.url,
+            "account-key": AZURITE_KEY,
+        }
+        await _connect(self._gateway, "azure-blob", options)
+
+    async def left_over(self) -> list[str]:
+        return []
+
+    async def sweep(self) -> None:
+        pass
+
+
+STORAGES: Mapping[str, type[Storage]] = {
+    storage.kind: storage for storage in (LocalStorage, S3Storage, SwiftStorage, AzureBlobStorage)
+}
+
+
+async def _connect(gateway: Gateway, kind: str, options: Mapping[str, str]) -> None:
+    """What `portico connection add` and `portico user set` do, without a process for each."""
+    chosen = settings.load(gateway.home, {})
+    database, passwords = Database(chosen.database_url), Passwords()
+    try:
+        vault = Vault(SecretKey.load(chosen.secret_key_file, {}))
+        secrets = {name: value for name, value in options.items() if name in _SECRETS}
+        plain = {name: value for name, value in options.items() if name not in _SECRETS}
+        await Connections(database, vault).add("store", kind, plain, secrets)
+        await Users(database, passwords).change("web", connection="store", root="/")
+    finally:
+        passwords.close()
+        await database.close()

@@ -1,0 +1,57 @@
+"""`make soak`: the promises at full length, each figure beside the one that is wanted.
+
+`python -m tests.faults.soak [--short] [NAME …]`: a name chooses every line that begins with it.
+"""
+
+import asyncio
+import logging
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from .figures import Effort, Figure
+from .lines import LINES
+
+
+def main(arguments: list[str]) -> int:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the S3 server has a line for every call
+    short = "--short" in arguments
+    wanted = [name for name in arguments if not name.startswith("-")]
+    if unknown := [name for name in wanted if not any(line.startswith(name) for line in LINES)]:
+        print(f"There is no line {', '.join(unknown)}; there are: {', '.join(LINES)}", file=sys.stderr)
+        return 2
+    chosen = {
+        name: line
+        for name, line in LINES.items()
+        if not wanted or any(name.startswith(prefix) for prefix in wanted)
+    }
+    missed: list[tuple[str, Figure]] = []
+    began = time.monotonic()
+    for name, line in chosen.items():
+        with tempfile.TemporaryDirectory(prefix="portico-soak-", ignore_cleanup_errors=True) as folder:
+            effort = Effort(not short, Path(folder), say=lambda words: print(f"    … {words}", flush=True))
+            start = time.monotonic()
+            try:
+                figures: list[Figure] = asyncio.run(line(effort))
+            except Exception as error:
+                figures = [Figure("the line itself", "to run", f"{type(error).__name__}: {error}", False)]
+        print(f"{name} ({time.monotonic() - start:.0f} s)", flush=True)
+        for figure in figures:
+            _show(figure)
+        missed += [(name, figure) for figure in figures if not figure.reached]
+    print(f"\n{len(chosen)} lines in {time.monotonic() - began:.0f} s; figures not reached: {len(missed)}")
+    for name, figure in missed:
+        print(f"  {name}: {figure.what}")
+    return 1 if missed else 0
+
+
+def _show(figure: Figure) -> None:
+    mark = "reached" if figure.reached else "MISSED "
+    print(f"  {mark}  {figure.what}: wanted {figure.wanted}, found {figure.found}", flush=True)
+    if figure.cause:
+        print(f"           {figure.cause}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
