@@ -16,7 +16,7 @@ from portico.api.incoming import read_small
 from portico.api.problems import KINDS, headers_of
 from portico.api.services import Services, services_of
 from portico.api.session import single_header
-from portico.errors import InvalidRequest, NotSignedIn, TooManyRequests, Unavailable
+from portico.errors import ClientTimeout, InvalidRequest, NotSignedIn, TooManyRequests, Unavailable
 
 _LARGEST_FORM = 16 * 1024
 _LONGEST_NAME = 256
@@ -44,6 +44,8 @@ async def login(request: Request) -> Response:
         return _refusal(refused.status, refused.body, refused.headers)
     except InvalidRequest as error:
         return _refusal(400, OAuthError("invalid_request", error.detail), {})
+    except ClientTimeout as error:
+        return _refusal(KINDS[error.code].status, OAuthError("invalid_request", error.detail), {})
     except (WrongPassword, NotSignedIn) as error:
         return _refusal(400, OAuthError("invalid_grant", error.detail), {})
     except (TooManyRequests, Unavailable) as error:

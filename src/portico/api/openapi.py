@@ -164,6 +164,7 @@ def _login() -> Json:
             for status, text in (
                 (400, "`invalid_request`, `invalid_grant` or `unsupported_grant_type`"),
                 (401, "`invalid_client`: client id or client secret is wrong"),
+                (408, "`invalid_request`: the client stopped sending"),
                 (429, "Too many attempts; see `Retry-After`"),
                 (503, "Not now; see `Retry-After`"),
             )
