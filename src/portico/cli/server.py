@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import resource
 import signal
 import socket
 import sys
@@ -25,6 +26,9 @@ HEADER_TIMEOUT = 10_000  # milliseconds
 STOP_TIMEOUT = 25
 """Seconds that running requests have to end after SIGTERM, before their worker is killed."""
 
+MOST_CONNECTIONS = 16_384
+"""What a worker takes at once; whoever comes then waits. Slow clients must not be enough to fill it."""
+
 RESPAWN_SECONDS = 60.0
 MOST_RESPAWNS = 20
 """Crashes within that time after which the server gives up: its workers cannot even start."""
@@ -46,6 +50,7 @@ class Server(MPServer):
             workers=settings.workers,
             http=HTTPModes.http1,
             websockets=False,
+            backpressure=connections_within(raised_descriptor_limit()),
             # Its buffer stays as it is: 400 KiB of headers pass, 1 MiB is refused.
             http1_settings=HTTP1Settings(header_read_timeout=HEADER_TIMEOUT),
             log_level=LogLevels.debug if settings.log_level == "debug" else LogLevels.warning,
@@ -109,6 +114,22 @@ class Server(MPServer):
         except OSError:
             return False
         return True
+
+
+def raised_descriptor_limit() -> int:
+    """How many descriptors each process may have, after asking for as many as there is a use for."""
+    wanted = 4 * MOST_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+    return raised
+
+
+def connections_within(descriptors: int) -> int:
+    """A connection may need a file beside its own descriptor. Without any left, Granian would spin on accepting."""
+    return max(8, min(MOST_CONNECTIONS, (descriptors - 128) // 2))
 
 
 def load_in_worker(home: str, overrides: dict[str, str]) -> Any:

@@ -1,7 +1,7 @@
 """One module for each kind of promise; each line tries one of them as often as it is told and says what it found."""
 
 from ..figures import Lines
-from . import aborts, confinement, durability, floods, integrity, listings, memory, stops
+from . import aborts, confinement, durability, floods, integrity, listings, loads, memory, stops
 
 LINES: Lines = {
     **aborts.LINES,
@@ -12,6 +12,7 @@ LINES: Lines = {
     **floods.LINES,
     **memory.LINES,
     **stops.LINES,
+    **loads.LINES,
 }
 
 ONLY_LONG = frozenset(

@@ -99,7 +99,7 @@ async def clients(effort: Effort, kind: str, tries: int) -> list[Figure]:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         await tree.look()
-        left = await _empty(set_)
+        left = await left_over(set_)
         more = await _more(set_.gateway, descriptors)
     return [
         none_of(
@@ -124,7 +124,8 @@ async def _more(gateway: TunedGateway, descriptors: int) -> int:
     return more
 
 
-async def _empty(set_: Set) -> list[str]:
+async def left_over(set_: Set) -> list[str]:
+    """What is still there of broken uploads after a while."""
     for _ in range(100):
         if not (left := await set_.storage.left_over()):
             return []

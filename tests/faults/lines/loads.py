@@ -1,0 +1,225 @@
+"""Under load: the service stays up, listings stay quick, and it is itself again within seconds."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from ...gateways import FILES
+from ..figures import Effort, Figure, Lines, at_most, none_of
+from ..processes import TunedGateway
+from ..wire import MULTIPART, Broken, Wire, ask, form, get, head, post
+from .aborts import left_over
+from .floods import credentials
+from .memory import Peak, send
+
+MIB = 2**20
+TRANSPORT = (Broken, TimeoutError, OSError)
+
+
+class Visitor:
+    """Somebody who lists a small folder again and again, each time over a connection of his own."""
+
+    def __init__(self, gateway: TunedGateway) -> None:
+        self._gateway = gateway
+        self.waits: list[float] = []
+        self.wrong: list[str] = []
+
+    async def run(self) -> None:
+        while True:
+            await self.visit()
+            await asyncio.sleep(0.1)
+
+    async def visit(self) -> None:
+        start = time.monotonic()
+        try:
+            answer = await ask(self._gateway.port, get(f"{FILES}/", self._gateway.token), 10)
+        except TRANSPORT as error:
+            self.wrong.append(type(error).__name__)
+        except asyncio.CancelledError:
+            if time.monotonic() - start > 1:
+                self.wrong.append("none for a second, when the load ended")
+            raise
+        else:
+            if answer.status != 200:
+                self.wrong.append(f"{answer.status} {answer.code}")
+        finally:
+            self.waits.append(time.monotonic() - start)
+
+    def figures(self, word: str, limit: float) -> list[Figure]:
+        waits = sorted(self.waits)
+        return [
+            none_of(f"{word}: listings that failed meanwhile", len(waits), self.wrong),
+            at_most(f"{word}: a listing's wait, 95 of 100", limit, waits[int(len(waits) * 0.95)], "s"),
+            at_most(f"{word}: a listing's longest wait", 3 * limit, waits[-1], "s"),
+        ]
+
+
+async def beside(gateway: TunedGateway, load: Awaitable[object]) -> Visitor:
+    """A visitor's fate while the load lasts."""
+    visitor = Visitor(gateway)
+    visiting = asyncio.ensure_future(visitor.run())
+    try:
+        await load
+    finally:
+        visiting.cancel()
+        await asyncio.gather(visiting, return_exceptions=True)
+    return visitor
+
+
+async def recovered(gateway: TunedGateway) -> float:
+    """Seconds until three listings in a row are quick again."""
+    began = time.monotonic()
+    quick = 0
+    while quick < 3 and time.monotonic() - began < 60:
+        visitor = Visitor(gateway)
+        await visitor.visit()
+        quick = quick + 1 if not visitor.wrong and visitor.waits[0] < 0.5 else 0
+    return time.monotonic() - began
+
+
+async def uploads(effort: Effort) -> list[Figure]:
+    """Hundreds of uploads of 10 MiB at once."""
+    number, size = effort.of(20, 500), effort.of(1, 10) * MIB
+    async with effort.gateway() as set_:
+        gateway = set_.gateway
+        peak = Peak(gateway)
+        watching = asyncio.ensure_future(peak.watch())
+        sending = asyncio.gather(*(send(gateway, f"file-{each}", size) for each in range(number)))
+        began = time.monotonic()
+        visitor = await beside(gateway, sending)
+        took = time.monotonic() - began
+        watching.cancel()
+        wait = await recovered(gateway)
+        statuses = Counter(sending.result())
+        names = await gateway.names()
+    odd = [f"{times} × {status}" for status, times in statuses.items() if status not in (204, 503)]
+    word = f"{number} uploads of {size // MIB} MiB"
+    return [
+        none_of(f"{word}: neither 204 nor 503", number, odd),
+        Figure(
+            f"{word}: stored as they said", str(statuses[204]), str(len(names)), len(names) == statuses[204]
+        ),
+        Figure(f"{word}: memory", "≤ 1024 MiB", f"{peak.mib} MiB", peak.mib <= 1024),
+        Figure(f"{word}: throughput", "shown", f"{statuses[204] * size / MIB / took:.0f} MiB/s", True),
+        *visitor.figures(word, 1),
+        at_most(f"{word}: recovery", 5, wait, "s"),
+    ]
+
+
+async def slow_clients(effort: Effort) -> list[Figure]:
+    """Thousands who send a byte now and then: half of them an upload, half of them a sign-in."""
+    number, seconds = effort.of(1_100, 2_000), effort.of(2, 30)
+    async with effort.gateway() as set_:
+        gateway = set_.gateway
+        client = credentials(gateway)[0]
+        upload = head("POST", f"{FILES}/", gateway.token, MULTIPART.strip(), "Content-Length: 100000")
+        upload += b'--b\r\nContent-Disposition: form-data; name="data"; filename="slow"\r\n\r\n'
+        form_type = "Content-Type: application/x-www-form-urlencoded"
+        login = head(
+            "POST", "/backend/login", "", f"Authorization: Basic {client}", form_type, "Content-Length: 9999"
+        )
+        wires = [await Wire.to(gateway.port) for _ in range(number)]
+        for each, wire in enumerate(wires):
+            await wire.send(upload if each % 2 else login)
+        visitor = await beside(gateway, _trickled(wires, seconds))
+        for wire in wires:
+            wire.reset()
+        wait = await recovered(gateway)
+        left = await left_over(set_)
+    return [
+        *visitor.figures(f"{number} slow clients", 1),
+        at_most("recovery", 5, wait, "s"),
+        none_of("left over", number, left),
+    ]
+
+
+async def _trickled(wires: list[Wire], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for wire in wires:
+            try:
+                await wire.send(b"x")
+            except ConnectionError:
+                pass
+        await asyncio.sleep(1)
+
+
+class Demand:
+    """Requests of one kind at a rate that does not care about the answers."""
+
+    def __init__(self, request: Callable[[], bytes], port: int) -> None:
+        self._request, self._port = request, port
+        self.statuses: Counter[str] = Counter()
+        self.waits: list[float] = []
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def ask(self) -> None:
+        start = time.monotonic()
+        try:
+            answer = await ask(self._port, self._request(), 30)
+            self.statuses[f"{answer.status} {answer.code}".strip()] += 1
+        except TRANSPORT as error:
+            self.statuses[type(error).__name__] += 1
+        self.waits.append(time.monotonic() - start)
+
+    async def closed(self, clients: int, seconds: float) -> float:
+        """As fast as so many clients can, who wait for their answers; how many a second that is."""
+        end = time.monotonic() + seconds
+
+        async def client() -> None:
+            while time.monotonic() < end:
+                await self.ask()
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+        return len(self.waits) / seconds
+
+    async def opened(self, rate: float, seconds: float) -> None:
+        began = time.monotonic()
+        for number in range(int(rate * seconds)):
+            if (ahead := began + number / rate - time.monotonic()) > 0:
+                await asyncio.sleep(ahead)
+            task = asyncio.ensure_future(self.ask())
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        await asyncio.gather(*self._running)
+
+
+async def overload(effort: Effort) -> list[Figure]:
+    """Four times as many small uploads as the gateway can take."""
+    seconds = effort.of(1, 15)
+    async with effort.gateway() as set_:
+        gateway = set_.gateway
+        numbers = iter(range(10**9))
+
+        def request() -> bytes:
+            body = form(f"file-{next(numbers) % 500}", b"x" * 1000)
+            return post(gateway.token, body, "/", "Connection: close")
+
+        capacity = await Demand(request, gateway.port).closed(16, seconds)
+        demand = Demand(request, gateway.port)
+        visitor = await beside(gateway, demand.opened(4 * capacity, seconds))
+        wait = await recovered(gateway)
+        alive = gateway.running
+    odd = [
+        f"{times} × {status}"
+        for status, times in demand.statuses.items()
+        if status not in ("204", "503 unavailable")
+    ]
+    waits = sorted(demand.waits)
+    return [
+        Figure("the service stays up", "yes", "yes" if alive else "no", alive),
+        Figure(
+            "capacity; answers at four times that",
+            "shown",
+            f"{capacity:.0f}/s; {dict(demand.statuses)}",
+            True,
+        ),
+        none_of("neither 204 nor 503", len(waits), odd),
+        at_most("an answer's longest wait", 10, waits[-1], "s"),
+        *visitor.figures("overload", 2),
+        at_most("recovery", 5, wait, "s"),
+    ]
+
+
+LINES: Lines = {"load-uploads": uploads, "load-slow-clients": slow_clients, "load-overload": overload}
