@@ -40,6 +40,23 @@ for name, value in chosen["constants"].items():
     module, _, constant = name.rpartition(".")
     assert hasattr(importlib.import_module(module), constant), name
     setattr(importlib.import_module(module), constant, value)
+if "watch" in chosen:
+    import asyncio, time
+    import portico.app
+    async def watch(file):
+        while True:
+            wall, used = time.perf_counter(), time.thread_time()
+            await asyncio.sleep(0.002)
+            used, wall = time.thread_time() - used, time.perf_counter() - wall
+            if used > 0.01:
+                print(used * 1000, wall * 1000, file=file, flush=True)
+    async def watched(*arguments, sweeping=portico.app._sweep_for_ever):
+        task = asyncio.ensure_future(watch(open(chosen["watch"], "a")))
+        try:
+            await sweeping(*arguments)
+        finally:
+            task.cancel()
+    portico.app._sweep_for_ever = watched
 from portico.cli.main import main
 main()
 """
@@ -56,12 +73,17 @@ class TunedGateway(Gateway):
         environment: dict[str, str] | None = None,
         constants: Mapping[str, float] | None = None,
         descriptors: int | None = None,
+        watch: Path | None = None,
     ) -> None:
+        """In the file `watch` a worker notes how long its event loop did not come round: milliseconds of processor
+        time, and of time."""
         super().__init__(home, *flags, tls=tls, settings=environment)
-        if constants or descriptors:
+        if constants or descriptors or watch:
             chosen: dict[str, Any] = {"constants": dict(constants or {})}
             if descriptors:
                 chosen["descriptors"] = descriptors
+            if watch:
+                chosen["watch"] = str(watch)
             self._portico = [sys.executable, "-c", _WITH_CONSTANTS, json.dumps(chosen), *self._portico[3:]]
         self.token = ""
 

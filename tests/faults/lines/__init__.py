@@ -1,7 +1,7 @@
 """One module for each kind of promise; each line tries one of them as often as it is told and says what it found."""
 
 from ..figures import Lines
-from . import aborts, confinement, durability, floods, integrity, listings, loads, memory, stops
+from . import aborts, confinement, durability, floods, fuzz, integrity, listings, loads, memory, stalls, stops
 
 LINES: Lines = {
     **aborts.LINES,
@@ -11,8 +11,10 @@ LINES: Lines = {
     **listings.LINES,
     **floods.LINES,
     **memory.LINES,
+    **stalls.LINES,
     **stops.LINES,
     **loads.LINES,
+    **fuzz.LINES,
 }
 
 ONLY_LONG = frozenset(

@@ -16,19 +16,12 @@ from portico.rights import ALL_RIGHTS
 from ...conformance.actions import content, put
 from ...gateways import FILES
 from ..figures import Effort, Figure, Lines, none_of
+from ..fuzzing import FRAGMENTS
 from ..wire import Wire, get
 
 CANARY, OWN = b"the canary's song", b"al's own"
 CANARIES = ("alice/canary", "alice/sub/canary", "alicecanary", "alice.txt", "canary", "secret/canary")
 ROOT = Path(("al",))
-
-FRAGMENTS = (
-    b".. %2e%2e .%2e %2E%2E %2e . ... ..%2f ..%5c ..\\ %252e%252e %25252e %c0%ae%c0%ae %e0%80%ae %c0%af %ff \xff "
-    b"%ef%bc%8e%ef%bc%8e %ef%bc%8f %e2%88%95 %00 %0d%0a %09 %7f %c2%85 / // /// %2f %2F %5c \\ ./ /. "
-    b"al alice alice.txt ice canary own sub secret link files C: c:%5c file: ~ ~root $HOME %24%7BHOME%7D "
-    b".portico~staging .portico~ %2eportico~staging .portico%7e etc passwd proc self fd 0 "
-    b"%u002e %%2e % %2 ; ;x=/../ ? # %20 %20.. ..%20 * | & ' %22 CON NUL con.txt a:b \xc3\xa9 e%cc%81"
-).split(b" ")
 
 
 def paths(tries: int, seed: int) -> Iterator[bytes]:
