@@ -6,7 +6,8 @@ import os
 import ssl
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -192,9 +193,10 @@ class S3Storage(Storage):
     def server() -> dict[str, str]:
         return {"endpoint-url": moto_s3(), **S3_KEYS}
 
-    async def prepare(self) -> None:
+    async def prepare(self, more: Mapping[str, str] | None = None) -> None:
+        """With other options, the gateway may get there by another way than the test."""
         await make_buckets(self.options, [self.bucket])
-        await _connect(self._gateway, "s3", {"bucket": self.bucket, **self.options})
+        await connect(self._gateway, "s3", {"bucket": self.bucket, **self.options, **(more or {})})
 
     async def left_over(self) -> list[str]:
         async with plain_client(self.options) as client:
@@ -238,7 +240,7 @@ class AzureBlobStorage(Storage):
             "account-url": server.url,
             "account-key": AZURITE_KEY,
         }
-        await _connect(self._gateway, "azure-blob", options)
+        await connect(self._gateway, "azure-blob", options)
 
     async def left_over(self) -> list[str]:
         return []
@@ -252,16 +254,23 @@ STORAGES: Mapping[str, type[Storage]] = {
 }
 
 
-async def _connect(gateway: Gateway, kind: str, options: Mapping[str, str]) -> None:
-    """What `portico connection add` and `portico user set` do, without a process for each."""
+@asynccontextmanager
+async def accounts(gateway: Gateway) -> AsyncIterator[tuple[Connections, Users]]:
+    """What `portico connection` and `portico user` work with, without a process for each command."""
     chosen = settings.load(gateway.home, {})
     database, passwords = Database(chosen.database_url), Passwords()
     try:
         vault = Vault(SecretKey.load(chosen.secret_key_file, {}))
-        secrets = {name: value for name, value in options.items() if name in _SECRETS}
-        plain = {name: value for name, value in options.items() if name not in _SECRETS}
-        await Connections(database, vault).add("store", kind, plain, secrets)
-        await Users(database, passwords).change("web", connection="store", root="/")
+        yield Connections(database, vault), Users(database, passwords)
     finally:
         passwords.close()
         await database.close()
+
+
+async def connect(gateway: Gateway, kind: str, options: Mapping[str, str]) -> None:
+    """Let `web` have all of this storage."""
+    secrets = {name: value for name, value in options.items() if name in _SECRETS}
+    plain = {name: value for name, value in options.items() if name not in _SECRETS}
+    async with accounts(gateway) as (connections, users):
+        await connections.add("store", kind, plain, secrets)
+        await users.change("web", connection="store", root="/")

@@ -67,6 +67,20 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True)
+class Late:
+    """All goes well, but the answer takes so long."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """The request's body is read no faster than this."""
+
+    bytes_a_second: int
+
+
+@dataclass(frozen=True, slots=True)
 class Altered:
     """The server's answer, changed on its way."""
 
@@ -77,7 +91,7 @@ class Altered:
         return cls(lambda reply: replace(reply, body=change(reply.body)))
 
 
-Fault = Reply | Lost | Reset | Cut | Silent | Altered
+Fault = Reply | Lost | Reset | Cut | Silent | Late | Throttled | Altered
 Match = Callable[[Call], bool]
 
 
@@ -103,6 +117,10 @@ class FaultProxy:
     def on(self, match: Match, *faults: Fault, turns: int = 1) -> None:
         """Let the calls that match go wrong: `turns` times by each of the faults, in turn."""
         self._rules += [_Rule(match, fault, turns) for fault in faults]
+
+    def forget(self) -> None:
+        """Let all go well from now on."""
+        self._rules.clear()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LINE)
@@ -144,7 +162,12 @@ class FaultProxy:
         if isinstance(fault, Reset):
             await reader.readexactly(fault.after)
             return False
-        call = replace(call, body=await _body(reader, call.headers))
+        if isinstance(fault, Throttled):
+            call = replace(call, body=await _slow_body(reader, call.headers, fault.bytes_a_second))
+        else:
+            call = replace(call, body=await _body(reader, call.headers))
+        if isinstance(fault, Late):
+            await asyncio.sleep(fault.seconds)
         if isinstance(fault, Silent):
             await reader.read(1)
             return False
@@ -213,6 +236,17 @@ async def _body(
     if "content-length" in headers:
         return await reader.readexactly(int(headers["content-length"]))
     return await reader.read() if until_end else b""
+
+
+async def _slow_body(reader: asyncio.StreamReader, headers: Mapping[str, str], rate: int) -> bytes:
+    """Of known length, a tenth of a second's worth at a time."""
+    pieces = []
+    left = int(headers["content-length"])
+    while left:
+        pieces.append(await reader.readexactly(min(left, max(1, rate // 10))))
+        left -= len(pieces[-1])
+        await asyncio.sleep(0.1)
+    return b"".join(pieces)
 
 
 def _written(reply: Reply, method: str) -> bytes:

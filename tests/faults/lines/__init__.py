@@ -1,7 +1,20 @@
 """One module for each kind of promise; each line tries one of them as often as it is told and says what it found."""
 
 from ..figures import Lines
-from . import aborts, confinement, durability, floods, fuzz, integrity, listings, loads, memory, stalls, stops
+from . import (
+    aborts,
+    confinement,
+    durability,
+    floods,
+    fuzz,
+    integrity,
+    listings,
+    loads,
+    memory,
+    races,
+    stalls,
+    stops,
+)
 
 LINES: Lines = {
     **aborts.LINES,
@@ -9,6 +22,7 @@ LINES: Lines = {
     **integrity.LINES,
     **confinement.LINES,
     **listings.LINES,
+    **races.LINES,
     **floods.LINES,
     **memory.LINES,
     **stalls.LINES,

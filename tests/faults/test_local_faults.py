@@ -1,0 +1,129 @@
+"""A real gateway on `local`, with a full disk, a database that is locked or gone, and many who want one name."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..gateways import FILES, wait_until
+from .figures import Effort
+from .processes import TunedGateway, accounts
+from .wire import form, get, head, post
+
+MIB = 2**20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """64 MiB of memory as a disk: by root, or by whoever may become it without a password."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64m,mode=0777", "tmpfs", str(folder)]
+    if os.geteuid() != 0:
+        command = ["sudo", "-n", *command]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("nobody here may mount a disk")
+    yield folder
+    subprocess.run([*command[: command.index("mount")], "umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def effort(tmp_path: Path) -> Effort:
+    return Effort(False, tmp_path)
+
+
+async def test_a_full_disk(effort: Effort, small_disk: Path) -> None:
+    async with effort.gateway() as set_:
+        gateway = set_.gateway
+        async with accounts(gateway) as (connections, _):
+            await connections.change("local", options={"folder": str(small_disk)}, secrets={})
+        await asyncio.sleep(1.1)
+        assert await gateway.put("old", b"old") == 204
+        answer = await gateway.ask(post(gateway.token, form("old", bytes(80 * MIB))))
+        assert (answer.status, answer.code) == (507, "storage-full")
+        several = await asyncio.gather(
+            *(gateway.put(f"new-{number}", bytes(20 * MIB)) for number in range(5))
+        )
+        assert set(several) <= {204, 507}
+        assert 507 in several
+        assert (await gateway.get("/old")).body == b"old"
+        stored = {f"new-{number}" for number, status in enumerate(several) if status == 204}
+        assert set(await gateway.names()) == {"old", *stored}
+        wait_until(
+            lambda: not os.listdir(small_disk / ".portico~staging"), "nothing is left in the staging folder"
+        )
+        for name in stored:
+            assert (await gateway.ask(head("DELETE", f"{FILES}/{name}", gateway.token))).status == 204
+        assert await gateway.put("after", bytes(20 * MIB)) == 204
+
+
+async def test_a_locked_database(effort: Effort) -> None:
+    """Who is signed in works on; who signs in is told to come again, and may soon."""
+    async with effort.gateway(constants={"portico.store.database.WAIT": 1}) as set_:
+        gateway = set_.gateway
+        locking = sqlite3.connect(gateway.home / "portico.db", isolation_level=None)
+        locking.execute("BEGIN IMMEDIATE")
+        try:
+            assert await gateway.put("file", b"x") == 204
+            assert await gateway.names() == ["file"]
+            with pytest.raises(AssertionError, match="temporarily_unavailable"):
+                await asyncio.to_thread(gateway.login)
+        finally:
+            locking.execute("ROLLBACK")
+            locking.close()
+        assert (await asyncio.to_thread(gateway.login))["access_token"]
+
+
+async def test_a_database_that_is_gone_and_comes_back(effort: Effort) -> None:
+    async with effort.gateway() as set_:
+        gateway = set_.gateway
+        assert await gateway.put("file", b"x") == 204
+        place, away = gateway.home, gateway.home / "away"
+        away.mkdir()
+        files = [path.name for path in place.glob("portico.db*")]
+        for name in files:
+            shutil.move(place / name, away / name)
+        await asyncio.sleep(1.2)  # what a session is trusted for
+        answer = await gateway.get("/")
+        assert (answer.status, answer.code) == (503, "unavailable")
+        assert (await gateway.ask(get("/readyz"))).status == 503
+        for name in files:
+            shutil.move(away / name, place / name)
+        assert await gateway.names() == ["file"]
+
+
+async def test_an_upload_into_a_folder_that_is_deleted_meanwhile(effort: Effort) -> None:
+    """It stands, in a folder that was made anew; or it is refused. It is never half there."""
+    async with effort.gateway() as set_:
+        gateway = set_.gateway
+        for number in range(20):
+            folder = f"/folder-{number % 2}"
+            assert await gateway.put("first", b"1", folder) == 204
+            removal = head("DELETE", f"{FILES}{folder}?recursive=true", gateway.token)
+            (status, removed) = await asyncio.gather(
+                gateway.put("file", b"x" * MIB, folder), gateway.ask(removal)
+            )
+            assert removed.status == 204
+            assert status in (204, 404, 409, 503)
+            found = await gateway.get(f"{folder}/file")
+            assert found.status in (200, 404)
+            if found.status == 200:
+                assert found.body == b"x" * MIB
+        wait_until(lambda: not gateway.staged, "nothing is left in the staging folder")
+
+
+async def test_a_walk_through_a_folder_that_is_deleted(effort: Effort) -> None:
+    async with effort.gateway() as set_:
+        gateway: TunedGateway = set_.gateway
+        for name in "abc":
+            assert await gateway.put(name, b"", "/folder") == 204
+        cursor = (await gateway.get("/folder?size=1")).json()["nextCursor"]
+        removal = head("DELETE", f"{FILES}/folder?recursive=true", gateway.token)
+        assert (await gateway.ask(removal)).status == 204
+        answer = await gateway.get(f"/folder?size=1&cursor={cursor}")
+        assert (answer.status, answer.code) == (400, "invalid-cursor")
