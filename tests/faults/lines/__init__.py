@@ -4,6 +4,7 @@ from ..figures import Lines
 from . import (
     aborts,
     confinement,
+    documents,
     durability,
     floods,
     fuzz,
@@ -29,6 +30,7 @@ LINES: Lines = {
     **stops.LINES,
     **loads.LINES,
     **fuzz.LINES,
+    **documents.LINES,
 }
 
 ONLY_LONG = frozenset(
