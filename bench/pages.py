@@ -19,7 +19,7 @@ from aiobotocore.session import get_session
 from azure.storage.blob.aio import ContainerClient
 from gcloud.aio.storage import Storage
 
-from portico.api.bodies import json_response, page_body
+from portico.api.bodies import JsonResponse, page_body
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.registry import open_provider
@@ -83,7 +83,7 @@ async def _ours(kind: str, **options: str) -> AsyncIterator[Work]:
     async def list_page() -> object:
         page = await provider.list_page(FOLDER, 1000, None)
         assert len(page.entries) == 1000
-        return json_response(page_body(FOLDER, page, first=True))
+        return JsonResponse(page_body(FOLDER, page, first=True))
 
     yield list_page
     await provider.close()

@@ -7,6 +7,7 @@ settles name conflicts. Paths given to it count from the user's root.
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from enum import StrEnum
+from operator import attrgetter
 from weakref import WeakKeyDictionary
 
 from portico.cursors import CursorSeal
@@ -25,6 +26,8 @@ from portico.providers.base import Provider
 from portico.rights import Right
 
 _MOST_RENAMES = 1000
+_BY_NAME = attrgetter("name")
+_IS_FOLDER = attrgetter("is_folder")
 _spoken_for: WeakKeyDictionary[Provider, set[Path]] = WeakKeyDictionary()
 
 
@@ -75,7 +78,8 @@ class Drive:
             if folder.is_root and isinstance(error, NotFound):
                 return Page([])
             raise
-        page.entries.sort(key=_listing_order)
+        page.entries.sort(key=_BY_NAME)
+        page.entries.sort(key=_IS_FOLDER, reverse=True)
         if page.token is not None:
             page.token = self._seal.close(page.token, scope)
         return page
@@ -235,7 +239,3 @@ def _numbered(path: Path) -> Iterator[Path]:
         stem, dot, suffix = path.name, "", ""
     for number in range(1, _MOST_RENAMES):
         yield path.parent.child(f"{stem} ({number}){dot}{suffix}")
-
-
-def _listing_order(entry: Entry) -> tuple[bool, str]:
-    return not entry.is_folder, entry.name

@@ -11,6 +11,8 @@ import msgspec
 
 from portico import timestamps
 
+_LONGEST_SUFFIX = 17  # with its dot
+
 FOLDER_TYPE = "folder"
 UNKNOWN_TYPE = "application/octet-stream"
 
@@ -29,13 +31,13 @@ for _type, _suffix in (
 
 def guess_content_type(name: str) -> str:
     """The media type that the name suggests."""
-    _, dot, suffix = name.rpartition(".")
-    return _suffix_type(suffix.lower()) if dot and len(suffix) <= 16 else UNKNOWN_TYPE
+    dot = name.rfind(".")
+    return _suffix_type(name[dot:]) if 0 <= dot >= len(name) - _LONGEST_SUFFIX else UNKNOWN_TYPE
 
 
 @lru_cache(maxsize=1024)
 def _suffix_type(suffix: str) -> str:
-    kind, encoding = _TYPES.guess_type(f"x.{suffix}", strict=False)
+    kind, encoding = _TYPES.guess_type(f"x{suffix.lower()}", strict=False)
     if encoding == "gzip":
         return "application/gzip"
     return UNKNOWN_TYPE if kind is None or encoding else kind

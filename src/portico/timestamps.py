@@ -4,27 +4,30 @@ A listing tells the time of a thousand entries. Services send them as text in ne
 them only to write them out again costs more than all else that a page takes. So an entry carries the text.
 """
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
-_EPOCH = date(1970, 1, 1).toordinal()
 _LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
-_MINUTES = [f"{hour:02}:{minute:02}:" for hour in range(24) for minute in range(60)]
-_SECONDS = [f"{second:02}." for second in range(60)]
 _MILLISECONDS = [f"{millisecond:03}Z" for millisecond in range(1000)]
 
 
 def from_epoch(milliseconds: int) -> str:
     """The moment so long after the beginning of 1970; one that no calendar holds is moved to the nearest end."""
-    days, rest = divmod(min(max(milliseconds, 0), _LATEST), 86_400_000)
-    minutes, rest = divmod(rest, 60_000)
-    seconds, rest = divmod(rest, 1000)
-    return _day(days) + _MINUTES[minutes] + _SECONDS[seconds] + _MILLISECONDS[rest]
+    if not 0 <= milliseconds <= _LATEST:
+        milliseconds = min(max(milliseconds, 0), _LATEST)
+    seconds = milliseconds // 1000
+    return _second(seconds) + _MILLISECONDS[milliseconds - seconds * 1000]
+
+
+@lru_cache(maxsize=65_536)  # the files of a folder were mostly made in a few bursts
+def _second(seconds: int) -> str:
+    days, rest = divmod(seconds, 86_400)
+    return f"{_day(days)}{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}."
 
 
 @lru_cache(maxsize=4096)
 def _day(days: int) -> str:
-    return date.fromordinal(_EPOCH + days).isoformat() + "T"
+    return (date(1970, 1, 1) + timedelta(days)).isoformat() + "T"
 
 
 def from_datetime(moment: datetime) -> str:

@@ -5,10 +5,11 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
+import msgspec
 import pytest
 import structlog
 
-from portico import settings
+from portico import logs, settings
 from portico.accounts import moments
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
@@ -61,13 +62,16 @@ def log(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     logger = structlog.wrap_logger(
         structlog.PrintLogger(text),
         processors=[
-            structlog.contextvars.merge_contextvars,
+            logs.with_request_id,
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
     )
     for module in (edge, problems):
         monkeypatch.setattr(module, "log", logger)
+    monkeypatch.setattr(
+        logs.requests, "write", lambda line: print(msgspec.json.encode(line).decode(), file=text)
+    )
     return text
 
 

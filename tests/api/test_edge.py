@@ -86,7 +86,7 @@ async def test_behind_a_proxy_nobody_else_may_connect(open_gateway: OpenGateway)
 async def test_the_address_that_counts_is_logged(open_gateway: OpenGateway, log: io.StringIO) -> None:
     gateway = await open_gateway(**{"server.behind-proxy": "10.0.0.0/24"})
     await gateway.raw("GET", SESSION, [("X-Forwarded-For", "6.6.6.6, 192.0.2.7")], peer="10.0.0.1")
-    assert '"client": "192.0.2.7"' in log.getvalue()
+    assert '"client":"192.0.2.7"' in log.getvalue()
 
 
 # What is refused at the door
@@ -245,7 +245,7 @@ async def test_a_log_line_says_who_did_what_and_carries_no_secret(gateway: Gatew
     await gateway.login(password="canary")
     lines = log.getvalue().splitlines()
     assert len(lines) == 4
-    assert '"user": "web"' in lines[0]
+    assert '"user":"web"' in lines[0]
     assert '"method": "POST"' in lines[0]
     assert f'"path": "{FILESYSTEM}/a%20b"' in lines[0]
     assert response.headers["X-Request-Id"] in lines[0]

@@ -9,7 +9,7 @@ from portico.entries import FOLDER_TYPE, Entry, Page
 from portico.paths import Path
 
 
-class EntryBody(msgspec.Struct):
+class EntryBody(msgspec.Struct, gc=False):
     """A file or folder, as a listing and STAT show it."""
 
     name: str
@@ -53,11 +53,22 @@ class HealthBody(msgspec.Struct):
 
 
 _encode = msgspec.json.Encoder().encode
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
-def json_response(body: msgspec.Struct, status: int = 200) -> Response:
-    return Response(_encode(body), status, headers=_NO_STORE, media_type="application/json")
+class JsonResponse(Response):
+    """A structure as JSON. Its headers are always the same: they are not put together for each answer."""
+
+    media_type = "application/json"
+
+    def __init__(self, body: msgspec.Struct, status: int = 200) -> None:
+        self.status_code = status
+        self.background = None
+        self.body = _encode(body)
+        self.raw_headers = [
+            (b"content-type", b"application/json"),
+            (b"cache-control", b"no-store"),
+            (b"content-length", b"%d" % len(self.body)),
+        ]
 
 
 def page_body(folder: Path, page: Page, *, first: bool) -> PageBody:

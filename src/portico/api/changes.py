@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.accounts.tickets import Tickets
-from portico.api.bodies import TicketBody, json_response
+from portico.api.bodies import JsonResponse, TicketBody
 from portico.api.queries import FILESYSTEM, Query, path_of
 from portico.api.services import services_of
 from portico.api.session import drive_of
@@ -65,7 +65,7 @@ async def _ticket(request: Request) -> Response:
     if (await drive.describe(path)).is_folder:
         raise IsAFolder(f"'{path.name}' is a folder; a ticket is for a file.")
     ticket = await services_of(request).tickets.issue(session, str(path))
-    return json_response(TicketBody(ticket, Tickets.LIFETIME))
+    return JsonResponse(TicketBody(ticket, Tickets.LIFETIME))
 
 
 def _created(path: Path) -> Response:

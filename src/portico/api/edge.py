@@ -1,15 +1,18 @@
 """The outermost layer: who may talk to us at all, what every answer carries, and one log line per request."""
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from secrets import token_hex
 
+import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from portico import logs
 from portico.api.incoming import ClientGone
 from portico.api.problems import bug_response, instance_of, problem_response
 from portico.errors import AddressNotAllowed, InvalidRequest, PorticoError, UriTooLong
@@ -38,15 +41,13 @@ class Edge:
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(scope, receive, send, self._headers)
-        structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        logs.REQUEST_ID.set(exchange.request_id)
         try:
             await self._serve(scope, exchange)
         finally:
             exchange.log()
-            structlog.contextvars.unbind_contextvars("request_id")
 
     async def _serve(self, scope: Scope, exchange: "_Exchange") -> None:
-        request = Request(scope, exchange.receive)
         try:
             self._admit(scope)
             await self._app(scope, exchange.receive, exchange.send)
@@ -58,6 +59,7 @@ class Edge:
                 # Half an answer is out: only breaking it off tells the client that it is not whole.
                 log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
                 raise
+            request = Request(scope, exchange.receive)
             if isinstance(error, PorticoError):
                 answer = problem_response(request, error)
             else:
@@ -65,19 +67,20 @@ class Edge:
             await answer(scope, exchange.receive, exchange.send)
 
     def _admit(self, scope: Scope) -> None:
-        address = _address(scope["client"][0])
+        peer, port = scope["client"]
+        address = _address(peer)
         if self._proxies:
             if not _within(address, self._proxies):
                 raise AddressNotAllowed("Only the gateway's reverse proxy may connect here; use its address.")
             address = _forwarded(scope, address, self._proxies)
-        scope["client"] = (str(address), scope["client"][1])
+        scope["client"] = (str(address), port)
         if self._allowed and not _within(address, self._allowed):
             raise AddressNotAllowed(
                 "Your address may not use this gateway; ask the administrator to allow it."
             )
         if len(scope["raw_path"]) + 1 + len(scope["query_string"]) > LONGEST_URI:
             raise UriTooLong("The address is longer than 8 KiB; use shorter names or a shorter query.")
-        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+        if [name for name, _ in scope["headers"]].count(b"host") > 1:
             raise InvalidRequest("The request names two hosts; send one Host header.")
 
 
@@ -87,7 +90,7 @@ class _Exchange:
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, headers: list[tuple[bytes, bytes]]
     ) -> None:
-        self.request_id = token_hex(8)
+        self.request_id = os.urandom(8).hex()
         self.status = 0
         self._scope = scope
         self._receive = receive
@@ -134,18 +137,21 @@ class _Exchange:
             pass
 
     def log(self) -> None:
-        path = instance_of(Request(self._scope))
+        scope = self._scope
+        path = instance_of(scope)
         if path in _QUIET and self.status == 200:
             return
-        log.info(
-            "request",
-            method=self._scope["method"],
-            path=path,
-            status=self.status,
-            bytes=self._sent,
-            ms=round((time.perf_counter() - self._began) * 1000, 1),
-            client=self._scope["client"][0],
-            user=self._scope["state"].get("user"),
+        logs.requests.write(
+            logs.RequestLine(
+                scope["method"],
+                path,
+                self.status,
+                self._sent,
+                round((time.perf_counter() - self._began) * 1000, 1),
+                scope["client"][0],
+                scope["state"].get("user", msgspec.UNSET),
+                self.request_id,
+            )
         )
 
 
@@ -156,6 +162,7 @@ def _standing_headers(tls: bool) -> list[tuple[bytes, bytes]]:
     return headers
 
 
+@lru_cache(maxsize=4096)
 def _address(text: str) -> IPv4Address | IPv6Address:
     address = ip_address(text)
     if isinstance(address, IPv6Address) and address.ipv4_mapped:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.api.bodies import entry_body, json_response, page_body
+from portico.api.bodies import JsonResponse, entry_body, page_body
 from portico.api.download import download
 from portico.api.queries import Query, path_of
 from portico.api.services import services_of
@@ -36,7 +36,7 @@ async def read(request: Request) -> Response:
         case ReadAction.DOWNLOAD:
             return await download(request, drive, path)
         case ReadAction.STAT:
-            return json_response(entry_body(path, await drive.stat(path)))
+            return JsonResponse(entry_body(path, await drive.stat(path)))
     return await _read_whatever_it_is(request, drive, path, query)
 
 
@@ -52,7 +52,7 @@ async def _read_with_ticket(request: Request, ticket: str, action: ReadAction | 
 async def _list(drive: Drive, path: Path, query: Query) -> Response:
     cursor = query.cursor()
     page = await drive.list_page(path, query.page_size(), cursor)
-    return json_response(page_body(path, page, first=cursor is None))
+    return JsonResponse(page_body(path, page, first=cursor is None))
 
 
 async def _read_whatever_it_is(request: Request, drive: Drive, path: Path, query: Query) -> Response:

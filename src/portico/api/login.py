@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from portico.accounts.signin import WrongPassword
 from portico.accounts.tokens import TokenPair
-from portico.api.bodies import TokenBody, json_response
+from portico.api.bodies import JsonResponse, TokenBody
 from portico.api.incoming import read_small
 from portico.api.problems import KINDS, headers_of
 from portico.api.services import Services, services_of
@@ -52,7 +52,7 @@ async def login(request: Request) -> Response:
         status = KINDS[error.code].status
         word = "slow_down" if isinstance(error, TooManyRequests) else "temporarily_unavailable"
         return _refusal(status, OAuthError(word, error.detail), headers_of(error, status))
-    return json_response(
+    return JsonResponse(
         TokenBody(pair.access_token, "Bearer", pair.expires_in, pair.refresh_token, pair.scope)
     )
 
@@ -125,6 +125,6 @@ def _field(form: dict[str, str], name: str) -> str:
 
 
 def _refusal(status: int, body: OAuthError, headers: dict[str, str]) -> Response:
-    response = json_response(body, status)
+    response = JsonResponse(body, status)
     response.headers.update(headers)
     return response

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.api.bodies import HealthBody, json_response
+from portico.api.bodies import HealthBody, JsonResponse
 from portico.api.docs import docs_page
 from portico.api.openapi import document
 from portico.api.services import services_of
@@ -99,10 +99,10 @@ async def docs(request: Request) -> Response:
 
 async def healthz(request: Request) -> Response:
     """This process answers."""
-    return json_response(HealthBody("ok"))
+    return JsonResponse(HealthBody("ok"))
 
 
 async def readyz(request: Request) -> Response:
     """It can serve: its database answers."""
     await services_of(request).ready()
-    return json_response(HealthBody("ready"))
+    return JsonResponse(HealthBody("ready"))

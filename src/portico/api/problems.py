@@ -6,6 +6,7 @@ import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from portico.errors import (
     Internal,
@@ -86,7 +87,7 @@ def problem_response(
         title=kind.title,
         status=kind.status,
         detail=error.detail,
-        instance=instance_of(request),
+        instance=instance_of(request.scope),
         code=error.code,
         requestId=request.scope["state"]["request_id"],
         stored=msgspec.UNSET if stored is None else stored,
@@ -110,9 +111,9 @@ def headers_of(error: PorticoError, status: int) -> dict[str, str]:
     return headers
 
 
-def instance_of(request: Request) -> str:
+def instance_of(scope: Scope) -> str:
     """The path that was asked, as it was written; never the query, which may carry a ticket."""
-    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    raw: bytes = scope["raw_path"]
     return raw.partition(b"?")[0].decode("ascii", "replace")
 
 
@@ -122,6 +123,6 @@ def bug_response(request: Request, error: Exception) -> Response:
         return problem_response(
             request, Unavailable("The gateway is short of memory; try again in a moment.")
         )
-    log.error("bug", exc_info=error, path=instance_of(request), method=request.method)
+    log.error("bug", exc_info=error, path=instance_of(request.scope), method=request.method)
     sentence = "The gateway made a mistake; it is in the administrator's log under this request id."
     return problem_response(request, Internal(sentence))

@@ -1,10 +1,11 @@
 """Reading a request's path and query strictly: what is malformed is refused, never guessed."""
 
 import re
+from collections.abc import Iterator
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
@@ -28,6 +29,26 @@ def path_of(request: Request) -> Path:
     return Path.from_request(raw[len(FILESYSTEM) :].removeprefix(b"/"))
 
 
+def _pairs(text: str) -> list[tuple[str, str]]:
+    parameters = text.split("&")
+    if len(parameters) > _MOST_PARAMETERS:
+        raise ValueError
+    if "%" in text or "+" in text:
+        return [(_unquoted(name), _unquoted(value)) for name, value in _split(parameters)]
+    return list(_split(parameters))
+
+
+def _split(parameters: list[str]) -> Iterator[tuple[str, str]]:
+    for parameter in parameters:
+        if parameter:
+            name, _, value = parameter.partition("=")
+            yield name, value
+
+
+def _unquoted(text: str) -> str:
+    return unquote_to_bytes(text.replace("+", " ")).decode()
+
+
 def _check_spelling(name: str) -> None:
     """A stranger is passed over, but not a slip: `onconflict=fail` must not overwrite a file."""
     known = {parameter.lower(): parameter for parameter in _KNOWN}
@@ -46,9 +67,7 @@ class Query:
         try:
             if _BAD_ESCAPE.search(raw):
                 raise ValueError
-            pairs = parse_qsl(
-                raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
-            )
+            pairs = _pairs(raw.decode("ascii"))
         except ValueError:
             raise InvalidRequest("The query is malformed; percent-encode its values as UTF-8.") from None
         for name, value in pairs:

@@ -1,10 +1,11 @@
 """Every address of the gateway, in one table."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route, Router
+from starlette.routing import Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
 from portico.api.changes import delete, write
@@ -15,57 +16,58 @@ from portico.api.queries import FILESYSTEM
 from portico.api.session import logout, show_session
 from portico.errors import MethodNotAllowed, NotFound
 
+Methods = Mapping[str, Callable[[Request], Awaitable[Response]]]
 
-class Endpoint(Route):
-    """A route that refuses an unknown method with an error of ours."""
+_FILES: Methods = {"GET": read, "HEAD": read, "POST": write, "DELETE": delete}
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        allowed = self.methods or set()
-        if scope["method"] not in allowed:
+
+def _page(endpoint: Callable[[Request], Awaitable[Response]]) -> Methods:
+    return {"GET": endpoint, "HEAD": endpoint}
+
+
+ROUTES: dict[str, Methods] = {
+    FILESYSTEM: _FILES,
+    "/backend/login": {"POST": login},
+    "/backend/logout": {"POST": logout},
+    "/backend/session": _page(show_session),
+    "/backend/openapi.json": _page(openapi),
+    "/backend/docs": _page(docs),
+    "/healthz": _page(healthz),
+    "/readyz": _page(readyz),
+    "/": _page(index),
+    "/config.js": _page(config),
+    **{address: _page(asset) for address in ASSETS},
+}
+
+
+class Routes(Router):
+    """From an address to its endpoint in one look-up; what goes wrong is the caller's to answer."""
+
+    _FILESYSTEM = FILESYSTEM.encode()
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await super().app(scope, receive, send)
+            return
+        methods = self._methods(scope)
+        endpoint = methods.get(scope["method"])
+        if endpoint is None:
             raise MethodNotAllowed(
-                f"This method is not known here; use {', '.join(sorted(allowed))}.", allowed=allowed
+                f"This method is not known here; use {', '.join(sorted(methods))}.", allowed=set(methods)
             )
-        await self.app(scope, receive, send)
+        response = await endpoint(Request(scope, receive))
+        await response(scope, receive, send)
 
-
-class FilesystemEndpoint(Endpoint):
-    """Everything at and below the file system's address, by the raw path: a pattern on the decoded one would not
-    see a line break in a name, and would take an escaped prefix for ours."""
-
-    _PREFIX = FILESYSTEM.encode()
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        raw: bytes = scope["raw_path"] if scope["type"] == "http" else b""
-        if raw.startswith(self._PREFIX) and raw[len(self._PREFIX) :][:1] in (b"", b"/"):
-            return Match.FULL, {"endpoint": self.endpoint, "path_params": {}}
-        return Match.NONE, {}
-
-
-_BY_METHOD = {"GET": read, "HEAD": read, "POST": write, "DELETE": delete}
-
-
-async def filesystem(request: Request) -> Response:
-    return await _BY_METHOD[request.method](request)
-
-
-ROUTES = (
-    FilesystemEndpoint(FILESYSTEM, filesystem, methods=list(_BY_METHOD)),
-    Endpoint("/backend/login", login, methods=["POST"]),
-    Endpoint("/backend/logout", logout, methods=["POST"]),
-    Endpoint("/backend/session", show_session, methods=["GET"]),
-    Endpoint("/backend/openapi.json", openapi, methods=["GET"]),
-    Endpoint("/backend/docs", docs, methods=["GET"]),
-    Endpoint("/healthz", healthz, methods=["GET"]),
-    Endpoint("/readyz", readyz, methods=["GET"]),
-    Endpoint("/", index, methods=["GET"]),
-    Endpoint("/config.js", config, methods=["GET"]),
-    *(Endpoint(address, asset, methods=["GET"]) for address in ASSETS),
-)
-
-
-async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
-    raise NotFound("There is nothing at this address; /backend/docs shows what there is.")
+    def _methods(self, scope: Scope) -> Methods:
+        # Files go by the raw path: the decoded one would take an escaped prefix for ours.
+        raw: bytes = scope["raw_path"]
+        if raw.startswith(self._FILESYSTEM) and raw[len(self._FILESYSTEM) :][:1] in (b"", b"/"):
+            return _FILES
+        try:
+            return ROUTES[scope["path"]]
+        except KeyError:
+            raise NotFound("There is nothing at this address; /backend/docs shows what there is.") from None
 
 
 def router(lifespan: Lifespan[Any]) -> Router:
-    return Router(ROUTES, redirect_slashes=False, default=nothing_here, lifespan=lifespan)
+    return Routes(lifespan=lifespan)

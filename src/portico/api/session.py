@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from portico import timestamps
 from portico.accounts.tokens import Session
-from portico.api.bodies import SessionBody, json_response
+from portico.api.bodies import JsonResponse, SessionBody
 from portico.api.services import services_of
 from portico.drive import Drive
 from portico.errors import InvalidRequest, NotSignedIn
@@ -38,7 +38,7 @@ async def drive_of(request: Request) -> tuple[Session, Drive]:
 async def show_session(request: Request) -> Response:
     session = await session_of(request)
     rights = format_rights(session.user.rights).split()
-    return json_response(SessionBody(session.user.name, rights, timestamps.from_datetime(session.expires_at)))
+    return JsonResponse(SessionBody(session.user.name, rights, timestamps.from_datetime(session.expires_at)))
 
 
 async def logout(request: Request) -> Response:

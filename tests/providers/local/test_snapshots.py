@@ -131,15 +131,15 @@ def test_the_budget_lets_the_least_used_go(top: Folder, scans: list[object]) -> 
         return os.open(top / name, os.O_RDONLY)
 
     first, second, third = map(descriptor_of, ("1", "2", "3"))
-    one = Snapshots().take(first).cost
-    kept = Snapshots(budget=2 * one)
+    one = Snapshots(1000).take(first).cost
+    kept = Snapshots(1000, budget=2 * one)
     for descriptor in (first, second):
         kept.take(descriptor)
     now = time.monotonic_ns()
     assert kept.get(first, now)
     kept.take(third)
     assert [bool(kept.get(descriptor, now)) for descriptor in (first, second, third)] == [True, False, True]
-    tight = Snapshots(budget=1)
+    tight = Snapshots(1000, budget=1)
     for descriptor in (first, second):
         tight.take(descriptor)
     assert [bool(tight.get(descriptor, now)) for descriptor in (first, second)] == [False, True]
@@ -168,10 +168,16 @@ def test_names_come_in_order_from_any_position(seed: int, count: int, spread: in
     dealer = random.Random(seed)
     given_names = {f"{dealer.randrange(10**spread)}" for _ in range(count)}
     ordered = sorted(given_names)
-    names = Names(list(given_names))
-    for position in [None, "", "5", "~", *dealer.sample(ordered, min(5, len(ordered)))]:
+    shuffled = list(given_names)
+    names = Names(most_at_once=1000)
+    while shuffled:
+        size = dealer.randint(1, 5000)
+        names.add(shuffled[:size])
+        del shuffled[:size]
+    for position in [None, None, "", "5", "~", None, *dealer.sample(ordered, min(5, len(ordered)))]:
         expected = ordered if position is None else [name for name in ordered if name > position]
-        assert list(names.after(position)) == expected
+        for most in (1, 1000, 1001, 30_000):
+            assert names.after(position, most) == (expected[:most], len(expected) > most)
 
 
 UNLISTED = {

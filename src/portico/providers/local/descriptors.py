@@ -32,6 +32,9 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a FIFO would wait for its writer.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+_KIND = 0o170000
+"""The bits of a mode that tell files, folders and all else apart."""
+
 _REFUSED = "The gateway may not do this in its storage folder; tell the administrator."
 _ERRORS: dict[int, tuple[type[PorticoError], str]] = {
     errno.ENOENT: (NotFound, "There is no '{name}'."),
@@ -206,6 +209,29 @@ def entry_of(name: str, info: os.stat_result, *, with_etag: bool = False) -> Ent
         content_type=guess_content_type(name),
         etag=etag_of(info) if with_etag else None,
     )
+
+
+def entries_of(descriptor: int, names: list[str], *, folders: bool) -> list[Entry]:
+    """The entries of those names in an open folder that are still folders, or still files.
+
+    As `look`, `visible` and `entry_of` for each of them, but in one piece: a page is a thousand times this.
+    """
+    kind = modes.S_IFDIR if folders else modes.S_IFREG
+    stat, from_epoch = os.stat, timestamps.from_epoch
+    entries = []
+    for name in names:
+        try:
+            info = stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if info.st_mode & _KIND != kind:
+            continue
+        modified = from_epoch(info.st_mtime_ns // 1_000_000)
+        if folders:
+            entries.append(Entry(name, True, None, modified, FOLDER_TYPE))
+        else:
+            entries.append(Entry(name, False, info.st_size, modified, guess_content_type(name)))
+    return entries
 
 
 def etag_of(info: os.stat_result) -> str:

@@ -5,9 +5,8 @@ import os
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
-from typing import ParamSpec, TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from portico.entries import Download, Entry, Page
 from portico.errors import Changed, InvalidCursor, NotAFolder, ProviderFailed, RangeNotSatisfiable
@@ -16,19 +15,19 @@ from portico.providers.base import Provider
 from portico.providers.local import staging, trees
 from portico.providers.local.descriptors import (
     OpenFile,
+    entries_of,
     entry_of,
     etag_of,
     found,
     is_folder,
-    look,
     opened_folder,
     opened_parent,
     translated,
-    visible,
 )
 from portico.providers.local.snapshots import Snapshot, Snapshots
+from portico.providers.local.threads import Threads
+from portico.providers.local.turns import Turns
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _BATCH = 2**20
@@ -43,37 +42,61 @@ class LocalProvider(Provider):
     def __init__(self, folder: str) -> None:
         self._top = os.path.abspath(os.path.expanduser(folder))
         self.identity = self._top
-        self._snapshots = Snapshots()
-        self._files = ThreadPoolExecutor(16, "local-files")
+        self._snapshots = Snapshots(self.max_page_size)
+        self._pages = Turns()
+        self._arranging: set[asyncio.Task[None]] = set()
+        self._files = Threads(16, "local-files")
         # Reading a huge folder takes a second; it must not take the places of those who wait for a small one.
-        self._scans = ThreadPoolExecutor(2, "local-scans")
+        self._scans = Threads(2, "local-scans")
         # Nor must whole trees that are copied, moved or removed, which may take minutes.
-        self._trees = ThreadPoolExecutor(4, "local-trees")
+        self._trees = Threads(4, "local-trees")
 
     # Listing
 
     async def list_page(self, folder: Path, size: int, token: str | None) -> Page:
         position = _read_token(token)
         asked_ns = time.monotonic_ns()
-        page = await self._hop(self._files, folder, self._page, folder, size, position, asked_ns, False)
-        if page is None:
-            page = await self._hop(self._scans, folder, self._page, folder, size, position, asked_ns, True)
-        assert page is not None
+        async with self._pages.turn():
+            known = await self._hop(self._files, folder, self._known_page, folder, size, position, asked_ns)
+        if known is not None:
+            return known
+        page, snapshot = await self._hop(
+            self._scans, folder, self._new_page, folder, size, position, asked_ns
+        )
+        if snapshot.is_large:
+            self._arrange(snapshot)
         return page
 
-    def _page(
-        self, folder: Path, size: int, position: tuple[bool, str] | None, asked_ns: int, scan: bool
+    def _known_page(
+        self, folder: Path, size: int, position: tuple[bool, str] | None, asked_ns: int
     ) -> Page | None:
-        """The page, or None if that takes a scan of the folder and `scan` is false."""
+        """The page, if the folder needs no scan for it."""
+        with self._listed(folder) as descriptor:
+            snapshot = self._snapshots.get(descriptor, asked_ns)
+            return _cut(snapshot, descriptor, size, position) if snapshot else None
+
+    def _new_page(
+        self, folder: Path, size: int, position: tuple[bool, str] | None, asked_ns: int
+    ) -> tuple[Page, Snapshot]:
+        with self._listed(folder) as descriptor:
+            # Whoever waited for the same scan need not scan again.
+            snapshot = self._snapshots.get(descriptor, asked_ns) or self._snapshots.take(descriptor)
+            return _cut(snapshot, descriptor, size, position), snapshot
+
+    @contextmanager
+    def _listed(self, folder: Path) -> Iterator[int]:
         try:
             with opened_folder(self._top, folder) as descriptor:
-                snapshot = self._snapshots.get(descriptor, asked_ns)
-                if snapshot is None and scan:
-                    snapshot = self._snapshots.take(descriptor)
-                return _cut(snapshot, descriptor, size, position) if snapshot else None
+                yield descriptor
         except NotADirectoryError:
             with found(self._top, folder):
                 raise NotAFolder(f"'{folder.name}' is a file, not a folder.") from None
+
+    def _arrange(self, snapshot: Snapshot) -> None:
+        """Make ready for the next page while the first one is on its way."""
+        task = asyncio.create_task(self._scans.run(snapshot.arrange))
+        self._arranging.add(task)
+        task.add_done_callback(self._arranging.discard)
 
     # Files
 
@@ -190,16 +213,13 @@ class LocalProvider(Provider):
         return await self._hop(self._scans, Path(), staging.sweep, self._top)
 
     async def close(self) -> None:
-        self._files.shutdown(wait=True)
-        self._scans.shutdown(wait=True)
-        self._trees.shutdown(wait=True)
+        for threads in (self._files, self._scans, self._trees):
+            threads.close()
 
-    async def _hop(
-        self, pool: ThreadPoolExecutor, path: Path, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def _hop(self, pool: Threads, path: Path, work: Callable[..., T], *args: Any) -> T:
         """Run blocking work about `path` in a thread."""
         with translated(path):
-            return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
+            return await pool.run(work, *args)
 
 
 def _finish(staged: staging.StagedFile, batch: list[bytes]) -> Entry:
@@ -209,19 +229,20 @@ def _finish(staged: staging.StagedFile, batch: list[bytes]) -> Entry:
 
 def _cut(snapshot: Snapshot, descriptor: int, size: int, position: tuple[bool, str] | None) -> Page:
     """The `size` entries behind `position` that are still there."""
-    in_files, name = position or (False, None)
-    folders = () if in_files else ((False, other) for other in snapshot.folders.after(name))
-    files = ((True, other) for other in snapshot.files.after(name if in_files else None))
-    names = chain(folders, files)
+    from_files, behind = position or (False, None)
     entries: list[Entry] = []
     last = (False, "")
-    while len(entries) < size and (batch := list(islice(names, size - len(entries)))):
-        for last in batch:
-            info = look(descriptor, last[1])
-            if info is not None and visible(info) and is_folder(info) != last[0]:
-                entries.append(entry_of(last[1], info))
-    more = next(names, None) is not None
-    return Page(entries, _make_token(last) if more else None)
+    for in_files, names in ((False, snapshot.folders), (True, snapshot.files))[from_files:]:
+        more = bool(names)
+        while more and len(entries) < size:
+            chosen, more = names.after(behind, size - len(entries))
+            if chosen:
+                entries += entries_of(descriptor, chosen, folders=not in_files)
+                last = (in_files, behind := chosen[-1])
+        if more:
+            return Page(entries, _make_token(last))
+        behind = None
+    return Page(entries)
 
 
 def _make_token(position: tuple[bool, str]) -> str:

@@ -1,7 +1,8 @@
 """The names of a folder in listing order, kept while the folder does not change.
 
-A million names must neither stall the event loop nor fill the memory, so they are never sorted in one go: they
-are dealt into small buckets by a sample of themselves, each bucket is one joined string, and a bucket is sorted
+A million names must neither stall the event loop nor fill the memory, and whoever asked must not wait for all of them
+to be sorted. So a scan only notes the names, as text, and the few that come first; that is enough for a first page.
+To go on from anywhere, the names are dealt into small buckets by a sample of themselves, and a bucket is put in order
 when somebody first reads it.
 """
 
@@ -10,9 +11,8 @@ import re
 import sys
 import threading
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
 from itertools import islice
 
 import structlog
@@ -20,7 +20,9 @@ import structlog
 from portico.paths import RESERVED_PREFIX, name_flaw
 
 _SEPARATOR = "/"  # the one character besides NUL that no name on disk has
-_BUCKET = 4096
+_BATCH = 4096
+"""Names that are taken in, or dealt out, in one go."""
+_BUCKET = 1024
 _OVERSAMPLE = 8
 _SUSPICIOUS = re.compile(f"[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]|{re.escape(RESERVED_PREFIX)}")
 _SETTLED = 2 * 10**9
@@ -32,40 +34,101 @@ log = structlog.get_logger()
 class Names:
     """Names by code point, from any position on."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, most_at_once: int) -> None:
+        self._most_at_once = most_at_once
+        self._batches: list[str] = []
+        self._first: list[str] = []
+        """The first ones of all, more than `most_at_once` of them or every one, until the names are arranged."""
+        self._bound: str | None = None
+        self._sample: list[str] = []
         self._splitters: list[str] = []
-        buckets = [names]
-        if len(names) > 2 * _BUCKET:
-            sample = sorted(islice(names, 0, None, _BUCKET // _OVERSAMPLE))
-            self._splitters = sample[_OVERSAMPLE::_OVERSAMPLE]
-            buckets = [[] for _ in range(len(self._splitters) + 1)]
-            for name in names:
-                buckets[bisect_right(self._splitters, name)].append(name)
-        self._joined = [_SEPARATOR.join(bucket) for bucket in buckets]
-        self._sorted = [False] * len(buckets)
-        self.cost = sum(map(sys.getsizeof, self._joined)) + sum(map(sys.getsizeof, self._splitters))
+        self._buckets: list[str] = []
+        self._sorted: list[bool] = []
+        self._arranged = False
+        self._arranging = threading.Lock()
 
-    def after(self, position: str | None) -> Iterator[str]:
-        """All names behind `position`, or all."""
-        first = 0 if position is None else bisect_right(self._splitters, position)
-        for index in range(first, len(self._joined)):
+    def add(self, names: list[str]) -> None:
+        """Take in a batch, none of which was there before; not once somebody has begun to read."""
+        self._batches.append(_SEPARATOR.join(names))
+        self._sample += names[:: _BUCKET // _OVERSAMPLE]
+        bound = self._bound
+        self._first += names if bound is None else [name for name in names if name < bound]
+        if len(self._first) > self._most_at_once + 2 * _BATCH:
+            self._first.sort()
+            del self._first[self._most_at_once + 1 :]
+            self._bound = self._first[-1]
+
+    def __bool__(self) -> bool:
+        return bool(self._batches or self._buckets)
+
+    def after(self, position: str | None, most: int) -> tuple[list[str], bool]:
+        """Up to `most` names behind `position`, or from the beginning, and whether there are more behind those."""
+        first, bound = self._first, self._bound
+        if position is None and not self._arranged:
+            names = _expressible(sorted(first))
+            if len(names) > most or bound is None:
+                return names[:most], len(names) > most
+        self.arrange()
+        found: list[str] = []
+        start = 0 if position is None else bisect_right(self._splitters, position)
+        for index in range(start, len(self._buckets)):
             names = self._bucket(index)
-            start = bisect_right(names, position) if position is not None and index == first else 0
-            yield from islice(names, start, None)
+            skipped = bisect_right(names, position) if position is not None and index == start else 0
+            found += names[skipped : skipped + most + 1 - len(found)]
+            if len(found) > most:
+                return found[:most], True
+        return found, False
+
+    def arrange(self) -> None:
+        """Deal the names into buckets, if that was not done. Others may read the beginning meanwhile."""
+        with self._arranging:
+            if self._arranged:
+                return
+            sample = sorted(self._sample)
+            splitters = sample[_OVERSAMPLE::_OVERSAMPLE]
+            pieces: list[list[str]] = [[] for _ in range(len(splitters) + 1)]
+            for batch in self._batches:
+                names = sorted(batch.split(_SEPARATOR))
+                start = 0
+                for piece, splitter in zip(pieces, splitters, strict=False):
+                    end = bisect_left(names, splitter, start)
+                    if end > start:
+                        piece.append(_SEPARATOR.join(names[start:end]))
+                    start = end
+                if start < len(names):
+                    pieces[-1].append(_SEPARATOR.join(names[start:]))
+            self._splitters = splitters
+            self._buckets = list(map(_SEPARATOR.join, pieces))
+            self._sorted = [False] * len(self._buckets)
+            self._arranged = True  # last: whoever reads without the lock looks here first
+            self._batches, self._first, self._sample = [], [], []
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes a while to arrange them."""
+        return len(self._batches) > 1
+
+    @property
+    def cost(self) -> int:
+        """Bytes of memory, about."""
+        return sum(map(sys.getsizeof, self._batches or self._buckets)) + 80 * (
+            len(self._first) + len(self._sample) + len(self._splitters)
+        )
 
     def _bucket(self, index: int) -> list[str]:
-        joined = self._joined[index]
+        joined = self._buckets[index]
         names = joined.split(_SEPARATOR) if joined else []
         if not self._sorted[index]:
-            if _SUSPICIOUS.search(joined):
-                names = _expressible(names)
+            names = _expressible(names)
             names.sort()
-            self._joined[index] = _SEPARATOR.join(names)
+            self._buckets[index] = _SEPARATOR.join(names)
             self._sorted[index] = True  # last: another thread may be here at the same time
         return names
 
 
 def _expressible(names: list[str]) -> list[str]:
+    if not _SUSPICIOUS.search(_SEPARATOR.join(names)):
+        return names
     kept = []
     for name in names:
         if flaw := name_flaw(name):
@@ -79,22 +142,35 @@ def _expressible(names: list[str]) -> list[str]:
 class Snapshot:
     """What a folder held at one moment: folders first, then files."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, most_at_once: int) -> None:
         self.asked_ns = time.monotonic_ns()
         taken_ns = time.time_ns()
         self._state = _state(descriptor)
         self._settled = taken_ns - self._state[-1] > _SETTLED
-        folders: list[str] = []
-        files: list[str] = []
+        self.folders = Names(most_at_once)
+        self.files = Names(most_at_once)
         with os.scandir(descriptor) as entries:
-            for entry in entries:
-                if entry.is_file(follow_symlinks=False):
-                    files.append(entry.name)
-                elif entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
-        self.folders = Names(folders)
-        self.files = Names(files)
-        self.cost = self.folders.cost + self.files.cost
+            while batch := list(islice(entries, _BATCH)):
+                # Links and the like are dropped when they are looked at; to ask for them here costs more.
+                folders = [entry.name for entry in batch if entry.is_dir(follow_symlinks=False)]
+                if not folders:
+                    self.files.add([entry.name for entry in batch])
+                    continue
+                self.folders.add(folders)
+                if files := [entry.name for entry in batch if not entry.is_dir(follow_symlinks=False)]:
+                    self.files.add(files)
+        self.is_large = self.folders.is_large or self.files.is_large
+        if not self.is_large:
+            self.arrange()
+
+    @property
+    def cost(self) -> int:
+        return self.folders.cost + self.files.cost
+
+    def arrange(self) -> None:
+        """Do now what reading on from the first page would have to wait for."""
+        self.folders.arrange()
+        self.files.arrange()
 
     def stands(self, descriptor: int, asked_ns: int) -> bool:
         """Whether it may serve a request that came in at `asked_ns` (monotonic) for this open folder."""
@@ -110,31 +186,31 @@ def _state(descriptor: int) -> tuple[int, int]:
 class Snapshots:
     """The last used snapshots, within a budget of memory; the newest is kept whatever it costs."""
 
-    def __init__(self, budget: int = 128 * 2**20) -> None:
+    def __init__(self, most_at_once: int, budget: int = 128 * 2**20) -> None:
+        self._most_at_once = most_at_once
         self._budget = budget
-        self._kept: OrderedDict[tuple[int, int], Snapshot] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int], tuple[Snapshot, int]] = OrderedDict()
         self._spent = 0
         self._lock = threading.Lock()
 
     def get(self, descriptor: int, asked_ns: int) -> Snapshot | None:
+        identity = _identity(descriptor)
         with self._lock:
-            snapshot = self._kept.get(_identity(descriptor))
+            snapshot, _ = self._kept.get(identity, (None, 0))
             if snapshot is None or not snapshot.stands(descriptor, asked_ns):
                 return None
-            self._kept.move_to_end(_identity(descriptor))
+            self._kept.move_to_end(identity)
             return snapshot
 
     def take(self, descriptor: int) -> Snapshot:
-        snapshot = Snapshot(descriptor)
-        identity = _identity(descriptor)
+        snapshot = Snapshot(descriptor, self._most_at_once)
+        identity, cost = _identity(descriptor), snapshot.cost
         with self._lock:
-            if former := self._kept.pop(identity, None):
-                self._spent -= former.cost
-            self._kept[identity] = snapshot
-            self._spent += snapshot.cost
+            self._spent += cost - self._kept.pop(identity, (None, 0))[1]
+            self._kept[identity] = snapshot, cost
             while self._spent > self._budget and len(self._kept) > 1:
-                _, dropped = self._kept.popitem(last=False)
-                self._spent -= dropped.cost
+                _, (_, freed) = self._kept.popitem(last=False)
+                self._spent -= freed
         return snapshot
 
 
