@@ -246,8 +246,8 @@ async def test_a_log_line_says_who_did_what_and_carries_no_secret(gateway: Gatew
     lines = log.getvalue().splitlines()
     assert len(lines) == 4
     assert '"user":"web"' in lines[0]
-    assert '"method": "POST"' in lines[0]
-    assert f'"path": "{FILESYSTEM}/a%20b"' in lines[0]
+    assert '"method":"POST"' in lines[0]
+    assert f'"path":"{FILESYSTEM}/a%20b"' in lines[0]
     assert response.headers["X-Request-Id"] in lines[0]
     assert not any(secret in log.getvalue() for secret in (*secrets, "canary"))
 
