@@ -89,6 +89,7 @@ async def test_a_file_that_grew_is_shown_with_its_new_size(
     provider: LocalProvider, top: Folder, scans: list[object]
 ) -> None:
     (top / "a").write_bytes(b"1")
+    os.utime(top / "a", ns=(time.time_ns(), time.time_ns()))
     assert (await provider.list_page(at("/"), 10, None)).entries[0].size == 1
     (top / "a").write_bytes(b"12345")
     assert (await provider.list_page(at("/"), 10, None)).entries[0].size == 5

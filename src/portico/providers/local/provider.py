@@ -24,6 +24,7 @@ from portico.providers.local.descriptors import (
     opened_parent,
     translated,
 )
+from portico.providers.local.recent import RecentPages
 from portico.providers.local.snapshots import Snapshot, Snapshots
 from portico.providers.local.threads import Threads
 from portico.providers.local.turns import Turns
@@ -43,6 +44,7 @@ class LocalProvider(Provider):
         self._top = os.path.abspath(os.path.expanduser(folder))
         self.identity = self._top
         self._snapshots = Snapshots(self.max_page_size)
+        self._recent = RecentPages()
         self._pages = Turns()
         self._arranging: set[asyncio.Task[None]] = set()
         self._files = Threads(16, "local-files")
@@ -73,7 +75,7 @@ class LocalProvider(Provider):
         """The page, if the folder needs no scan for it."""
         with self._listed(folder) as descriptor:
             snapshot = self._snapshots.get(descriptor, asked_ns)
-            return _cut(snapshot, descriptor, size, position) if snapshot else None
+            return self._page(snapshot, descriptor, size, position) if snapshot else None
 
     def _new_page(
         self, folder: Path, size: int, position: tuple[bool, str] | None, asked_ns: int
@@ -81,7 +83,17 @@ class LocalProvider(Provider):
         with self._listed(folder) as descriptor:
             # Whoever waited for the same scan need not scan again.
             snapshot = self._snapshots.get(descriptor, asked_ns) or self._snapshots.take(descriptor)
-            return _cut(snapshot, descriptor, size, position), snapshot
+            return self._page(snapshot, descriptor, size, position), snapshot
+
+    def _page(
+        self, snapshot: Snapshot, descriptor: int, size: int, position: tuple[bool, str] | None
+    ) -> Page:
+        place = (snapshot, size, position)
+        page = self._recent.get(place)
+        if page is None:
+            page = _cut(snapshot, descriptor, size, position)
+            self._recent.keep(place, page)
+        return page
 
     @contextmanager
     def _listed(self, folder: Path) -> Iterator[int]:
