@@ -9,7 +9,7 @@ import errno
 import os
 import stat as modes
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
@@ -81,13 +81,23 @@ def translated(path: Path) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def opened_folder(top: str, path: Path, *, make: bool = False) -> Iterator[int]:
+def open_folder(top: str, path: Path, *, make: bool = False) -> int:
     """A descriptor of the folder at `path` below `top`; with `make`, missing folders are made durably."""
     descriptor = _open_top(top)
     try:
         for segment in path.segments:
             descriptor = _step(descriptor, segment, make=make)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def opened_folder(top: str, path: Path, *, make: bool = False) -> Iterator[int]:
+    """As `open_folder`, closed at the end."""
+    descriptor = open_folder(top, path, make=make)
+    try:
         yield descriptor
     finally:
         os.close(descriptor)
@@ -124,13 +134,15 @@ def _open_top(top: str) -> int:
 
 def _step(descriptor: int, segment: str, *, make: bool = False) -> int:
     """Trade the descriptor of a folder for that of the folder `segment` in it; on an error it stays open."""
-    if make:
-        try:
+    try:
+        step = os.open(segment, _FOLDER_FLAGS, dir_fd=descriptor)
+    except FileNotFoundError:
+        if not make:
+            raise
+        with suppress(FileExistsError):  # another upload may be as far
             os.mkdir(segment, dir_fd=descriptor)
             os.fsync(descriptor)
-        except FileExistsError:
-            pass
-    step = os.open(segment, _FOLDER_FLAGS, dir_fd=descriptor)
+        step = os.open(segment, _FOLDER_FLAGS, dir_fd=descriptor)
     os.close(descriptor)
     return step
 

@@ -158,7 +158,7 @@ class LocalProvider(Provider):
         otherwise: Iterator[Path] | None = None,
     ) -> Entry:
         staged = staging.StagedFile(self._top, path, replace=replace, otherwise=otherwise)
-        running: asyncio.Future[None] | asyncio.Future[Entry] | None = None
+        running: asyncio.Future[Any] | None = None
         batch: list[bytes] = []
         held = 0
         try:
@@ -167,23 +167,31 @@ class LocalProvider(Provider):
                 held += len(chunk)
                 if held >= _BATCH:
                     if running:
-                        await asyncio.shield(running)
+                        await self._landed(path, running)
                     # The disk takes this batch while the next one arrives.
-                    running = asyncio.ensure_future(self._hop(self._files, path, staged.append, batch))
+                    running = self._files.start(staged.append, batch)
                     batch, held = [], 0
             if running:
-                await asyncio.shield(running)
-            running = finishing = asyncio.ensure_future(self._hop(self._files, path, _finish, staged, batch))
-            return await asyncio.shield(finishing)
+                await self._landed(path, running)
+            running = self._files.start(_finish, staged, batch)
+            entry: Entry = await self._landed(path, running)
+            return entry
         except BaseException:
             await asyncio.shield(self._discard(path, staged, running))
             raise
+        finally:
+            running = None  # it holds the error that holds this frame
+
+    async def _landed(self, path: Path, running: asyncio.Future[T]) -> T:
+        """What a thread has done; it goes on even if whoever waits for it is cancelled."""
+        try:
+            with translated(path):
+                return await asyncio.shield(running)
+        finally:
+            del running  # as above
 
     async def _discard(
-        self,
-        path: Path,
-        staged: staging.StagedFile,
-        running: asyncio.Future[None] | asyncio.Future[Entry] | None,
+        self, path: Path, staged: staging.StagedFile, running: asyncio.Future[Any] | None
     ) -> None:
         if running:  # a thread is not stopped by a cancelled task: wait until it lets go of the file
             await asyncio.wait([running])

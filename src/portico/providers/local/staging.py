@@ -16,7 +16,15 @@ from contextlib import contextmanager, suppress
 from portico.entries import Entry
 from portico.errors import AlreadyExists, IsAFolder, ProviderRefused
 from portico.paths import RESERVED_PREFIX, Path
-from portico.providers.local.descriptors import entry_of, is_folder, look, opened_folder, opened_way, visible
+from portico.providers.local.descriptors import (
+    entry_of,
+    is_folder,
+    look,
+    open_folder,
+    opened_folder,
+    opened_way,
+    visible,
+)
 
 _STAGING = Path((f"{RESERVED_PREFIX}staging",))
 _MOST_BUFFERS = 512  # below the kernel's IOV_MAX
@@ -33,6 +41,7 @@ class StagedFile:
         self._replace = replace
         self._otherwise = otherwise
         self._name = ""
+        self._staging = -1
         self._file = -1
 
     def open(self) -> int:
@@ -40,14 +49,13 @@ class StagedFile:
         if self._file >= 0:
             return self._file
         self._check_way()
-        with opened_folder(self._top, _STAGING, make=True) as staging:
-            while True:
-                name = secrets.token_hex(16)
-                file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=staging)
-                if _try_lock(file) and os.fstat(file).st_nlink:
-                    self._name, self._file = name, file
-                    return file
-                os.close(file)  # a sweep came between creation and lock
+        self._staging = open_folder(self._top, _STAGING, make=True)
+        try:
+            self._name, self._file = _create(self._staging)
+        except BaseException:
+            os.close(self._staging)
+            raise
+        return self._file
 
     def append(self, buffers: Sequence[bytes]) -> None:
         file = self.open()
@@ -58,14 +66,11 @@ class StagedFile:
         """Make the content durable, then the file visible, then the name durable."""
         file = self.open()
         os.fsync(file)
-        with (
-            opened_folder(self._top, _STAGING) as staging,
-            opened_folder(self._top, self._target.parent, make=True) as folder,
-        ):
+        with opened_folder(self._top, self._target.parent, make=True) as folder:
             while True:
                 try:
                     check_replaceable(look(folder, self._target.name), self._target, replace=self._replace)
-                    place(staging, self._name, folder, self._target, replace=self._replace)
+                    place(self._staging, self._name, folder, self._target, replace=self._replace)
                     break
                 except (AlreadyExists, IsAFolder):
                     self._choose_another()
@@ -79,8 +84,8 @@ class StagedFile:
         if self._file < 0:
             return
         try:
-            with suppress(FileNotFoundError), opened_folder(self._top, _STAGING) as staging:
-                os.unlink(self._name, dir_fd=staging)
+            with suppress(FileNotFoundError):
+                os.unlink(self._name, dir_fd=self._staging)
         finally:
             self._close()
 
@@ -93,6 +98,7 @@ class StagedFile:
 
     def _close(self) -> None:
         os.close(self._file)
+        os.close(self._staging)
         self._file = -1
 
     def _check_way(self) -> None:
@@ -111,6 +117,16 @@ class StagedFile:
             else:
                 for name in self._target.segments:
                     look(folder, name)  # a name that the disk cannot hold fails here, before folders are made
+
+
+def _create(staging: int) -> tuple[str, int]:
+    """A new file that is ours: its name and its descriptor."""
+    while True:
+        name = os.urandom(16).hex()
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=staging)
+        if _try_lock(file) and os.fstat(file).st_nlink:
+            return name, file
+        os.close(file)  # a sweep came between creation and lock
 
 
 def check_replaceable(info: os.stat_result | None, target: Path, *, replace: bool) -> None:

@@ -30,20 +30,20 @@ class Threads:
         self._unfinished = 0
         self._threads: list[threading.Thread] = []
 
-    async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """What `work` returns; it is done to its end even if nobody waits for that any more."""
+    def start(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """What `work` will return; it is done to its end even if nobody waits for that any more."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._unfinished += 1
         if self._unfinished > len(self._threads) < self._most:
             self._begin_thread()
         self._jobs.put(_Job(work, args, loop, future))
-        try:
-            return await future
-        finally:
-            del (
-                future
-            )  # an error holds this frame, and the future the error: files would stay open until they part
+        return future
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        """What `work` returns."""
+        # The future has no name here: an error holds this frame, and would so hold itself, and files open.
+        return await self.start(work, *args)
 
     def close(self) -> None:
         """Wait until all is done that was asked for."""
