@@ -128,8 +128,11 @@ class Gateway:
         steps: Iterable[Step] = (),
         *,
         peer: str = "127.0.0.1",
+        host: str | None = "gateway.test",
     ) -> Answer:
         """Send a request as a server would hand it on, however wrong it is."""
+        if host is not None:
+            headers = [("Host", host), *headers]
         raw_path, _, query = target.partition(b"?")
         scope: Scope = {
             "type": "http",

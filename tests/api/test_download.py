@@ -291,6 +291,7 @@ async def test_a_file_that_shrinks_on_the_way_is_broken_off(gateway: Gateway) ->
 
     scope = {
         "type": "http",
+        "http_version": "1.0",
         "method": "GET",
         "path": address("shrinking"),
         "raw_path": address("shrinking").encode(),

@@ -94,9 +94,25 @@ async def test_the_address_that_counts_is_logged(open_gateway: OpenGateway, log:
 
 async def test_two_hosts_are_refused(gateway: Gateway) -> None:
     for hosts in (["a.test", "b.test"], ["a.test", "a.test"]):
-        answer = await gateway.raw("GET", b"/healthz", [("Host", host) for host in hosts])
+        answer = await gateway.raw("GET", b"/healthz", [("Host", host) for host in hosts], host=None)
         assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
-    assert (await gateway.raw("GET", b"/healthz", [("Host", "a.test")])).status == 200
+    assert (await gateway.raw("GET", b"/healthz", [("Host", "a.test")], host=None)).status == 200
+
+
+async def test_no_host_is_refused(gateway: Gateway) -> None:
+    answer = await gateway.raw("GET", b"/healthz", host=None)
+    assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+
+
+@pytest.mark.parametrize(
+    "codings", [["gzip, chunked"], ["x", "chunked"], ["chunked", "chunked"], ["identity"]]
+)
+async def test_a_transfer_coding_that_another_server_may_read_differently_is_refused(
+    gateway: Gateway, codings: list[str]
+) -> None:
+    answer = await gateway.raw("GET", b"/healthz", [("Transfer-Encoding", coding) for coding in codings])
+    assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+    assert (await gateway.raw("GET", b"/healthz", [("Transfer-Encoding", "Chunked")])).status == 200
 
 
 async def test_an_address_may_have_8_kib(gateway: Gateway) -> None:

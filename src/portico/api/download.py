@@ -16,6 +16,10 @@ from portico.entries import Download, Entry
 from portico.errors import Changed, IsAFolder, RangeNotSatisfiable
 from portico.paths import Path
 
+IDLE_SECONDS = 30.0
+LEAST_RATE = 8 * 1024
+"""How long a client may take nothing of a download, and how many bytes a second it must take."""
+
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,40})-([0-9]{0,40})\s*")
 _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
 
@@ -55,7 +59,12 @@ class FileResponse(Response):
             async for chunk in chunks:
                 if gone.done():
                     raise ClientGone
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                # Somebody who takes nothing must not keep the file, the connection and the memory for ever.
+                try:
+                    async with asyncio.timeout(IDLE_SECONDS + len(chunk) / LEAST_RATE):
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                except TimeoutError:
+                    raise ClientGone from None
             await send({"type": "http.response.body", "body": b""})
         finally:
             gone.cancel()

@@ -80,8 +80,7 @@ class Edge:
             )
         if len(scope["raw_path"]) + 1 + len(scope["query_string"]) > LONGEST_URI:
             raise UriTooLong("The address is longer than 8 KiB; use shorter names or a shorter query.")
-        if [name for name, _ in scope["headers"]].count(b"host") > 1:
-            raise InvalidRequest("The request names two hosts; send one Host header.")
+        _check_framing(scope)
 
 
 class _Exchange:
@@ -160,6 +159,20 @@ def _standing_headers(tls: bool) -> list[tuple[bytes, bytes]]:
     if tls:
         headers.append((b"strict-transport-security", b"max-age=31536000"))
     return headers
+
+
+def _check_framing(scope: Scope) -> None:
+    """Refuse what two servers in a row could read differently (RFC 9112, 3.2 and 6.1)."""
+    hosts, codings = 0, []
+    for name, value in scope["headers"]:
+        if name == b"host":
+            hosts += 1
+        elif name == b"transfer-encoding":
+            codings.append(value.lower())
+    if hosts != 1 and (hosts or scope["http_version"] == "1.1"):
+        raise InvalidRequest("The request names no host, or two; send one Host header.")
+    if codings and codings != [b"chunked"]:
+        raise InvalidRequest("The transfer coding is not known here; send the body as it is, or chunked.")
 
 
 @lru_cache(maxsize=4096)

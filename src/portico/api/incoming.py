@@ -1,6 +1,7 @@
 """A request's body as it arrives."""
 
 import asyncio
+import time
 from typing import Self
 
 from starlette.requests import Request
@@ -10,6 +11,10 @@ from portico.errors import ClientTimeout, InvalidRequest
 
 IDLE_SECONDS = 30.0
 """How long the client may send nothing in the middle of a body."""
+SMALL_SECONDS = 10.0
+"""The same for a body that has no business being large."""
+LEAST_RATE = 512
+"""Bytes a second that buy the client more time: who sends less than that, on average, runs out of it."""
 
 
 class ClientGone(InvalidRequest):
@@ -22,26 +27,30 @@ class ClientGone(InvalidRequest):
 class IncomingBody:
     """The body's chunks, one after the other; pulling the next one is what lets the client send it."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, idle_seconds: float | None = None) -> None:
         self._receive = receive
         self._ended = False
+        self._most_patience = self._patience = idle_seconds or IDLE_SECONDS
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         while not self._ended:
+            began = time.monotonic()
             try:
-                async with asyncio.timeout(IDLE_SECONDS):
+                async with asyncio.timeout(self._patience):
                     message = await self._receive()
             except TimeoutError:
                 raise ClientTimeout(
-                    f"Nothing of the body arrived for {IDLE_SECONDS:.0f} seconds; send the request again."
+                    "The body arrived too slowly or not at all; send the request again."
                 ) from None
             if message["type"] == "http.disconnect":
                 raise ClientGone
             self._ended = not message.get("more_body", False)
             if chunk := message.get("body", b""):
+                waited, bought = time.monotonic() - began, len(chunk) / LEAST_RATE
+                self._patience = min(self._most_patience, self._patience - waited + bought)
                 return bytes(chunk)
         raise StopAsyncIteration
 
@@ -49,7 +58,7 @@ class IncomingBody:
 async def read_small(request: Request, limit: int) -> bytes:
     """The whole of a body that has no business being large."""
     body = bytearray()
-    async for chunk in IncomingBody(request.receive):
+    async for chunk in IncomingBody(request.receive, SMALL_SECONDS):
         body += chunk
         if len(body) > limit:
             raise InvalidRequest(f"The body is larger than the {limit} bytes that are taken here.")

@@ -1,0 +1,99 @@
+"""How long a client is waited for: as long as it makes headway."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from starlette.types import Message
+
+from portico.api import download, incoming
+from portico.api.download import FileResponse
+from portico.api.incoming import ClientGone, IncomingBody
+from portico.entries import Download, Entry
+from portico.errors import ClientTimeout
+
+
+def sender(chunks: Iterable[bytes], pause: float) -> IncomingBody:
+    """A client that sends each chunk after a pause."""
+    remaining = iter(chunks)
+
+    async def receive() -> Message:
+        await asyncio.sleep(pause)
+        return {"type": "http.request", "body": next(remaining, b""), "more_body": True}
+
+    return IncomingBody(receive)
+
+
+async def taken(body: IncomingBody, most: int) -> int:
+    count = 0
+    async for _ in body:
+        count += 1
+        if count == most:
+            break
+    return count
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(download, "IDLE_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("short")
+async def test_who_trickles_runs_out_of_time_though_never_idle() -> None:
+    with pytest.raises(ClientTimeout):
+        await taken(sender([b"x"] * 100, pause=0.05), most=100)
+
+
+@pytest.mark.usefixtures("short")
+async def test_who_is_slow_but_fast_enough_is_waited_for() -> None:
+    assert await taken(sender([b"x" * 100] * 10, pause=0.05), most=10) == 10  # two kilobytes a second
+
+
+@pytest.mark.usefixtures("short")
+async def test_a_quick_beginning_buys_no_long_silence() -> None:
+    body = sender([b"x" * 1_000_000], pause=0)
+    assert await taken(body, most=1) == 1
+
+    async def silence() -> Message:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    body._receive = silence
+    with pytest.raises(ClientTimeout):
+        await taken(body, most=1)
+
+
+class Content:
+    """A file's chunks, which know whether they were closed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def __aiter__(self) -> "Content":
+        return self
+
+    async def __anext__(self) -> bytes:
+        return b"x"
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.usefixtures("short")
+async def test_who_takes_nothing_of_a_download_is_let_go_and_the_file_closed() -> None:
+    content = Content()
+    response = FileResponse(Download(Entry("a", False, 10), 0, 10, content), partial=False)
+
+    async def receive() -> Message:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.sleep(60)
+
+    async with asyncio.timeout(10):
+        with pytest.raises(ClientGone):
+            await response({"type": "http"}, receive, send)
+    assert content.closed
