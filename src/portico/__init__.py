@@ -1,3 +1,20 @@
-"""Portico: a safe, fast front on cloud storage."""
+"""Portico: a safe, fast front on cloud storage.
+
+`Client` and `AsyncClient` are loaded on first use: the server, and every other part, does without them.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from portico.client import AsyncClient, Client
 
 __version__ = "0.1.0"
+__all__ = ["AsyncClient", "Client", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("AsyncClient", "Client"):
+        import portico.client
+
+        return getattr(portico.client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,109 @@
+"""The Python client of a Portico gateway. It needs nothing of the server, and nothing beyond the standard library."""
+
+from typing import TYPE_CHECKING, Any
+
+from portico.client.client import Client
+from portico.client.entries import Entry
+from portico.client.errors import (
+    AddressNotAllowed,
+    AlreadyExists,
+    Changed,
+    ClientError,
+    ConnectionFailed,
+    FolderNotEmpty,
+    Forbidden,
+    HeadersTooLarge,
+    Internal,
+    InvalidCursor,
+    InvalidPath,
+    InvalidRequest,
+    IsAFolder,
+    MethodNotAllowed,
+    NotAFolder,
+    NotAGateway,
+    NotFound,
+    NotPossible,
+    NotSignedIn,
+    ProviderFailed,
+    ProviderRefused,
+    ProviderTimeout,
+    ProviderUnavailable,
+    RangeNotSatisfiable,
+    RequestTimeout,
+    SignInFailed,
+    SourceChanged,
+    StorageFull,
+    Temporary,
+    TooLarge,
+    TooManyRequests,
+    TransfersFailed,
+    Unavailable,
+    Unreachable,
+    UnsupportedMediaType,
+    UriTooLong,
+    WrongSize,
+)
+from portico.client.files import OnConflict
+from portico.client.progress import Progress
+from portico.client.session import Tokens, TokenStore
+from portico.client.sources import Uploadable
+
+if TYPE_CHECKING:
+    from portico.client.async_client import AsyncClient
+
+__all__ = [
+    "AddressNotAllowed",
+    "AlreadyExists",
+    "AsyncClient",
+    "Changed",
+    "Client",
+    "ClientError",
+    "ConnectionFailed",
+    "Entry",
+    "FolderNotEmpty",
+    "Forbidden",
+    "HeadersTooLarge",
+    "Internal",
+    "InvalidCursor",
+    "InvalidPath",
+    "InvalidRequest",
+    "IsAFolder",
+    "MethodNotAllowed",
+    "NotAFolder",
+    "NotAGateway",
+    "NotFound",
+    "NotPossible",
+    "NotSignedIn",
+    "OnConflict",
+    "Progress",
+    "ProviderFailed",
+    "ProviderRefused",
+    "ProviderTimeout",
+    "ProviderUnavailable",
+    "RangeNotSatisfiable",
+    "RequestTimeout",
+    "SignInFailed",
+    "SourceChanged",
+    "StorageFull",
+    "Temporary",
+    "TokenStore",
+    "Tokens",
+    "TooLarge",
+    "TooManyRequests",
+    "TransfersFailed",
+    "Unavailable",
+    "Unreachable",
+    "UnsupportedMediaType",
+    "Uploadable",
+    "UriTooLong",
+    "WrongSize",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """asyncio is loaded by those who use it."""
+    if name == "AsyncClient":
+        from portico.client.async_client import AsyncClient
+
+        return AsyncClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,180 @@
+"""`Client`: a gateway from Python, for programs with or without threads."""
+
+import os
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from portico.client import downloads, files, uploads
+from portico.client.base import Base, LocalPath
+from portico.client.entries import Entry, Folder
+from portico.client.files import OnConflict
+from portico.client.paths import clean
+from portico.client.progress import Progress
+from portico.client.session import Tokens
+from portico.client.sockets import Sockets
+from portico.client.sources import Uploadable
+from portico.client.steps import Steps, T
+from portico.client.wire import Origin
+from portico.client.workers import Workers
+
+
+class Client(Base):
+    """A Web User's files at a gateway.
+
+    Paths are text from the user's root on: `/reports/2026.csv`. All errors of the gateway, and of the way to it, are
+    `ClientError`s. What is safe to repeat is repeated. Threads may share a client.
+
+        with Client("https://files.example.com", username="alice", password="…") as client:
+            client.upload("2026.csv", "/reports/")
+            for entry in client.list("/reports"):
+                print(entry.name, entry.size)
+    """
+
+    def _open(self, origin: Origin, timeout: float) -> None:
+        self._workers = Workers(Sockets(origin, timeout=timeout, limit=self._limit))
+
+    def _run(self, steps: Steps[T]) -> T:
+        return self._workers.run(steps)
+
+    def login(self, username: str | None = None, password: str | None = None) -> Tokens:
+        """Sign in now, with the name and the password that are given here or were given before."""
+        self._session.use(username, password)
+        return self._run(self._session.login())
+
+    def logout(self) -> None:
+        """End the tokens, here and at the gateway."""
+        self._run(self._session.logout())
+
+    def list(self, path: str = "/", *, size: int | None = 1000) -> Iterator[Entry]:
+        """What is in a folder, page after page of `size` entries; the folder itself is left out."""
+        cursor: str | None = None
+        while True:
+            page = self._run(files.page(self._session, path, size, cursor))
+            yield from page.entries
+            if (cursor := page.cursor) is None:
+                return
+
+    def walk(self, path: str = "/") -> Iterator[Folder]:
+        """Every folder at or below a path, from the top down: its path, the folders and the files in it.
+
+        As with `os.walk`, folders that are taken out of the list are not walked.
+        """
+        waiting = [clean(path)]
+        while waiting:
+            folder = waiting.pop()
+            folders: list[Entry] = []
+            others: list[Entry] = []
+            for entry in self.list(folder):
+                (folders if entry.is_folder else others).append(entry)
+            yield folder, folders, others
+            waiting += (entry.path for entry in reversed(folders))
+
+    def stat(self, path: str) -> Entry:
+        """One file or folder; `NotFound` if it is not there."""
+        return self._run(files.stat(self._session, path))
+
+    def head(self, path: str) -> Entry:
+        """A file as a download would begin, with its `etag`; `IsAFolder` if it is none."""
+        return self._run(files.head(self._session, path))
+
+    def upload(
+        self,
+        source: Uploadable,
+        path: str,
+        *,
+        on_conflict: OnConflict | None = None,
+        content_type: str | None = None,
+        verify: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Store a local file, bytes or a stream at a path; one that ends with a slash is the folder for the file.
+
+        Folders are made as needed. Nobody sees the file before it is whole, and when this returns it is stored safely.
+        `verify` looks afterwards whether it has the size of what was sent.
+        """
+        file = uploads.outgoing(source, path, content_type)
+        self._run(uploads.upload(self._session, file, uploads.Options(on_conflict, verify, progress)))
+
+    def upload_all(
+        self,
+        items: Iterable[tuple[Uploadable, str]],
+        *,
+        on_conflict: OnConflict | None = None,
+        verify: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Store many files, given as for `upload`: small ones share requests, and several requests run at once.
+
+        A file that cannot be stored for its own sake does not hold up the others: `TransfersFailed` names them in the
+        end.
+        """
+        options = uploads.Options(on_conflict, verify, progress)
+        self._run(uploads.upload_all(self._session, items, options, self._limit))
+
+    def download(
+        self,
+        path: str,
+        target: LocalPath | BinaryIO,
+        *,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Fetch a file to a local path, or into a stream that is open for writing bytes.
+
+        The local file appears when it is whole; large ones are fetched in several ranges at once. With `resume`, what
+        an interrupted download has left beside it is used, if the file is still the same at the gateway. A local folder
+        takes the file under its own name.
+        """
+        if isinstance(target, str | os.PathLike):
+            local = downloads.local_target(path, target)
+            options = downloads.Options(resume, progress, self._limit)
+            self._run(downloads.to_file(self._session, path, local, options))
+        else:
+            self._run(downloads.to_stream(self._session, path, target, progress))
+
+    def download_all(
+        self,
+        items: Iterable[tuple[str, LocalPath]],
+        *,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Fetch many files, each from its path to a local one; `TransfersFailed` names in the end what failed."""
+        options = downloads.Options(resume, progress, self._limit)
+        self._run(downloads.to_files(self._session, items, options))
+
+    def read(self, path: str, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> bytes:
+        """The bytes of a file, or those from `start` up to `stop`, cut off at its end as a slice is.
+
+        With an `etag`, of that version only: `Changed` if there is another.
+        """
+        return self._run(downloads.read(self._session, path, start, stop, etag))
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder, with those above it; one that is there already is fine."""
+        self._run(files.make_folder(self._session, path))
+
+    def move(self, source: str, target: str, *, on_conflict: OnConflict | None = None) -> None:
+        """Move or rename a file or a folder; a folder that is moved onto a folder is merged into it."""
+        self._run(files.transfer(self._session, "MOVE", source, target, on_conflict))
+
+    def copy(self, source: str, target: str, *, on_conflict: OnConflict | None = None) -> None:
+        """Copy a file, or a folder with all that is in it, without passing through this machine."""
+        self._run(files.transfer(self._session, "COPY", source, target, on_conflict))
+
+    def delete(self, path: str, *, recursive: bool = False) -> None:
+        """Remove a file or an empty folder; with `recursive`, a folder with all that is in it."""
+        self._run(files.delete(self._session, path, recursive=recursive))
+
+    def close(self) -> None:
+        """Close the connections. The tokens stay good: `logout` ends them."""
+        self._workers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

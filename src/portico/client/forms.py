@@ -1,0 +1,107 @@
+"""Files as `multipart/form-data`, streamed."""
+
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from portico.client.paths import split
+from portico.client.progress import Meter
+from portico.client.sources import Source
+from portico.client.steps import Piece
+
+_SMALL = 64 * 1024
+_AMBIGUOUS = re.compile("%(22|0D|0A)")
+_MEDIA_TYPE = re.compile(r"[!#$&\-^_.+0-9A-Za-z]+/[!#$&\-^_.+0-9A-Za-z]+(\s*;[\x20-\x7e]*)?")
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A file on its way to a clean path."""
+
+    path: str
+    source: Source
+    content_type: str | None = None
+    sent: int = 0
+    """How many bytes were handed out when it was last sent."""
+
+    def __post_init__(self) -> None:
+        if self.content_type is not None and not _MEDIA_TYPE.fullmatch(self.content_type):
+            raise ValueError(f"{self.content_type!r} is not a media type")
+
+    @property
+    def name(self) -> str:
+        return split(self.path)[1]
+
+
+class Form:
+    """The body of one upload; all its files go to the same folder."""
+
+    def __init__(self, files: Sequence[Outgoing], meter: Meter | None = None) -> None:
+        self._files = files
+        self._meter = meter
+        boundary = secrets.token_hex(16)
+        self._heads = [_part_head(boundary, file) for file in files]
+        self._heads[0] = self._heads[0].lstrip()
+        self._tail = f"\r\n--{boundary}--\r\n".encode()
+        self.content_type = f"multipart/form-data; boundary={boundary}"
+        self.closed = False
+        """Whether the end was handed out: from then on the gateway may have stored the last file."""
+
+    @property
+    def length(self) -> int | None:
+        total = sum(map(len, self._heads)) + len(self._tail)
+        for file in self._files:
+            if file.source.size is None:
+                return None
+            total += file.source.size
+        return total
+
+    @property
+    def replayable(self) -> bool:
+        return all(file.source.replayable for file in self._files)
+
+    @property
+    def slow(self) -> bool:
+        return any(file.source.slow for file in self._files)
+
+    def __iter__(self) -> Iterator[Piece]:
+        """Small pieces are put together: each that is handed out is sent by itself."""
+        self.closed = False
+        waiting: list[Piece] = []
+        size = 0
+        for piece in self._pieces():
+            waiting.append(piece)
+            size += len(piece)
+            if size >= _SMALL:
+                yield from waiting if len(piece) >= _SMALL else [b"".join(waiting)]
+                waiting.clear()
+                size = 0
+        self.closed = True
+        yield b"".join([*waiting, self._tail])
+
+    def _pieces(self) -> Iterator[Piece]:
+        if self._meter:
+            self._meter.at(0)
+        for head, file in zip(self._heads, self._files, strict=True):
+            yield head
+            file.sent = 0
+            for chunk in file.source.chunks():
+                file.sent += len(chunk)
+                yield chunk
+                if self._meter:
+                    self._meter.add(len(chunk))
+
+
+def _part_head(boundary: str, file: Outgoing) -> bytes:
+    name = file.name
+    if _AMBIGUOUS.search(name):
+        # Browsers write a quote as %22 and do not escape the sign itself; this form leaves no doubt.
+        disposition = f"filename*=UTF-8''{quote(name, safe='')}"
+    else:
+        disposition = f'filename="{name.replace(chr(34), "%22")}"'
+    lines = [f"\r\n--{boundary}", f'Content-Disposition: form-data; name="data"; {disposition}']
+    if file.content_type:
+        lines.append(f"Content-Type: {file.content_type}")
+    return "\r\n".join([*lines, "", ""]).encode()

@@ -1,0 +1,41 @@
+"""Paths at the gateway: text from the root on, such as `/reports/2026.csv`."""
+
+import re
+from urllib.parse import quote, urlencode
+
+from portico.client.errors import InvalidPath
+
+FILESYSTEM = "/backend/1.0.0/filesystem"
+
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff]")
+
+
+def check_name(name: str) -> str:
+    """The name, if an entry can have it."""
+    if name in ("", ".", "..") or _FORBIDDEN.search(name):
+        raise InvalidPath(
+            f"{name!r} cannot be a name at the gateway: not empty, '.' or '..', no slash, backslash or control character."
+        )
+    return name
+
+
+def clean(path: str) -> str:
+    """The path with one slash in front and none behind; `InvalidPath` if the gateway could not hold it."""
+    inner = path.removeprefix("/").removesuffix("/")
+    return "/" + "/".join(map(check_name, inner.split("/"))) if inner else "/"
+
+
+def split(path: str) -> tuple[str, str]:
+    """The folder and the name of a clean path."""
+    folder, _, name = path.rpartition("/")
+    return folder or "/", name
+
+
+def join(folder: str, name: str) -> str:
+    return f"{folder.removesuffix('/')}/{name}"
+
+
+def target(path: str, **query: str | int | None) -> str:
+    """What a request for a clean path asks for."""
+    given = {name: value for name, value in query.items() if value is not None}
+    return FILESYSTEM + quote(path) + ("?" + urlencode(given) if given else "")
