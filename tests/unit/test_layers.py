@@ -1,6 +1,7 @@
 """An import only ever points down."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,8 +24,12 @@ LAYERS: list[set[str]] = [
     {"store"},
     GROUND,
     {""},
+    {"client"},
 ]
-"""From top to bottom, by the first name below `portico`; the package itself, with its version, is below all."""
+"""From top to bottom, by the first name below `portico`.
+
+The package itself, with its version, is below all of the server. It hands out the client, which stands on nothing.
+"""
 
 FORBIDDEN = {
     "api": {"settings", "cli", "app"},
@@ -123,6 +128,16 @@ def test_the_api_does_not_import_providers() -> None:
     assert api
     for file in api:
         assert "providers" not in {first_name(module) for module in inner_imports(file)}
+
+
+def test_the_client_and_the_server_do_without_each_other() -> None:
+    for file in MODULES:
+        reached = {first_name(module) for module in inner_imports(file)}
+        if first_name(dotted(file)) == "client":
+            assert reached <= {"client"}, dotted(file)
+            assert {module.split(".")[0] for module in imports(file)} <= {"portico", *sys.stdlib_module_names}
+        elif first_name(dotted(file)) not in ("", "cli"):
+            assert "client" not in reached, dotted(file)
 
 
 def test_providers_do_not_know_each_other() -> None:

@@ -1,86 +1,123 @@
-"""The `portico` command: its options, its subcommands, and how it fails.
+"""The `portico` command: which commands there are, and how each of them fails.
 
-Nothing heavy is imported before a command needs it: help and usage mistakes come at once.
+Nothing is imported before a command needs it: help and usage mistakes come at once, and who only talks to a gateway
+needs nothing of the server.
 """
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
-
-import typer
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 
 from portico import __version__
-from portico.cli import config, connections, serve, users
 from portico.cli.exits import DONE, FAILED, INTERRUPTED, UsageMistake, exit_code, sentence
-from portico.cli.home import find_home
 from portico.errors import PorticoError
 
-app = typer.Typer(
-    name="portico",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    # Typer would import pydantic only to find that help was not asked for here.
-    context_settings={"default_map": {"help": False}},
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    module: str
+    """Its `run` takes the words of the command, its own name first, and the home that was named, if any."""
+    summary: str
+    needs_server: bool = False
+
+
+COMMANDS = {
+    "serve": Command("portico.cli.gateway", "Start the gateway.", needs_server=True),
+    "user": Command(
+        "portico.cli.gateway", "Web Users: who may sign in, and what they see.", needs_server=True
+    ),
+    "connection": Command(
+        "portico.cli.gateway", "Connections: the storage services that hold the files.", needs_server=True
+    ),
+    "config": Command("portico.cli.gateway", "The settings in application.properties.", needs_server=True),
+}
+
+SERVER_MODULES = (
+    "aiosqlite",
+    "alembic",
+    "argon2",
+    "cryptography",
+    "granian",
+    "javaproperties",
+    "msgspec",
+    "multipart",
+    "pydantic",
+    "sqlalchemy",
+    "starlette",
+    "structlog",
+    "typer",
 )
-app.command("serve")(serve.serve)
-app.add_typer(users.app, name="user")
-app.add_typer(connections.app, name="connection")
-app.add_typer(config.app, name="config")
+"""What the extra `server` brings."""
+
+_HELP = """\
+Usage: portico COMMAND …
+
+A safe, fast front on cloud storage. Start it with 'portico serve'.
+
+Commands:
+{commands}
+
+'portico COMMAND --help' tells more of each; 'portico --version' prints the version.
+--home DIR, anywhere in a command, names the home folder; else PORTICO_HOME, else your user data folder."""
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"portico {__version__}")
-        raise typer.Exit
+class ServerMissing(PorticoError):
+    code = "server-missing"
 
-
-@app.callback(
-    epilog="--home DIR, anywhere in a command, names the home folder; else PORTICO_HOME, else your user data folder."
-)
-def portico(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
-    ] = False,
-) -> None:
-    """A safe, fast front on cloud storage. Start it with 'portico serve'."""
+    def __init__(self) -> None:
+        super().__init__(
+            "Only the client is installed here; install the gateway with: pip install 'portico-gateway[server]'"
+        )
 
 
 def run(arguments: Sequence[str]) -> int:
     """Do what the arguments ask, say failures in one sentence on standard error, and return the exit code."""
     try:
-        home, rest = _take_home(arguments)
-        result = app(args=rest, obj=find_home(home), prog_name="portico", standalone_mode=False)
-    except typer.TyperException as error:
-        _complain(_usage_sentence(error))
-        return error.exit_code
+        code = _run(arguments)
     except PorticoError as error:
         _complain(sentence(error))
         return exit_code(error)
-    except (KeyboardInterrupt, typer.Abort):
-        _complain("Interrupted.")
-        return INTERRUPTED
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     except BrokenPipeError:
         sys.stdout = None  # else the interpreter complains once more on its way out
         return FAILED
     except OSError as error:
         _complain(f"{error.filename or 'The system'}: {error.strerror or error}.")
         return FAILED
-    if result == INTERRUPTED:  # typer has caught it
+    if code == INTERRUPTED:
         _complain("Interrupted.")
-    return result if isinstance(result, int) else DONE
+    return code
 
 
 def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _take_home(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Take `--home DIR` out from anywhere before a `--`: people write it where they think of it.
+def _run(arguments: Sequence[str]) -> int:
+    home, rest = _take_home(arguments)
+    if not rest or rest[0] in ("--help", "-h"):
+        width = max(map(len, COMMANDS)) + 2
+        lines = (f"  {name.ljust(width)}{command.summary}" for name, command in COMMANDS.items())
+        print(_HELP.format(commands="\n".join(lines)))
+        return DONE
+    if rest[0] == "--version":
+        print(f"portico {__version__}")
+        return DONE
+    command = COMMANDS.get(rest[0])
+    if command is None:
+        what = "option" if rest[0].startswith("-") else "command"
+        raise UsageMistake(f"There is no {what} {rest[0]!r}; see 'portico --help'.")
+    if command.needs_server and not all(map(find_spec, SERVER_MODULES)):
+        raise ServerMissing
+    code: int = import_module(command.module).run(rest, home)
+    return code
 
-    It is no option of typer's, because those would import pydantic even for a help text.
-    """
+
+def _take_home(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Take `--home DIR` out from anywhere before a `--`: people write it where they think of it."""
     rest = list(arguments)
     stop = rest.index("--") if "--" in rest else len(rest)
     index = next((at for at in range(stop) if rest[at] == "--home" or rest[at].startswith("--home=")), None)
@@ -92,14 +129,6 @@ def _take_home(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
             raise UsageMistake(f"{flag} needs a folder; write {flag} DIR.")
         home = rest.pop(index)
     return home, rest
-
-
-def _usage_sentence(error: typer.TyperException) -> str:
-    message = error.format_message().strip()
-    context = getattr(error, "ctx", None)
-    if context is None or "\n" in message:
-        return message
-    return f"{message.rstrip('.')}; see '{context.command_path} --help'."
 
 
 def _complain(text: str) -> None:

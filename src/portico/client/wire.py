@@ -89,6 +89,7 @@ def is_expectant(ask: Ask) -> bool:
 
 def request_head(ask: Ask, origin: Origin) -> bytes:
     lines = [f"{ask.method} {origin.prefix}{ask.target} HTTP/1.1", f"Host: {origin.authority}"]
+    lines.append("User-Agent: portico")  # some proxies want one
     lines += [f"{name}: {value}" for name, value in ask.headers.items()]
     if ask.body is not None and ask.body.length is None:
         lines.append("Transfer-Encoding: chunked")
