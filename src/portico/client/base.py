@@ -22,7 +22,7 @@ class Base:
         ca: str | ssl.SSLContext | None = None,
         connections: int = 8,
         timeout: float = 30.0,
-        attempts: int = 5,
+        attempts: int = 6,
     ) -> None:
         """Nothing is sent yet: the sign-in comes with the first request.
 

@@ -34,11 +34,11 @@ class Part:
         self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115
         try:
             _lock(self._file.fileno(), target)
+            if keep:
+                self._recall()
         except BaseException:
             self._file.close()
             raise
-        if keep:
-            self._recall()
 
     def begin(self, size: int, etag: str | None) -> None:
         """From now on it is a download of this version."""
@@ -109,7 +109,7 @@ def _note_at_the_end(path: str) -> dict[str, Any]:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - len(_MARK) - 8))
         mark, length = file.read(len(_MARK)), file.read(8)
-        if mark != _MARK or not 0 < int(length) <= _LONGEST_NOTE:
+        if mark != _MARK or not 0 < int(length) <= min(_LONGEST_NOTE, end - len(_MARK) - 8):
             raise ValueError("no note")
         file.seek(end - len(_MARK) - 8 - int(length))
         note: dict[str, Any] = json.loads(file.read(int(length)))

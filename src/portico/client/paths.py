@@ -21,8 +21,10 @@ def check_name(name: str) -> str:
 
 def clean(path: str) -> str:
     """The path with one slash in front and none behind; `InvalidPath` if the gateway could not hold it."""
+    if path in ("", "/"):
+        return "/"
     inner = path.removeprefix("/").removesuffix("/")
-    return "/" + "/".join(map(check_name, inner.split("/"))) if inner else "/"
+    return "/" + "/".join(map(check_name, inner.split("/")))
 
 
 def split(path: str) -> tuple[str, str]:

@@ -102,7 +102,7 @@ class Patience:
         if self._failures >= self._attempts or asked > _LONGEST_PAUSE:
             raise error
         # Many clients that failed together must not come back together.
-        own = min(0.25 * 2**self._failures, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311
+        own = min(0.25 * 2 ** (self._failures - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311
         yield Pause(max(asked, own))
 
     def renew(self) -> None:

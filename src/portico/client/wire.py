@@ -220,9 +220,11 @@ class Chunked:
             self.done = not line
             return
         try:
-            size = int(line.partition(b";")[0], 16)
+            size = int(line.partition(b";")[0].strip(), 16)
         except ValueError:
-            raise NotAGateway("The answer is chunked in a way that cannot be understood.") from None
+            size = -1
+        if size < 0:
+            raise NotAGateway("The answer is chunked in a way that cannot be understood.")
         self._trailing = size == 0
         self._left = size + 2 if size else 0
 

@@ -1,0 +1,136 @@
+"""One gateway for all tests, and both clients in every one that asks for a client."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from portico.client import AsyncClient, Client
+
+from ..gateways import Gateway
+from ..servers.proxy import FaultProxy
+
+MakeClient = Callable[..., Client]
+
+
+class Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Driven:
+    """An `AsyncClient` with the ways of a `Client`, so that one test holds for both."""
+
+    def __init__(self, loop: Loop, *arguments: Any, **options: Any) -> None:
+        self._loop = loop
+        self._client = loop.run(self._made(*arguments, **options))
+
+    async def _made(self, *arguments: Any, **options: Any) -> AsyncClient:
+        return AsyncClient(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            result = method(*arguments, **options)
+            if isinstance(result, AsyncIterator):
+                return self._steps(result)
+            return self._loop.run(result)
+
+        return call
+
+    def _steps(self, results: AsyncIterator[Any]) -> Iterator[Any]:
+        end = object()
+
+        async def step() -> Any:
+            return await anext(results, end)
+
+        while (result := self._loop.run(step())) is not end:
+            yield result
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path_factory.mktemp("client") / "home")
+    gateway.start()
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture(scope="session")
+def password(gateway: Gateway) -> str:
+    return (gateway.home / "web-password.txt").read_text().strip()
+
+
+@pytest.fixture(scope="session")
+def root(gateway: Gateway) -> Path:
+    """The folder that the user sees as /."""
+    return gateway.files / "web"
+
+
+@pytest.fixture(autouse=True)
+def emptied(root: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    import shutil
+
+    for entry in root.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+@pytest.fixture(params=["sync", "async"])
+def make(request: pytest.FixtureRequest, gateway: Gateway, password: str) -> Iterator[MakeClient]:
+    """Makes clients, of either kind, that know the password unless told otherwise."""
+    made: list[Client] = []
+    loop = Loop() if request.param == "async" else None
+
+    def begin(url: str = gateway.url, **options: Any) -> Client:
+        options = {"username": "web", "password": password, **options}
+        client = Client(url, **options) if loop is None else cast("Client", Driven(loop, url, **options))
+        made.append(client)
+        return client
+
+    yield begin
+    for client in made:
+        client.close()
+    if loop:
+        loop.close()
+
+
+@pytest.fixture
+def client(make: MakeClient) -> Client:
+    return make()
+
+
+@pytest.fixture
+def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
+    """Between a client and the gateway."""
+    loop = Loop()
+    proxy = FaultProxy(gateway.port)
+    loop.run(proxy.__aenter__())
+    yield proxy
+    loop.run(proxy.__aexit__(None, None, None))
+    loop.close()
+
+
+@pytest.fixture
+def proxied(make: MakeClient, proxy: FaultProxy) -> Client:
+    """A client that is signed in already, through the proxy."""
+    client = make(f"http://127.0.0.1:{proxy.port}", attempts=3, timeout=5.0)
+    client.login()
+    proxy.calls.clear()
+    return client

@@ -1,0 +1,231 @@
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from portico.client import (
+    Changed,
+    Client,
+    ConnectionFailed,
+    IsAFolder,
+    NotFound,
+    NotPossible,
+    TransfersFailed,
+    downloads,
+)
+from portico.client.parts import Part
+
+from ..servers.proxy import Altered, Call, Cut, FaultProxy, Reply
+from .conftest import MakeClient
+
+LARGE = os.urandom(2**20 + 17)
+
+
+@pytest.fixture(autouse=True)
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "RANGE", 64 * 1024)
+
+
+def is_download(call: Call) -> bool:
+    return call.method == "GET" and "DOWNLOAD" in call.target
+
+
+def ranges(proxy: FaultProxy) -> list[str]:
+    return [call.headers.get("range", "") for call in proxy.calls if is_download(call)]
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("size", [0, 1, 64 * 1024, 64 * 1024 + 1, len(LARGE)])
+@pytest.mark.parametrize("resume", [False, True])
+def test_to_a_file(client: Client, root: Path, tmp_path: Path, size: int, resume: bool) -> None:
+    (root / "file").write_bytes(LARGE[:size])
+    (tmp_path / "local").write_bytes(b"old")
+    client.download("/file", tmp_path / "local", resume=resume)
+    client.download("/file", tmp_path)
+    assert (tmp_path / "local").read_bytes() == LARGE[:size]
+    assert (tmp_path / "file").read_bytes() == LARGE[:size]
+    assert left_in(tmp_path) == ["file", "local"]
+
+
+@pytest.mark.parametrize("size", [0, 5, len(LARGE)])
+def test_to_a_stream_and_to_memory(client: Client, root: Path, size: int) -> None:
+    (root / "file").write_bytes(LARGE[:size])
+    stream = io.BytesIO()
+    client.download("/file", stream)
+    assert stream.getvalue() == LARGE[:size]
+    assert client.read("/file") == LARGE[:size]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 3), (2, None), (2, 99), (9, None), (9, 12), (3, 3), (3, 1)])
+def test_a_range_is_a_slice(client: Client, root: Path, start: int, stop: int | None) -> None:
+    (root / "file").write_bytes(b"12345")
+    assert client.read("/file", start, stop) == b"12345"[start:stop]
+    with pytest.raises(ValueError, match="before the file"):
+        client.read("/file", -1)
+
+
+def test_a_range_of_one_version(client: Client, root: Path) -> None:
+    (root / "file").write_bytes(b"12345")
+    etag = client.head("/file").etag
+    assert client.read("/file", 1, 3, etag=etag) == b"23"
+    (root / "file").write_bytes(b"1234567")
+    with pytest.raises(Changed):
+        client.read("/file", 1, 3, etag=etag)
+
+
+def test_what_is_not_there_leaves_nothing_here(client: Client, root: Path, tmp_path: Path) -> None:
+    (root / "folder").mkdir()
+    with pytest.raises(NotFound):
+        client.download("/nothing", tmp_path / "local")
+    with pytest.raises(IsAFolder):
+        client.download("/folder", tmp_path / "local")
+    with pytest.raises(FileNotFoundError):
+        client.download("/folder", tmp_path / "none" / "local")
+    assert left_in(tmp_path) == []
+
+
+def test_progress(client: Client, root: Path, tmp_path: Path) -> None:
+    (root / "file").write_bytes(LARGE)
+    calls: list[tuple[str, int, int | None]] = []
+    client.download("/file", tmp_path / "local", progress=lambda *call: calls.append(call))
+    assert calls[0] == ("/file", 0, None)
+    assert calls[-1] == ("/file", len(LARGE), len(LARGE))
+    calls.clear()
+    client.download("/file", io.BytesIO(), progress=lambda *call: calls.append(call))
+    assert calls[-1] == ("/file", len(LARGE), len(LARGE))
+
+
+def test_a_broken_connection_is_continued(
+    proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path
+) -> None:
+    (root / "file").write_bytes(LARGE)
+    proxy.on(is_download, Cut(1000), Cut(0), Cut(70_000))
+    stream = io.BytesIO()
+    proxied.download("/file", stream)
+    assert stream.getvalue() == LARGE
+    assert ranges(proxy) == ["", *(f"bytes={start}-{len(LARGE) - 1}" for start in (1000, 1000, 71_000))]
+    proxy.on(is_download, Cut(1000), turns=5)
+    proxied.download("/file", tmp_path / "local")
+    assert (tmp_path / "local").read_bytes() == LARGE
+
+
+def test_a_file_that_changes_on_the_way_is_not_mixed(
+    proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path
+) -> None:
+    (root / "file").write_bytes(LARGE)
+
+    def meddle(path: str, done: int, total: int | None) -> None:
+        if done:
+            (root / "file").write_bytes(LARGE[::-1])
+
+    with pytest.raises(Changed):
+        proxied.download("/file", tmp_path / "local", progress=meddle)
+    assert left_in(tmp_path) == []
+
+
+def test_without_a_version_only_one_answer_is_trusted(
+    proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path
+) -> None:
+    (root / "file").write_bytes(LARGE)
+
+    def nameless(reply: Reply) -> Reply:
+        headers = {name: value for name, value in reply.headers.items() if name.lower() != "etag"}
+        return Reply(reply.status, headers, reply.body)
+
+    proxy.on(is_download, Altered(nameless), turns=9)
+    proxied.download("/file", tmp_path / "local", resume=True)
+    assert (tmp_path / "local").read_bytes() == LARGE
+    assert ranges(proxy) == ["bytes=0-65535", ""]
+
+
+def interrupted(client: Client, proxy: FaultProxy, folder: Path) -> None:
+    """Leave a download behind that has two ranges, and half of the third."""
+    proxy.on(lambda call: call.headers.get("range", "").endswith("-196607"), Cut(40_000), Cut(0))
+    with pytest.raises(ConnectionFailed):
+        client.download("/file", folder / "local", resume=True)
+    assert left_in(folder) == [".local.portico-part"]
+    proxy.calls.clear()
+
+
+def test_an_interrupted_download_is_carried_on(
+    make: MakeClient, proxy: FaultProxy, root: Path, tmp_path: Path
+) -> None:
+    (root / "file").write_bytes(LARGE)
+    # One connection, so that the ranges come one after the other.
+    client = make(f"http://127.0.0.1:{proxy.port}", attempts=2, connections=1)
+    interrupted(client, proxy, tmp_path)
+    done: list[int] = []
+    client.download(
+        "/file", tmp_path / "local", resume=True, progress=lambda _, count, __: done.append(count)
+    )
+    assert (tmp_path / "local").read_bytes() == LARGE
+    assert left_in(tmp_path) == ["local"]
+    assert ranges(proxy)[0] == f"bytes={131072 + 40_000}-{131072 + 40_000 + 65535}"
+    assert done[0] == 131072 + 40_000
+    assert done[-1] == len(LARGE)
+
+
+def test_what_has_changed_since_is_begun_again(
+    make: MakeClient, proxy: FaultProxy, root: Path, tmp_path: Path
+) -> None:
+    (root / "file").write_bytes(LARGE)
+    client = make(f"http://127.0.0.1:{proxy.port}", attempts=2, connections=1)
+    interrupted(client, proxy, tmp_path)
+    (root / "file").write_bytes(LARGE[::-1])
+    client.download("/file", tmp_path / "local", resume=True)
+    assert (tmp_path / "local").read_bytes() == LARGE[::-1]
+    assert left_in(tmp_path) == ["local"]
+
+
+@pytest.mark.parametrize(
+    "rubbish", [b"", b"x" * 100, b"\nportico-part 1 00000900", b"[]\nportico-part 1 00000002"]
+)
+def test_a_part_that_makes_no_sense_is_begun_again(
+    client: Client, root: Path, tmp_path: Path, rubbish: bytes
+) -> None:
+    (root / "file").write_bytes(LARGE)
+    (tmp_path / ".local.portico-part").write_bytes(rubbish)
+    client.download("/file", tmp_path / "local", resume=True)
+    assert (tmp_path / "local").read_bytes() == LARGE
+    assert left_in(tmp_path) == ["local"]
+
+
+def test_two_programs_do_not_share_a_part(client: Client, root: Path, tmp_path: Path) -> None:
+    (root / "file").write_bytes(LARGE)
+    other = Part(str(tmp_path / "local"), keep=True)
+    with pytest.raises(NotPossible, match="another program"):
+        client.download("/file", tmp_path / "local", resume=True)
+    client.download("/file", tmp_path / "local")
+    other.close()
+    assert left_in(tmp_path) == ["local"]
+
+
+def test_many_files(client: Client, root: Path, tmp_path: Path) -> None:
+    for number in range(30):
+        (root / str(number)).write_bytes(LARGE[: number * 5000])
+    (root / "folder").mkdir()
+    items = [(f"/{number}", tmp_path / f"local-{number}") for number in range(30)]
+    client.download_all(items)
+    for number in range(30):
+        assert (tmp_path / f"local-{number}").read_bytes() == LARGE[: number * 5000]
+    with pytest.raises(TransfersFailed) as failed:
+        client.download_all([("/none", tmp_path), *items, ("/folder", tmp_path / "x")])
+    assert {path: type(error) for path, error in failed.value.failures.items()} == {
+        "/none": NotFound,
+        "/folder": IsAFolder,
+    }
+    assert len(left_in(tmp_path)) == 30
+
+
+def test_gaps() -> None:
+    part = Part.__new__(Part)
+    part._done, part.size = [(10, 20), (0, 5), (20, 30)], 50
+    assert list(part.gaps(8)) == [(5, 10), (30, 38), (38, 46), (46, 50)]
+    part._done = []
+    assert list(part.gaps(100)) == [(0, 50)]
+    part._done = [(0, 50)]
+    assert list(part.gaps(100)) == []

@@ -1,0 +1,124 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from portico.client import (
+    AlreadyExists,
+    Client,
+    ClientError,
+    FolderNotEmpty,
+    InvalidPath,
+    IsAFolder,
+    NotAFolder,
+    NotFound,
+    NotPossible,
+)
+
+ODD = [
+    "plain.txt",
+    "with space.txt",
+    "100%.txt",
+    "a%22b.txt",
+    "a%0Ab.txt",
+    'quo"te.txt',
+    "q?u#e&r+y=.txt",
+    "Grüße 文件 🙂.txt",
+    "semi;colon.txt",
+    "'single'.txt",
+    "%2e%2e",
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_names_come_back_as_they_went(client: Client, root: Path, name: str) -> None:
+    client.upload(name.encode(), f"/odd & ends/{name}")
+    assert [entry.name for entry in client.list("/odd & ends")] == [name]
+    assert (root / "odd & ends" / name).read_bytes() == name.encode()
+    assert client.stat(f"/odd & ends/{name}").name == name
+    assert client.read(f"/odd & ends/{name}") == name.encode()
+    client.move(f"/odd & ends/{name}", f"/{name}")
+    client.delete(f"/{name}")
+    assert [entry.name for entry in client.list()] == ["odd & ends"]
+
+
+@pytest.mark.parametrize("path", ["/a/../b", "/a//b", "/.", "/a\\b", "/a\nb", "//", "/\udcff"])
+def test_paths_that_cannot_be_are_refused_here(client: Client, path: str) -> None:
+    with pytest.raises(InvalidPath) as refused:
+        client.stat(path)
+    assert refused.value.status is None
+
+
+def test_a_listing_pages_by_itself(client: Client, root: Path) -> None:
+    for number in range(7):
+        (root / f"file-{number}").write_bytes(b"x" * number)
+    (root / "folder").mkdir()
+    entries = list(client.list(size=2))
+    assert [entry.name for entry in entries] == ["folder", *(f"file-{number}" for number in range(7))]
+    folder, _, second, *_ = entries
+    assert (folder.is_folder, folder.path, folder.content_type) == (True, "/folder", "folder")
+    assert (second.is_folder, second.path, second.size) == (False, "/file-1", 1)
+    assert second.modified is not None
+    assert abs(second.modified - datetime.now(UTC)) < timedelta(hours=1)
+
+
+def test_a_walk_can_be_led(client: Client, root: Path) -> None:
+    for place in ("a/b/c", "skipped/inner", "z"):
+        (root / "top" / place).mkdir(parents=True)
+    (root / "top" / "a" / "file").touch()
+    seen = {}
+    for folder, folders, files in client.walk("top/"):
+        seen[folder] = [entry.name for entry in files]
+        folders[:] = [entry for entry in folders if entry.name != "skipped"]
+    assert seen == {"/top": [], "/top/a": ["file"], "/top/a/b": [], "/top/a/b/c": [], "/top/z": []}
+    assert list(seen) == sorted(seen)
+
+
+def test_stat_and_head(client: Client, root: Path) -> None:
+    (root / "file.csv").write_bytes(b"12345")
+    entry, head = client.stat("file.csv"), client.head("/file.csv")
+    assert (entry.size, entry.content_type, entry.etag) == (5, "text/csv", None)
+    assert (head.size, head.content_type, head.name) == (5, "text/csv", "file.csv")
+    assert head.etag
+    assert head.modified == (entry.modified or datetime.now(UTC)).replace(microsecond=0)
+    assert client.stat("/").is_folder
+    client.make_folder("/folder")
+    with pytest.raises(IsAFolder):
+        client.head("/folder")
+
+
+def test_make_copy_move_delete(client: Client, root: Path) -> None:
+    client.make_folder("/a/b")
+    client.make_folder("/a/b")
+    client.upload(b"1", "/a/b/one")
+    client.copy("/a", "/copy")
+    client.move("/copy/b/one", "/copy/uno")
+    assert (root / "copy" / "uno").read_bytes() == b"1"
+    assert (root / "a" / "b" / "one").read_bytes() == b"1"
+    with pytest.raises(AlreadyExists):
+        client.copy("/a/b/one", "/copy/uno", on_conflict="fail")
+    client.copy("/a/b/one", "/copy/uno", on_conflict="rename")
+    assert {entry.name for entry in client.list("/copy")} == {"b", "uno", "uno (1)"}
+    with pytest.raises(FolderNotEmpty):
+        client.delete("/copy")
+    client.delete("/copy", recursive=True)
+    assert not (root / "copy").exists()
+
+
+def test_errors_are_typed_and_can_be_looked_up(client: Client, root: Path) -> None:
+    (root / "file").touch()
+    with pytest.raises(NotFound) as missing:
+        client.stat("/nothing")
+    error = missing.value
+    assert (error.code, error.status) == ("not-found", 404)
+    assert error.detail in str(error)
+    assert error.request_id is not None
+    assert error.request_id in str(error)
+    with pytest.raises(NotAFolder):
+        list(client.list("/file"))
+    with pytest.raises(NotFound):
+        list(client.list("/nothing"))
+    with pytest.raises(NotPossible):
+        client.delete("/", recursive=True)
+    with pytest.raises(ClientError):
+        client.download("/", root.parent / "nowhere")

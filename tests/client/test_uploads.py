@@ -1,0 +1,214 @@
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.client import (
+    AlreadyExists,
+    Client,
+    Forbidden,
+    InvalidPath,
+    InvalidRequest,
+    IsAFolder,
+    SourceChanged,
+    TransfersFailed,
+    WrongSize,
+    uploads,
+)
+
+from ..gateways import Gateway
+from ..servers.proxy import Altered, FaultProxy
+from .conftest import MakeClient
+
+LARGE = os.urandom(3 * 2**20 + 17)
+"""Enough for the gateway to be asked before it is sent."""
+
+
+class Pipe(io.RawIOBase):
+    """A stream that cannot be wound back."""
+
+    def __init__(self, content: bytes) -> None:
+        self._inner = io.BytesIO(content)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._inner.readinto(buffer)
+
+
+def wound_on(content: bytes) -> io.BytesIO:
+    stream = io.BytesIO(b"before" + content)
+    stream.seek(6)
+    return stream
+
+
+@pytest.mark.parametrize("content", [b"", b"small", LARGE], ids=["empty", "small", "large"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        bytes,
+        bytearray,
+        memoryview,
+        io.BytesIO,
+        wound_on,
+        Pipe,
+        lambda content: [content[:9], b"", content[9:]],
+    ],
+)
+def test_whatever_holds_bytes(client: Client, root: Path, source: Any, content: bytes) -> None:
+    client.upload(source(content), "/new/folder/file.bin", verify=True)
+    assert (root / "new" / "folder" / "file.bin").read_bytes() == content
+
+
+def test_a_local_file_keeps_its_name_in_a_folder(client: Client, root: Path, tmp_path: Path) -> None:
+    local = tmp_path / "report.csv"
+    local.write_bytes(LARGE)
+    client.upload(local, "/in/")
+    client.upload(str(local), "/")
+    client.upload(local, "/in/renamed.csv")
+    for name in ("in/report.csv", "report.csv", "in/renamed.csv"):
+        assert (root / name).read_bytes() == LARGE
+
+
+def test_what_cannot_be_sent_is_said_before_anything_is(client: Client, root: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        client.upload(tmp_path / "none", "/none")
+    with pytest.raises(ValueError, match="add the name"):
+        client.upload(b"", "/folder/")
+    with pytest.raises(InvalidPath):
+        client.upload(b"", "/a\x00b")
+    with pytest.raises(InvalidRequest):
+        client.upload(io.StringIO("text"), "/text")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="media type"):
+        client.upload(b"", "/a", content_type="text/plain\r\nX: y")
+    assert list(root.iterdir()) == []
+
+
+def test_conflicts(client: Client, root: Path) -> None:
+    client.upload(b"1", "/file.txt")
+    with pytest.raises(AlreadyExists):
+        client.upload(b"2", "/file.txt", on_conflict="fail")
+    client.upload(b"3", "/file.txt", on_conflict="rename")
+    assert {path.name: path.read_bytes() for path in root.iterdir()} == {
+        "file.txt": b"1",
+        "file (1).txt": b"3",
+    }
+    client.upload(b"4", "/file.txt", on_conflict="replace")
+    assert (root / "file.txt").read_bytes() == b"4"
+
+
+@pytest.mark.parametrize("size", [10, len(LARGE)], ids=["small", "large"])
+def test_a_refusal_is_heard(make: MakeClient, gateway: Gateway, size: int) -> None:
+    if "reader" not in gateway.command("user", "list"):
+        gateway.command(
+            "user", "add", "reader", "--rights", "list", "--password-stdin", stdin="reader-password"
+        )
+    client = make(username="reader", password="reader-password")
+    for source in (LARGE[:size], Pipe(LARGE[:size])):
+        with pytest.raises(Forbidden) as refused:
+            client.upload(source, "/file")
+        assert refused.value.code == "forbidden"
+
+
+@pytest.mark.parametrize("change", [-5, +5])
+def test_a_file_that_changes_while_it_is_sent_is_not_stored(
+    client: Client, root: Path, tmp_path: Path, change: int
+) -> None:
+    local = tmp_path / "log"
+    local.write_bytes(LARGE)
+    (root / "log").write_bytes(b"old")
+
+    def meddle(path: str, done: int, total: int | None) -> None:
+        if done == 0:
+            os.truncate(local, len(LARGE) + change)
+
+    with pytest.raises(SourceChanged):
+        client.upload(local, "/log", progress=meddle)
+    assert (root / "log").read_bytes() == b"old"
+    os.truncate(local, len(LARGE))
+    with pytest.raises(TransfersFailed) as failed:
+        client.upload_all([(local, "/log"), (b"1", "/one")], progress=meddle)
+    assert [type(error) for error in failed.value.failures.values()] == [SourceChanged]
+    assert (root / "one").read_bytes() == b"1"
+
+
+def test_the_size_can_be_verified(proxied: Client, proxy: FaultProxy) -> None:
+    def longer(body: bytes) -> bytes:
+        return body.replace(b'"size":5', b'"size":6')
+
+    proxy.on(lambda call: "STAT" in call.target, Altered.body(longer))
+    with pytest.raises(WrongSize):
+        proxied.upload(b"12345", "/file", verify=True)
+
+
+def test_progress(client: Client, tmp_path: Path) -> None:
+    calls: list[tuple[str, int, int | None]] = []
+    client.upload(LARGE, "/large", progress=lambda *call: calls.append(call))
+    assert calls[0] == ("/large", 0, len(LARGE))
+    assert calls[-1] == ("/large", len(LARGE), len(LARGE))
+    assert [done for _, done, _ in calls] == sorted(done for _, done, _ in calls)
+    calls.clear()
+    client.upload(Pipe(LARGE), "/piped", progress=lambda *call: calls.append(call))
+    assert [calls[0], calls[-1]] == [("/piped", 0, None), ("/piped", len(LARGE), len(LARGE))]
+    calls.clear()
+    client.upload_all([(b"1", "/a"), (b"22", "/b"), (b"", "/c")], progress=lambda *call: calls.append(call))
+    assert sorted(calls) == [("/a", 1, 1), ("/b", 2, 2), ("/c", 0, 0)]
+
+
+def test_many_files_share_requests(proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path) -> None:
+    items: list[tuple[Any, str]] = []
+    for number in range(250):
+        local = tmp_path / f"{number}.txt"
+        local.write_bytes(str(number).encode())
+        items.append((local, f"/many/{number % 2}/"))
+    items.append((LARGE, "/many/0/large"))
+    proxied.upload_all(iter(items))
+    assert (root / "many" / "0" / "large").read_bytes() == LARGE
+    for number in range(250):
+        assert (root / "many" / str(number % 2) / f"{number}.txt").read_bytes() == str(number).encode()
+    assert len(proxy.calls) == 5  # twice 100 and 25 files, and the large one
+
+
+def test_one_bad_file_does_not_hold_up_the_others(client: Client, root: Path, tmp_path: Path) -> None:
+    (root / "taken").mkdir()
+    items: list[tuple[Any, str]] = [(b"%d" % number, f"/{number}") for number in range(20)]
+    items.insert(5, (b"", "/taken"))
+    items.insert(9, (tmp_path / "missing", "/missing"))
+    items.insert(12, (b"", "/a\\b"))
+    items.insert(15, (tmp_path, "/a-folder"))
+    with pytest.raises(TransfersFailed) as failed:
+        client.upload_all(items)
+    kinds = {path: type(error) for path, error in failed.value.failures.items()}
+    assert kinds == {
+        "/taken": IsAFolder,
+        "/missing": FileNotFoundError,
+        "/a\\b": InvalidPath,
+        "/a-folder": IsADirectoryError,
+    }
+    assert all((root / str(number)).read_bytes() == b"%d" % number for number in range(20))
+
+
+def test_what_would_meet_all_others_ends_it(make: MakeClient, gateway: Gateway) -> None:
+    if "reader" not in gateway.command("user", "list"):
+        gateway.command(
+            "user", "add", "reader", "--rights", "list", "--password-stdin", stdin="reader-password"
+        )
+    client = make(username="reader", password="reader-password")
+    with pytest.raises(Forbidden):
+        client.upload_all((b"", f"/{number}/file") for number in range(1000))
+
+
+def test_the_same_name_twice_goes_in_two_requests(client: Client, root: Path) -> None:
+    client.upload_all([(b"1", "/same"), (b"2", "/same")])
+    assert (root / "same").read_bytes() in (b"1", b"2")
+
+
+def test_batches_are_bounded() -> None:
+    items = [(b"x" * uploads.SMALL, f"/{number}") for number in range(20)]
+    batches = list(uploads._batches(items, uploads.Options(), {}))
+    assert [len(batch) for batch in batches] == [8, 8, 4]
+    spread = [(b"", f"/{number}/file") for number in range(100)]
+    assert len(list(uploads._batches(spread, uploads.Options(), {}))) == 100
