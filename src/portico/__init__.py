@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["AsyncClient", "Client", "__version__"]
 
+if not TYPE_CHECKING:  # or every misspelt name would pass as Any
 
-def __getattr__(name: str) -> Any:
-    if name in ("AsyncClient", "Client"):
-        import portico.client
+    def __getattr__(name: str) -> Any:
+        if name in ("AsyncClient", "Client"):
+            import portico.client
 
-        return getattr(portico.client, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return getattr(portico.client, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """What breaks on the way, what is repeated then, and what is not."""
 
+import asyncio
 import signal
 import socket
 import subprocess
@@ -347,4 +348,42 @@ def test_an_answer_before_the_end_stops_the_body(
     assert refused.value.code == "too-large"
     thread.join(20)
     assert not thread.is_alive()
+    listener.close()
+
+
+def test_a_slow_line_that_moves_is_not_given_up(make: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = make().login()
+    connect, open_connection = socket.create_connection, asyncio.open_connection
+
+    def narrow(*arguments: Any) -> socket.socket:
+        connection = connect(*arguments)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        return connection
+
+    async def narrow_streams(*arguments: Any, **options: Any) -> Any:
+        reader, writer = await open_connection(*arguments, **options)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        return reader, writer
+
+    monkeypatch.setattr(socket, "create_connection", narrow)
+    monkeypatch.setattr(asyncio, "open_connection", narrow_streams)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            taken = 0
+            while taken < 400_000:
+                time.sleep(0.1)
+                taken += len(connection.recv(20_000))
+            connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    client = make(f"http://127.0.0.1:{listener.getsockname()[1]}", tokens=tokens, timeout=1.0, attempts=1)
+    client.upload(b"x" * 400_000, "/file")
+    thread.join(20)
     listener.close()

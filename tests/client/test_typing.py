@@ -45,6 +45,7 @@ async def main() -> None:
 
 MISTAKES = """
 from portico import Client
+from portico.client import NotFuond
 client = Client("https://files.example.com", connections="many")
 client.upload(5, "/five")
 client.move("/a", "/b", on_conflict="overwrite")
@@ -74,4 +75,4 @@ def test_a_program_that_uses_the_client_is_typed(tmp_path: Path) -> None:
 def test_mistakes_are_found(tmp_path: Path) -> None:
     done = check(tmp_path / "mistakes.py", MISTAKES)
     found = [line for line in done.stdout.splitlines() if "mistakes.py" in line and "error" in line]
-    assert len(found) == 4, done.stdout
+    assert len(found) == 5, done.stdout

@@ -99,11 +99,12 @@ __all__ = [
     "WrongSize",
 ]
 
+if not TYPE_CHECKING:  # or every misspelt name would pass as Any
 
-def __getattr__(name: str) -> Any:
-    """asyncio is loaded by those who use it."""
-    if name == "AsyncClient":
-        from portico.client.async_client import AsyncClient
+    def __getattr__(name: str) -> Any:
+        """asyncio is loaded by those who use it."""
+        if name == "AsyncClient":
+            from portico.client.async_client import AsyncClient
 
-        return AsyncClient
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return AsyncClient
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

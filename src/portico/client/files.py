@@ -46,15 +46,18 @@ def described(path: str, answer: Answer) -> Entry:
     from email.utils import parsedate_to_datetime  # loads much that few commands need
 
     headers = answer.headers
+    try:
+        modified = parsedate_to_datetime(headers["last-modified"]).isoformat()
+    except (KeyError, ValueError):
+        modified = None
     total = headers.get("content-range", "").rpartition("/")[2] or headers.get("content-length", "")
-    modified = headers.get("last-modified")
     return Entry(
         split(path)[1],
         path,
         is_folder=False,
         size=int(total) if total.isdecimal() else None,
         content_type=headers.get("content-type", ""),
-        last_modified=parsedate_to_datetime(modified).isoformat() if modified else None,
+        last_modified=modified,
         etag=headers.get("etag"),
     )
 

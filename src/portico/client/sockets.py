@@ -109,7 +109,7 @@ class _Connection:
                 if refusal := self._refusal():
                     return refusal
             else:
-                self._write(head + next(pieces, b""))
+                self._write(b"".join((head, next(pieces, b""))))
             for piece in pieces:
                 if stopped():
                     raise Stopped
@@ -184,8 +184,11 @@ class _Connection:
         return answer
 
     def _write(self, piece: Piece) -> None:
+        left = memoryview(piece)
         try:
-            self._socket.sendall(piece)
+            while left:
+                # Not sendall: the timeout is for silence, and must not end a slow line that is still moving.
+                left = left[self._socket.send(left) :]
         except ConnectionError:
             raise _HungUp from None
         except OSError as error:

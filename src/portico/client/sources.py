@@ -100,7 +100,8 @@ class Chunks:
 
     def chunks(self) -> Iterator[Piece]:
         self._begun = True
-        return (chunk for chunk in self._chunks if chunk)
+        for chunk in self._chunks:
+            yield from Content(chunk).chunks()
 
     def read(self) -> Content:
         return Content(b"".join(self.chunks()))

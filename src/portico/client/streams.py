@@ -179,13 +179,19 @@ class _Connection:
 
     async def _write(self, piece: Piece) -> None:
         self._writer.write(piece)
-        try:
-            async with asyncio.timeout(self._timeout):
-                await self._writer.drain()
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise _Broken(error) from None
+        left = self._writer.transport.get_write_buffer_size()
+        while True:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await self._writer.drain()
+                return
+            except TimeoutError:
+                # The timeout is for silence: a slow line that is still moving is not given up.
+                before, left = left, self._writer.transport.get_write_buffer_size()
+                if left >= before:
+                    raise
+            except OSError as error:
+                raise _Broken(error) from None
 
     async def _receive(self) -> bytes:
         try:
