@@ -151,7 +151,8 @@ def to_file(session: Session, path: str, local: str, options: Options) -> Steps[
         yield Together(ranges, min(options.limit, len(gaps)))
         yield from work(part.commit)
     finally:
-        yield from work(part.close)
+        if not part.closed:
+            yield from work(part.close)
 
 
 def _first(session: Session, path: str, part: Part, meter: Meter) -> Steps[None]:
@@ -165,7 +166,7 @@ def _first(session: Session, path: str, part: Part, meter: Meter) -> Steps[None]
         finally:
             if incoming.entry:
                 part.begin(incoming.entry.size or 0, incoming.etag)
-                yield from work(lambda: part.add(0, incoming.position))
+                yield from _note(part, 0, incoming.position)
         if incoming.position < part.size and not incoming.etag:
             # Without a version to name, only one answer is sure to be of one version.
             file.seek(0)
@@ -183,7 +184,14 @@ def _range(session: Session, path: str, part: Part, meter: Meter, start: int, st
         try:
             yield from receive(session, incoming)
         finally:
-            yield from work(lambda: part.add(start, incoming.position))
+            yield from _note(part, start, incoming.position)
+
+
+def _note(part: Part, start: int, stop: int) -> Steps[None]:
+    if part.keep:
+        yield from work(lambda: part.add(start, stop))
+    else:
+        part.add(start, stop)
 
 
 def _writer(file: FileIO) -> Callable[[Piece], None]:

@@ -25,7 +25,7 @@ class Part:
         folder, name = os.path.split(os.path.abspath(target))
         unique = "" if keep else f".{secrets.token_hex(4)}"
         self._target = target
-        self._keep = keep
+        self.keep = keep
         self._lock = threading.Lock()
         self._done: list[tuple[int, int]] = []
         self.path = os.path.join(folder, f".{name}{unique}.portico-part")
@@ -39,6 +39,10 @@ class Part:
         except BaseException:
             self._file.close()
             raise
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
 
     def begin(self, size: int, etag: str | None) -> None:
         """From now on it is a download of this version."""
@@ -68,7 +72,7 @@ class Part:
             return
         with self._lock:
             self._done = _merged([*self._done, (start, stop)])
-            if self._keep and self.etag:
+            if self.keep and self.etag:
                 os.fsync(self._file.fileno())  # a note must not outlive the bytes that it speaks of
                 self._note()
 
@@ -80,10 +84,8 @@ class Part:
 
     def close(self) -> None:
         """Let go of it; what cannot be carried on is removed."""
-        if self._file.closed:
-            return
         self._file.close()
-        if not (self._keep and self.etag and self._done):
+        if not (self.keep and self.etag and self._done):
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
 
