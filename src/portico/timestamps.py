@@ -37,8 +37,9 @@ def from_datetime(moment: datetime) -> str:
 
 def from_iso(text: str) -> str:
     """Any ISO 8601 text; what has no zone is meant in UTC. `ValueError` if it is none."""
-    if text[10:11] == "T" and text[19:20] == "." and text[-1:] == "Z" and len(text) >= 24:
-        return text if len(text) == 24 else text[:23] + "Z"
+    length = len(text)
+    if length >= 24 and text[10] == "T" and text[19] == "." and text[-1] == "Z":
+        return text if length == 24 else text[:23] + "Z"
     moment = datetime.fromisoformat(text)
     return from_datetime(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 

@@ -2,11 +2,11 @@
 
 from urllib.parse import unquote_plus
 
-from portico import timestamps
 from portico.entries import Entry, guess_content_type
 from portico.providers.objects import Listing
 from portico.providers.s3.faults import nonsense
 from portico.providers.xml_pages import Shape, read
+from portico.timestamps import from_iso
 
 _SHAPE = Shape(
     records={"Contents": ("Key", "Size", "LastModified"), "CommonPrefixes": ("Prefix",)},
@@ -21,25 +21,25 @@ def read_listing(body: bytes, sent_token: str | None) -> Listing:
         raise nonsense("something that is no listing")
     # Escaped, because XML cannot hold every character that a key can.
     escaped = document.fields["EncodingType"] == "url"
-    objects = [_entry(key, size, modified, escaped) for key, size, modified in document.records["Contents"]]
-    prefixes = [_text(prefix, escaped) for (prefix,) in document.records["CommonPrefixes"]]
+    contents = document.records["Contents"]
+    keys = _keys([key for key, _, _ in contents], escaped)
+    try:
+        objects = [
+            Entry(key, False, int(size or ""), from_iso(modified or ""), guess_content_type(key))
+            for key, (_, size, modified) in zip(keys, contents, strict=True)
+        ]
+    except ValueError:
+        raise nonsense("an object without a size or a time") from None
+    prefixes = _keys([prefix for (prefix,) in document.records["CommonPrefixes"]], escaped)
     return Listing(objects, prefixes, _token(document.fields["NextContinuationToken"], truncated, sent_token))
 
 
-def _entry(key: str | None, size: str | None, modified: str | None, escaped: bool) -> Entry:
-    name = _text(key, escaped)
-    try:
-        return Entry(
-            name, False, int(size or ""), timestamps.from_iso(modified or ""), guess_content_type(name)
-        )
-    except ValueError:
-        raise nonsense("an object without a size or a time") from None
-
-
-def _text(value: str | None, escaped: bool) -> str:
-    if not value:
+def _keys(values: list[str | None], escaped: bool) -> list[str]:
+    keys = [value for value in values if value]
+    if len(keys) < len(values):
         raise nonsense("an entry without a key")
-    return unquote_plus(value) if escaped and ("%" in value or "+" in value) else value
+    text = "".join(keys)
+    return [unquote_plus(key) for key in keys] if escaped and ("%" in text or "+" in text) else keys
 
 
 def _token(token: str | None, truncated: str, sent_token: str | None) -> str | None:
