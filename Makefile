@@ -48,8 +48,8 @@ format: $(TOOLS) ## let ruff mend what it can
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 
-bench: $(TOOLS) ## side-by-side measurements
-	@$(PY) bench/run.py $(ARGS)
+bench: $(TOOLS) ## side-by-side measurements (ARGS="listing --quick" for some)
+	@$(PY) -m bench.run $(ARGS)
 
 soak: $(TOOLS) ## the promises of docs/trust.md at full length, half an hour (ARGS='kill flood' for some of them)
 	@$(PY) -m tests.faults.soak $(ARGS)

@@ -1,15 +1,57 @@
-"""Side-by-side measurements: each line is measured in the same run as what it is held against, and is a ratio."""
+"""`make bench`: every group, or those that are named, in one run; a table, and `bench/results.json`."""
 
-import asyncio
+import argparse
+import importlib
+import os
+import platform
+import sys
+import time
 
-import folders
-import pages
+from bench.processes import ROOT
+from bench.table import Line, render, save
+from bench.workplace import Workplace, say
+
+GROUPS = ("listing", "uploads")
 
 
-async def main() -> None:
-    await folders.measure()
-    await pages.measure()
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument(
+        "groups", nargs="*", metavar="GROUP", help=f"some of: {', '.join(GROUPS)} (default: all)"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.groups) - set(GROUPS):
+        parser.error(f"there is no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
+    began = time.monotonic()
+    lines: list[Line] = []
+    failures: list[str] = []
+    work = Workplace()
+    try:
+        for name in arguments.groups or GROUPS:
+            started = time.monotonic()
+            try:
+                lines += importlib.import_module(f"bench.{name}").measure(work, arguments.quick)
+            except Exception as error:  # the other groups are still worth having
+                failures.append(f"{name}: {type(error).__name__}: {error}")
+                say(f"{name} failed: {error}")
+            say(f"{name} took {time.monotonic() - started:.0f} s")
+        facts = {
+            "moment": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+            "uploads_land_on": work.place,
+            "seconds": round(time.monotonic() - began),
+            "failures": failures,
+        }
+    finally:
+        work.close()
+    print(f"{facts['machine']}; uploads land on {work.place}; {facts['seconds']} s in all.")
+    print(render(lines))
+    for failure in failures:
+        print(f"FAILED {failure}")
+    save(lines, facts, ROOT / "bench" / "results.json")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""A load generator for HTTP/1.1, the same for every server: raw sockets, ready-made requests, one thread."""
+
+import re
+import select
+import socket
+import ssl
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
+_CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
+_END_OF_CHUNKS = b"\r\n0\r\n\r\n"
+_SILENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a server listens."""
+
+    port: int
+    tls: bool = False
+    host: str = "127.0.0.1"
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
+
+    def connect(self) -> socket.socket:
+        connection = socket.create_connection((self.host, self.port), _SILENCE_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self.tls:
+            return connection
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # the certificate is the bench's own
+        return context.wrap_socket(connection, server_hostname="localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    rate: float
+    """Requests per second."""
+    p50: float
+    p99: float
+    worst: float
+    """Seconds."""
+    count: int
+    size: int
+    """Bytes of one answer, the largest."""
+
+
+def request(method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    if body or method in ("POST", "PUT"):
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def hammer(
+    target: Target,
+    requests: Iterable[bytes],
+    connections: int,
+    seconds: float = 0.0,
+    allowed: Iterable[int] = (200, 201, 204),
+) -> Rates:
+    """Send these requests over so many connections: for so long, over and over, or each of them once."""
+    source = cycle(list(requests)) if seconds else iter(list(requests))
+    return _Hammer(target, source, connections, seconds, frozenset(allowed)).run()
+
+
+class _Lane:
+    """One connection, with one request under way."""
+
+    __slots__ = ("began", "chunked", "closing", "connection", "got", "head", "left", "sent", "tail", "view")
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+
+
+class _Hammer:
+    def __init__(
+        self,
+        target: Target,
+        source: Iterator[bytes],
+        connections: int,
+        seconds: float,
+        allowed: frozenset[int],
+    ) -> None:
+        self._target = target
+        self._source = source
+        self._seconds = seconds
+        self._allowed = allowed
+        self._buffer = bytearray(2**20)
+        self._view = memoryview(self._buffer)
+        self._poll = select.epoll()
+        self._lanes: dict[int, _Lane] = {}
+        self._times: list[float] = []
+        self._size = 0
+        self._end = 0.0
+        self._others: Counter[int] = Counter()
+        for _ in range(connections):
+            self._open()
+
+    def run(self) -> Rates:
+        began = time.perf_counter()
+        self._end = began + self._seconds if self._seconds else 0.0
+        for lane in list(self._lanes.values()):
+            self._begin(lane)
+        while self._lanes:
+            events = self._poll.poll(_SILENCE_SECONDS)
+            if not events:
+                raise TimeoutError(f"no answer within {_SILENCE_SECONDS:.0f} s")
+            for number, event in events:
+                lane = self._lanes[number]
+                if event & select.EPOLLOUT:
+                    self._send(lane)
+                if event & ~select.EPOLLOUT:
+                    self._receive(lane)
+        took = time.perf_counter() - began
+        self._poll.close()
+        times = sorted(self._times)
+        if not times:
+            raise RuntimeError("not one request was answered")
+        p50, p99 = times[len(times) // 2], times[min(len(times) - 1, int(len(times) * 0.99))]
+        return Rates(len(times) / took, p50, p99, times[-1], len(times), self._size)
+
+    def _open(self) -> _Lane:
+        connection = self._target.connect()
+        connection.setblocking(False)
+        lane = self._lanes[connection.fileno()] = _Lane(connection)
+        self._poll.register(connection, select.EPOLLIN)
+        return lane
+
+    def _close(self, lane: _Lane) -> None:
+        number = lane.connection.fileno()
+        self._poll.unregister(number)
+        del self._lanes[number]
+        lane.connection.close()
+
+    def _begin(self, lane: _Lane) -> None:
+        content = None if self._end and time.perf_counter() > self._end else next(self._source, None)
+        if content is None:
+            self._close(lane)
+            return
+        lane.view = memoryview(content)
+        lane.began = time.perf_counter()
+        self._restart(lane)
+
+    def _restart(self, lane: _Lane) -> None:
+        lane.sent = 0
+        lane.head = b""
+        lane.left = -1
+        lane.chunked = lane.closing = False
+        lane.tail = b""
+        lane.got = 0
+        self._send(lane)
+
+    def _send(self, lane: _Lane) -> None:
+        try:
+            while lane.sent < len(lane.view):
+                lane.sent += lane.connection.send(lane.view[lane.sent : lane.sent + 2**18])
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            self._poll.modify(lane.connection, select.EPOLLIN | select.EPOLLOUT)
+            return
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the answer, or its lack, will tell
+        self._poll.modify(lane.connection, select.EPOLLIN)
+
+    def _receive(self, lane: _Lane) -> None:
+        while True:
+            try:
+                got = lane.connection.recv_into(self._buffer)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                return
+            except ConnectionResetError:
+                got = 0
+            if not got:
+                self._reopen(lane)
+                return
+            if self._take(lane, got):
+                self._times.append(time.perf_counter() - lane.began)
+                self._size = max(self._size, lane.got)
+                if lane.closing:
+                    lane = self._replaced(lane)
+                self._begin(lane)
+                return
+            if not self._target.tls:
+                return
+
+    def _take(self, lane: _Lane, got: int) -> bool:
+        """Whether the answer is whole with these bytes."""
+        lane.got += got
+        if lane.left >= 0:
+            lane.left -= got
+            return lane.left <= 0
+        if lane.chunked:
+            lane.tail = (lane.tail + bytes(self._view[max(0, got - 7) : got]))[-7:]
+            return lane.tail == _END_OF_CHUNKS
+        lane.head += bytes(self._view[:got])
+        end = lane.head.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        head, body = lane.head[: end + 2], len(lane.head) - end - 4
+        status = int(head[9:12])
+        if status not in self._allowed:
+            raise RuntimeError(f"an answer that was not expected: {lane.head[:600].decode('latin-1')}")
+        lane.closing = bool(_CLOSE.search(head))
+        if status in (204, 304):
+            return True
+        if found := _LENGTH.search(head):
+            lane.left = int(found[1]) - body
+            return lane.left <= 0
+        if not _CHUNKED.search(head):
+            raise RuntimeError("an answer without a length")
+        lane.chunked = True
+        lane.tail = lane.head[-7:]
+        return lane.tail == _END_OF_CHUNKS
+
+    def _replaced(self, lane: _Lane) -> _Lane:
+        self._close(lane)
+        return self._open()
+
+    def _reopen(self, lane: _Lane) -> None:
+        """A server may close an idle connection just as the next request comes; it is sent again on a new one."""
+        if lane.got:
+            raise ConnectionError("the connection ended in the middle of an answer")
+        self._others[0] += 1
+        if self._others[0] > 100:
+            raise ConnectionError("the server closes one connection after the other")
+        fresh = self._replaced(lane)
+        fresh.view, fresh.began = lane.view, lane.began
+        self._restart(fresh)
