@@ -132,7 +132,7 @@ class RcloneRcd(Process):
                 *("--config", str(config), "--cache-dir", str(work.folder / "rclone-cache")),
                 *("--ca-cert", str(work.certificate), "--transfers", "8", "--log-level", "ERROR"),
                 # What it may leave out without losing content.
-                *("--ignore-checksum", "--local-no-check-updated", "--use-server-modtime"),
+                *("--ignore-checksum", "--size-only", "--local-no-check-updated"),
             ],
             port,
             log=work.folder / f"rclone-{port}.log",

@@ -1,0 +1,378 @@
+"""Uploads of one large file and of many small ones, to a folder, to a swallowing S3 and to a real one."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from boto3.s3.transfer import TransferConfig
+
+from bench.buckets import BUCKET, Bucket, RcloneBucket, Weed, client, weed_program
+from bench.load import Target, hammer, request
+from bench.processes import Process, apart
+from bench.servers import FILES, Copyparty, Home, Nginx, Portico, RcloneRcd, form, form_of, nginx_program
+from bench.stores import CannedStore
+from bench.streams import Sending, send
+from bench.table import Contestant, Figure, Line, Sample, in_turns, rate_line
+from bench.workplace import GIB, Workplace, say
+
+GROUP = "uploads"
+SMALL = 10 * 1024
+COUNT = 1000
+
+
+def measure(work: Workplace, quick: bool) -> list[Line]:
+    lines = []
+    for tls in (False, True):
+        lines += _to_folder(work, tls, quick)
+    for tls in (False, True):
+        lines += _to_swallowing(work, tls, quick)
+    for kind in (Weed,) if weed_program() else (RcloneBucket,):
+        lines += _to_bucket(work, kind, quick)
+    return lines
+
+
+class _Places:
+    """A folder for each server, emptied after each round."""
+
+    def __init__(self, work: Workplace, name: str) -> None:
+        self._top = work.make(name)
+
+    def folder(self, name: str) -> Path:
+        folder = self._top / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def empty(self) -> None:
+        for folder in self._top.iterdir():
+            for entry in folder.iterdir():
+                if not entry.name.startswith("."):
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def close(self) -> None:
+        shutil.rmtree(self._top, ignore_errors=True)
+
+
+Recipe = Callable[[str], Sending]
+"""The upload of one large file under a name."""
+
+
+def posted(path: str, headers: dict[str, str]) -> Recipe:
+    def recipe(name: str) -> Sending:
+        more, before, after = form(name)
+        return Sending("POST", path, {**headers, **more}, before, after)
+
+    return recipe
+
+
+def put(path: str) -> Recipe:
+    return lambda name: Sending("PUT", f"{path}/{name}", {})
+
+
+def large(
+    server: Process,
+    target: Target,
+    recipe: Recipe,
+    source: str,
+    size: int,
+    at_once: int,
+    tidy: Callable[[], None],
+    name: str = "large",
+) -> Contestant:
+    def work() -> Sample:
+        names = [name] if at_once == 1 else [f"{number}-{name}" for number in range(at_once)]
+        seconds = apart(send, target, [recipe(each) for each in names], source, size)
+        return Sample(size * at_once / seconds / 1e6)
+
+    return Contestant(work, server, tidy)
+
+
+def small(
+    server: Process,
+    target: Target,
+    requests: Sequence[bytes],
+    connections: int,
+    tidy: Callable[[], None],
+    files: int = COUNT,
+) -> Contestant:
+    def work() -> Sample:
+        rates = apart(hammer, target, requests, connections)
+        return Sample(
+            rates.rate * files / len(requests), {"p50 ms": rates.p50 * 1000, "p99 ms": rates.p99 * 1000}
+        )
+
+    return Contestant(work, server, tidy)
+
+
+def _to_folder(work: Workplace, tls: bool, quick: bool) -> list[Line]:
+    over = "TLS" if tls else "plain"
+    places = _Places(work, f"uploads-{over}")
+    home = Home(work, f"home-uploads-{over}")
+    home.add("up", "local", folder=str(places.folder("portico")))
+    gateway = Portico(home, tls=tls)
+    rclone = RcloneRcd(work, tls=tls)
+    copyparty = Copyparty(work, places.folder("copyparty"), tls=tls)
+    servers: dict[str, Any] = {"Portico": gateway, "copyparty": copyparty, "rclone rcd": rclone}
+    rclone_path = f"/operations/uploadfile?fs={places.folder('rclone')}&remote="
+    recipes = {
+        "Portico": posted(f"{FILES}/", gateway.bearer("up")),
+        "copyparty": put(""),
+        "rclone rcd": posted(rclone_path, {}),
+    }
+    if nginx_program():
+        servers["nginx-dav"] = Nginx(work, places.folder("nginx"), tls=tls)
+        recipes["nginx-dav"] = put("")
+    rounds = 1 if quick else 3
+    source = work.source(GIB)
+    lines: list[Line] = []
+    try:
+        for at_once in (1, 8):
+            size = GIB // at_once
+            say(f"uploads: 1 GiB to a folder, {over}, {at_once} at once")
+            figures = in_turns(
+                rounds if at_once == 1 else min(2, rounds),
+                "MB/s",
+                {
+                    name: large(server, server.target, recipes[name], source, size, at_once, places.empty)
+                    for name, server in servers.items()
+                },
+            )
+            what = (
+                f"1 GiB to a folder, {over}" if at_once == 1 else f"8 × 128 MiB at once to a folder, {over}"
+            )
+            lines += _against(what, figures, _folder_goals(tls, at_once))
+        lines += _small_to_folder(servers, recipes, over, rounds, places)
+    finally:
+        for server in servers.values():
+            server.stop()
+        places.close()
+    return lines
+
+
+def _folder_goals(tls: bool, at_once: int) -> dict[str, float]:
+    if at_once > 1:
+        return {}
+    return {"nginx-dav": 0.95} if tls else {"the better of copyparty and rclone rcd": 2.5}
+
+
+def _against(what: str, figures: dict[str, Figure], goals: dict[str, float], note: str = "") -> list[Line]:
+    """Ours against each of the others, and against the better of the two that keep users' files."""
+    ours = figures["Portico"]
+    others = {name: figure for name, figure in figures.items() if name != "Portico"}
+    lines = [
+        rate_line(GROUP, what, ours, name, figure, goals.get(name), note) for name, figure in others.items()
+    ]
+    peers = [figures[name] for name in ("copyparty", "rclone rcd") if name in figures]
+    label = "the better of copyparty and rclone rcd"
+    if len(peers) == 2 and label in goals:
+        best = max(peers, key=lambda figure: figure.value)
+        lines.insert(0, rate_line(GROUP, what, ours, label, best, goals[label], note))
+    return lines
+
+
+def _small_to_folder(
+    servers: dict[str, Any], recipes: dict[str, Recipe], over: str, rounds: int, places: _Places
+) -> list[Line]:
+    content = bytes(range(256)) * (SMALL // 256)
+    lines: list[Line] = []
+
+    def whole(name: str, number: int) -> bytes:
+        sending = recipes[name](f"small-{number:04d}.bin")
+        return sending.head(SMALL) + content + sending.after
+
+    requests = {name: [whole(name, number) for number in range(COUNT)] for name in servers}
+    for connections in (1, 8) if over == "plain" else (8,):
+        say(f"uploads: 1,000 × 10 KiB to a folder, {over}, {connections} connections")
+        contestants = {
+            name: small(server, server.target, requests[name], connections, places.empty)
+            for name, server in servers.items()
+        }
+        figures = in_turns(rounds, "files/s", contestants)
+        what = f"1,000 × 10 KiB, one request each, {connections} connection{'s' * (connections > 1)}, {over}"
+        goals = (
+            {"the better of copyparty and rclone rcd": 1.1} if connections == 8 and over == "plain" else {}
+        )
+        lines += _against(what, figures, goals)
+    together = {}
+    for name in ("Portico", "rclone rcd"):
+        sending = recipes[name]("x")
+        batches = []
+        for start in range(0, COUNT, 100):
+            headers, body = form_of(
+                (f"small-{number:04d}.bin", content) for number in range(start, start + 100)
+            )
+            batches.append(request("POST", sending.path, {**sending.headers, **headers}, body))
+        together[name] = small(servers[name], servers[name].target, batches, 1, places.empty)
+    figures = in_turns(rounds, "files/s", together)
+    return [*lines, *_against(f"1,000 × 10 KiB, 100 files a request, {over}", figures, {})]
+
+
+def curl(url: str, source: str) -> Contestant:
+    """`curl -T` straight to the store."""
+
+    def work() -> Sample:
+        done = subprocess.run(
+            [
+                "curl",
+                "-sSk",
+                "-T",
+                source,
+                "-o",
+                "/dev/null",
+                "-w",
+                "%{http_code} %{time_total} %{size_upload}",
+                url,
+            ],
+            capture_output=True,
+            text=True,
+        )
+        if not done.stdout.startswith("200"):
+            raise RuntimeError(f"curl -T failed: {done.stdout} {done.stderr}")
+        _, seconds, size = done.stdout.split()
+        return Sample(float(size) / float(seconds) / 1e6)
+
+    return Contestant(work)
+
+
+def _boto3_large(url: str, verify: str | None, source: str, key: str) -> float:
+    store = client(url, verify)
+    began = time.perf_counter()
+    store.upload_file(source, BUCKET, key, Config=TransferConfig())
+    return time.perf_counter() - began
+
+
+def _boto3_small(url: str, verify: str | None, at_once: int) -> float:
+    store = client(url, verify)
+    content = bytes(SMALL)
+    began = time.perf_counter()
+    with ThreadPoolExecutor(at_once) as pool:
+        list(
+            pool.map(
+                lambda number: store.put_object(Bucket=BUCKET, Key=f"b/{number}", Body=content), range(COUNT)
+            )
+        )
+    return time.perf_counter() - began
+
+
+def _to_swallowing(work: Workplace, tls: bool, quick: bool) -> list[Line]:
+    over = "TLS on both sides" if tls else "plain"
+    say(f"uploads: to a swallowing S3, {over}")
+    verify = str(work.certificate) if tls else None
+    source, rounds = work.source(GIB), 1 if quick else 3
+    store = CannedStore(work, tls=tls)
+    home = Home(work, f"home-swallow-{tls}")
+    home.add("s3", "s3", **store.s3)
+    gateway, rclone = Portico(home, tls=tls), RcloneRcd(work, tls=tls, stores={"store": store.url})
+    headers = gateway.bearer("s3")
+    ours = posted(f"{FILES}/up", headers)
+    theirs = posted(f"/operations/uploadfile?fs=store:{BUCKET}&remote=up", {})
+    sized = f"sized-{GIB}"
+
+    def boto() -> Sample:
+        return Sample(GIB / apart(_boto3_large, store.url, verify, source, "up/boto3") / 1e6)
+
+    nothing = lambda: None  # noqa: E731 - the store keeps nothing
+    lines = []
+    try:
+        figures = in_turns(
+            rounds,
+            "MB/s",
+            {
+                "Portico": large(gateway, gateway.target, ours, source, GIB, 1, nothing),
+                "curl -T straight": curl(f"{store.url}/{BUCKET}/up/curl", source),
+                "rclone rcd": large(rclone, rclone.target, theirs, source, GIB, 1, nothing, sized),
+                "boto3 straight": Contestant(boto),
+            },
+        )
+        goals = {"curl -T straight": 0.42} if tls else {}
+        lines += _against(f"1 GiB to a swallowing S3, {over}", figures, goals)
+        if not quick:
+            size = GIB // 8
+            eight = {
+                "Portico": large(gateway, gateway.target, ours, source, size, 8, nothing),
+                "rclone rcd": large(rclone, rclone.target, theirs, source, size, 8, nothing, f"sized-{size}"),
+            }
+            lines += _against(
+                f"8 × 128 MiB at once to a swallowing S3, {over}", in_turns(1, "MB/s", eight), {}
+            )
+        lines += _small_to_swallowing(gateway, rclone, ours, theirs, store, verify, over, rounds)
+    finally:
+        for server in (gateway, rclone, store):
+            server.stop()
+    return lines
+
+
+def _small_to_swallowing(
+    gateway: Portico,
+    rclone: RcloneRcd,
+    ours: Recipe,
+    theirs: Recipe,
+    store: CannedStore,
+    verify: str | None,
+    over: str,
+    rounds: int,
+) -> list[Line]:
+    content = bytes(SMALL)
+
+    def whole(recipe: Recipe, name: str) -> bytes:
+        sending = recipe(name)
+        return sending.head(SMALL) + content + sending.after
+
+    requests = {
+        "Portico": [whole(ours, f"small-{number}") for number in range(COUNT)],
+        "rclone rcd": [whole(theirs, f"{number}-sized-{SMALL}") for number in range(COUNT)],
+    }
+    nothing = lambda: None  # noqa: E731
+    figures = in_turns(
+        min(rounds, 2),
+        "files/s",
+        {
+            "Portico": small(gateway, gateway.target, requests["Portico"], 8, nothing),
+            "rclone rcd": small(rclone, rclone.target, requests["rclone rcd"], 8, nothing),
+            "boto3 straight, 8 threads": Contestant(
+                lambda: Sample(COUNT / apart(_boto3_small, store.url, verify, 8))
+            ),
+        },
+    )
+    return _against(f"1,000 × 10 KiB to a swallowing S3, 8 connections, {over}", figures, {})
+
+
+def _to_bucket(work: Workplace, kind: Callable[[Workplace], Bucket], quick: bool) -> list[Line]:
+    bucket = kind(work)
+    say(f"uploads: 1 GiB to a real S3, {bucket.name}")
+    source, rounds = work.source(GIB), 1 if quick else 2
+    home = Home(work, f"home-{bucket.port}")
+    home.add("s3", "s3", **bucket.s3)
+    gateway, rclone = Portico(home), RcloneRcd(work, stores={"store": bucket.url})
+    store = bucket.client()
+
+    def remove() -> None:
+        for entry in store.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
+            store.delete_object(Bucket=BUCKET, Key=entry["Key"])
+
+    def boto() -> Sample:
+        return Sample(GIB / apart(_boto3_large, bucket.url, None, source, "boto3") / 1e6)
+
+    straight = curl(bucket.signed("put_object", Key="curl"), source)
+    theirs = posted(f"/operations/uploadfile?fs=store:{BUCKET}&remote=", {})
+    ours = posted(f"{FILES}/", gateway.bearer("s3"))
+    try:
+        figures = in_turns(
+            rounds,
+            "MB/s",
+            {
+                "Portico": large(gateway, gateway.target, ours, source, GIB, 1, remove),
+                "a direct PUT (curl -T)": Contestant(straight.work, None, remove),
+                "rclone rcd": large(rclone, rclone.target, theirs, source, GIB, 1, remove),
+                "boto3 straight": Contestant(boto, None, remove),
+            },
+        )
+    finally:
+        for server in (gateway, rclone, bucket):
+            server.stop()
+        shutil.rmtree(bucket.folder, ignore_errors=True)
+    goals = {"a direct PUT (curl -T)": 0.85, "rclone rcd": 1.8}
+    return _against(f"1 GiB to a real S3 ({bucket.name})", figures, goals)
