@@ -6,17 +6,20 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout; its helpers are started from here as `python -m bench.…`."""
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _START_SECONDS = 30.0
+_STOP_SECONDS = 8.0
+_WORK_SECONDS = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class Usage:
 
 class Process:
     """A server on a port of the loopback address."""
+
+    running: ClassVar[list["Process"]] = []
 
     def __init__(
         self,
@@ -55,22 +60,35 @@ class Process:
                 cwd=ROOT,
                 env={**os.environ, **(environment or {})},
             )
-        self._wait_until_up()
         self._cpu = 0.0
         self._before = 0.0
+        Process.running.append(self)
+        self._wait_until_up()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def stop(self) -> None:
+        """End it and all that it has started, gently if it lets us."""
+        if self in Process.running:
+            Process.running.remove(self)
+        tree = self.tree()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(20)
+                self._process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                for pid in tree:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 self._process.wait()
+
+    @classmethod
+    def stop_all(cls) -> None:
+        """Whatever a failed measurement has left running."""
+        for process in list(cls.running):
+            process.stop()
 
     def mark(self) -> None:
         """Begin to measure: the peak of memory is forgotten, and CPU time counts from here."""
@@ -128,7 +146,11 @@ def apart(work: Callable[..., Any], *arguments: Any) -> Any:
     process.start()
     theirs.close()
     try:
-        result = ours.recv()
+        if ours.poll(_WORK_SECONDS):
+            result = ours.recv()
+        else:
+            result = RuntimeError(f"{work.__name__} took more than {_WORK_SECONDS:.0f} s")
+            process.kill()
     except EOFError:
         result = RuntimeError(f"{work.__name__} ended without a result")
     process.join()

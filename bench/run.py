@@ -4,10 +4,11 @@ import argparse
 import importlib
 import os
 import platform
+import signal
 import sys
 import time
 
-from bench.processes import ROOT
+from bench.processes import ROOT, Process
 from bench.table import Line, render, save
 from bench.workplace import Workplace, say
 
@@ -23,6 +24,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.groups) - set(GROUPS):
         parser.error(f"there is no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers are stopped then, too
     began = time.monotonic()
     lines: list[Line] = []
     failures: list[str] = []
@@ -35,6 +37,8 @@ def main() -> int:
             except Exception as error:  # the other groups are still worth having
                 failures.append(f"{name}: {type(error).__name__}: {error}")
                 say(f"{name} failed: {error}")
+            finally:
+                Process.stop_all()
             say(f"{name} took {time.monotonic() - started:.0f} s")
         facts = {
             "moment": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -94,7 +94,10 @@ class _Conversation:
         while request := self._head():
             if "expect" in request.headers:
                 self._connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._swallow(int(request.headers.get("content-length", 0)))
+            if "transfer-encoding" in request.headers:
+                self._swallow_chunks()
+            else:
+                self._swallow(int(request.headers.get("content-length", 0)))
             self._answer(request)
 
     def _head(self) -> _Request | None:
@@ -123,6 +126,25 @@ class _Conversation:
             left -= got
             if self._rate:
                 time.sleep(got / self._rate)
+
+    def _swallow_chunks(self) -> None:
+        while True:
+            while (end := self._ahead.find(b"\r\n")) < 0:
+                self._ahead += self._received()
+            size = int(self._ahead[:end].partition(b";")[0], 16)
+            self._ahead = self._ahead[end + 2 :]
+            if not size:
+                while b"\r\n" not in self._ahead:
+                    self._ahead += self._received()
+                self._ahead = self._ahead[2:]
+                return
+            self._swallow(size + 2)
+
+    def _received(self) -> bytes:
+        piece = self._connection.recv(65536)
+        if not piece:
+            raise ConnectionError
+        return piece
 
     def _answer(self, request: _Request) -> None:
         method, query = request.method, request.query
