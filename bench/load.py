@@ -5,7 +5,6 @@ import select
 import socket
 import ssl
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
@@ -51,6 +50,8 @@ class Rates:
     count: int
     size: int
     """Bytes of one answer, the largest."""
+    succeeded: int
+    """Of `count`: those with a status of 2xx."""
 
 
 def request(method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> bytes:
@@ -102,7 +103,8 @@ class _Hammer:
         self._times: list[float] = []
         self._size = 0
         self._end = 0.0
-        self._others: Counter[int] = Counter()
+        self._refused = 0
+        self._lost = 0
         for _ in range(connections):
             self._open()
 
@@ -127,7 +129,9 @@ class _Hammer:
         if not times:
             raise RuntimeError("not one request was answered")
         p50, p99 = times[len(times) // 2], times[min(len(times) - 1, int(len(times) * 0.99))]
-        return Rates(len(times) / took, p50, p99, times[-1], len(times), self._size)
+        return Rates(
+            len(times) / took, p50, p99, times[-1], len(times), self._size, len(times) - self._refused
+        )
 
     def _open(self) -> _Lane:
         connection = self._target.connect()
@@ -209,6 +213,7 @@ class _Hammer:
         status = int(head[9:12])
         if status not in self._allowed:
             raise RuntimeError(f"an answer that was not expected: {lane.head[:600].decode('latin-1')}")
+        self._refused += status >= 300
         lane.closing = bool(_CLOSE.search(head))
         if status in (204, 304):
             return True
@@ -229,8 +234,8 @@ class _Hammer:
         """A server may close an idle connection just as the next request comes; it is sent again on a new one."""
         if lane.got:
             raise ConnectionError("the connection ended in the middle of an answer")
-        self._others[0] += 1
-        if self._others[0] > 100:
+        self._lost += 1
+        if self._lost > 100:
             raise ConnectionError("the server closes one connection after the other")
         fresh = self._replaced(lane)
         fresh.view, fresh.began = lane.view, lane.began

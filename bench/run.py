@@ -12,7 +12,7 @@ from bench.processes import ROOT, Process
 from bench.table import Line, render, save
 from bench.workplace import Workplace, say
 
-GROUPS = ("listing", "uploads")
+GROUPS = ("listing", "objects", "uploads", "downloads", "logins", "memory", "growth")
 
 
 def main() -> int:

@@ -13,7 +13,9 @@ import ssl
 import sys
 import threading
 import time
+import urllib.request
 from dataclasses import dataclass
+from multiprocessing import Value
 from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
@@ -35,6 +37,8 @@ _EMPTY = (
     b"<Name>bench</Name><KeyCount>0</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated></ListBucketResult>"
 )
 _XML = "application/xml"
+_CALLS = Value("L", 0)
+"""Requests so far, in all processes."""
 
 
 class CannedStore(Process):
@@ -54,6 +58,12 @@ class CannedStore(Process):
     @property
     def url(self) -> str:
         return self.target.url
+
+    @property
+    def calls(self) -> int:
+        """How many requests it has had."""
+        with urllib.request.urlopen(f"{self.url}/calls") as answer:
+            return int(answer.read())
 
     @property
     def s3(self) -> dict[str, str]:
@@ -98,6 +108,11 @@ class _Conversation:
                 self._swallow_chunks()
             else:
                 self._swallow(int(request.headers.get("content-length", 0)))
+            if request.path == "/calls":
+                self._send(str(_CALLS.value).encode(), "text/plain")
+                continue
+            with _CALLS.get_lock():
+                _CALLS.value += 1
             self._answer(request)
 
     def _head(self) -> _Request | None:

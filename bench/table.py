@@ -113,7 +113,8 @@ def share_line(
     group: str, what: str, ours: Figure, peer: str, theirs: Figure, goal: float | None = None, note: str = ""
 ) -> Line:
     """Less is better: ours as a multiple of theirs, with a most that it may be."""
-    return Line(group, what, ours, peer, theirs, ours.value / theirs.value, goal, at_most=True, note=note)
+    ratio = ours.value / theirs.value if theirs.value else None
+    return Line(group, what, ours, peer, theirs, ratio, goal, at_most=True, note=note)
 
 
 def render(lines: list[Line]) -> str:
