@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import boto3
+import boto3  # type: ignore[import-untyped]
 from botocore.config import Config
 
 from bench.load import Target
@@ -65,7 +65,7 @@ def client(url: str, verify: str | None = None) -> Any:
         aws_access_key_id=S3_KEY,
         aws_secret_access_key=S3_SECRET,
         verify=verify,
-        config=Config(s3={"addressing_style": "path"}, max_pool_connections=32),
+        config=Config(signature_version="s3v4", s3={"addressing_style": "path"}, max_pool_connections=32),
     )
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from bench.listing import page
 from bench.load import hammer, request
@@ -57,6 +58,10 @@ def _pages(work: Workplace, quick: bool) -> list[Line]:
     home.add("files", "local", folder=str(work.kept))
     gateway = Portico(home)
     lines = []
+
+    def latency(content: bytes) -> float:
+        return float(apart(hammer, gateway.target, [content], 1, 0.25).p50 * 1000)
+
     try:
         for size in (250, 1000):
             contents = {count: page(gateway, work.big_folder(count).name, size) for count in sizes}
@@ -64,12 +69,7 @@ def _pages(work: Workplace, quick: bool) -> list[Line]:
                 apart(hammer, gateway.target, [content], 1, 0.2)
             figures = lowest_of(
                 2 if quick else 5,
-                {
-                    count: lambda content=content: (
-                        apart(hammer, gateway.target, [content], 1, 0.25).p50 * 1000
-                    )
-                    for count, content in contents.items()
-                },
+                {count: partial(latency, content) for count, content in contents.items()},
             )
             lines.append(_line(f"page of {size}, warm", "ms", figures))
     finally:
@@ -100,7 +100,7 @@ def _uploads(work: Workplace, quick: bool) -> list[Line]:
 
     try:
         upload(_SIZES[0])
-        costs = lowest_of(2 if quick else 5, {size: lambda size=size: upload(size) for size in _SIZES})
+        costs = lowest_of(2 if quick else 5, {size: partial(upload, size) for size in _SIZES})
     finally:
         gateway.stop()
     return [_line("an upload of 1 KiB", "ms", costs)]

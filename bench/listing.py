@@ -48,13 +48,23 @@ def all_of(folder: Path, options: dict[str, bool]) -> bytes:
     return request("POST", "/operations/list", {"Content-Type": "application/json"}, body)
 
 
-def sample(rates: Rates, cpu: float = 0.0) -> Sample:
+def sample(rates: Rates) -> Sample:
     extra = {"p50 ms": rates.p50 * 1000, "p99 ms": rates.p99 * 1000, "worst ms": rates.worst * 1000}
     return Sample(rates.rate, {**extra, "requests": rates.count, "bytes": rates.size})
 
 
 def hammered(server: Process, target: Target, content: bytes, connections: int, seconds: float) -> Contestant:
     return Contestant(lambda: sample(apart(hammer, target, [content], connections, seconds)), server)
+
+
+def latency(server: Process | None, target: Target, content: bytes, seconds: float) -> Contestant:
+    """The median of one request after the other."""
+
+    def work() -> Sample:
+        rates = apart(hammer, target, [content], 1, seconds)
+        return Sample(rates.p50 * 1000, {"p99 ms": rates.p99 * 1000})
+
+    return Contestant(work, server)
 
 
 def _small(work: Workplace, home: Home, rclone: RcloneRcd, quick: bool) -> list[Line]:
@@ -258,16 +268,9 @@ def _million(work: Workplace, home: Home, rclone: RcloneRcd, quick: bool) -> lis
                 apart(timed, gateway.target, warmed)
             warm.append(
                 in_turns(
-                    2,
+                    6,
                     "ms",
-                    {
-                        name: Contestant(
-                            lambda warmed=warmed: Sample(
-                                apart(hammer, gateway.target, [warmed], 1, 0.4).p50 * 1000
-                            )
-                        )
-                        for name, warmed in contents.items()
-                    },
+                    {name: latency(None, gateway.target, warmed, 0.2) for name, warmed in contents.items()},
                 )
             )
         finally:

@@ -74,13 +74,21 @@ def hammer(
     return _Hammer(target, source, connections, seconds, frozenset(allowed)).run()
 
 
+@dataclass(slots=True)
 class _Lane:
     """One connection, with one request under way."""
 
-    __slots__ = ("began", "chunked", "closing", "connection", "got", "head", "left", "sent", "tail", "view")
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
+    connection: socket.socket
+    view: bytes | memoryview = b""
+    began: float = 0.0
+    sent: int = 0
+    got: int = 0
+    head: bytes = b""
+    left: int = -1
+    """Bytes of the body that are still to come, once that is known."""
+    chunked: bool = False
+    tail: bytes = b""
+    closing: bool = False
 
 
 class _Hammer:

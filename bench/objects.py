@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 from bench import sdks
 from bench.buckets import BUCKET, Bucket, RcloneBucket, Weed, weed_program
 from bench.canned import ENTRIES, FOLDER
-from bench.listing import hammered
-from bench.load import Target, hammer, request
+from bench.listing import hammered, latency
+from bench.load import hammer, request
 from bench.processes import apart
 from bench.servers import FILES, Home, Portico, RcloneRcd
 from bench.stores import CannedStore
-from bench.table import Contestant, Figure, Line, Sample, in_turns, rate_line, share_line, time_line
+from bench.table import Figure, Line, in_turns, rate_line, share_line, time_line
 from bench.workplace import Workplace, say
 
 GROUP = "object stores, one page of 1000"
@@ -84,8 +84,8 @@ def _canned(work: Workplace, store: CannedStore, quick: bool) -> list[Line]:
                 rounds,
                 "ms",
                 {
-                    "Portico": _latency(gateway, gateway.target, content, seconds),
-                    "raw": _latency(None, store.target, request("GET", raw), seconds / 2),
+                    "Portico": latency(gateway, gateway.target, content, seconds),
+                    "raw": latency(None, store.target, request("GET", raw), seconds / 2),
                 },
             )
             lines.append(
@@ -127,14 +127,6 @@ def _rclone_list() -> bytes:
     return request("POST", "/operations/list", {"Content-Type": "application/json"}, body)
 
 
-def _latency(server: Portico | None, target: Target, content: bytes, seconds: float) -> Contestant:
-    def work() -> Sample:
-        rates = apart(hammer, target, [content], 1, seconds)
-        return Sample(rates.p50 * 1000, {"p99 ms": rates.p99 * 1000})
-
-    return Contestant(work, server)
-
-
 def _real(work: Workplace, bucket: Bucket, quick: bool) -> list[Line]:
     say(f"object stores: pages through Portico from {bucket.name}")
     main = isinstance(bucket, Weed) or not weed_program()
@@ -159,8 +151,8 @@ def _real(work: Workplace, bucket: Bucket, quick: bool) -> list[Line]:
             rounds,
             "ms",
             {
-                "Portico": _latency(gateway, gateway.target, content, seconds),
-                "raw": _latency(None, bucket.target, raw, seconds),
+                "Portico": latency(gateway, gateway.target, content, seconds),
+                "raw": latency(None, bucket.target, raw, seconds),
             },
         )
         rates = in_turns(

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _TICK = os.sysconf("SC_CLK_TCK")
 _START_SECONDS = 30.0
 _STOP_SECONDS = 8.0
-_WORK_SECONDS = 90.0
+_WORK_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class FirstByte:
         def traced(session: Any, *args: Any, trace_configs: Any = None, **kwargs: Any) -> None:
             original(session, *args, trace_configs=[*(trace_configs or ()), trace], **kwargs)
 
-        aiohttp.ClientSession.__init__ = traced  # type: ignore[method-assign]
+        aiohttp.ClientSession.__init__ = traced  # type: ignore[method-assign, assignment]
 
     async def _arrived(self, *_: object) -> None:
         self.at = time.process_time()
@@ -132,7 +132,7 @@ async def _azure_sdk(url: str) -> AsyncIterator[Work]:
 @asynccontextmanager
 async def _gcloud_aio(url: str) -> AsyncIterator[Work]:
     async with aiohttp.ClientSession() as session:
-        client = Storage(session=session, api_root=url)
+        client = Storage(session=session, api_root=url)  # type: ignore[arg-type]
 
         async def list_page() -> object:
             answer = await client.list_objects("bench", params={"prefix": FOLDER, "delimiter": "/"})

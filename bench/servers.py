@@ -121,14 +121,8 @@ class RcloneRcd(Process):
         super().__init__(
             "rclone rcd",
             [
-                *(
-                    str(_BIN / "rclone"),
-                    "rcd",
-                    "--rc-no-auth",
-                    "--rc-addr",
-                    f"127.0.0.1:{port}",
-                    *certificate,
-                ),
+                *(str(_BIN / "rclone"), "rcd", "--rc-no-auth", "--rc-serve"),
+                *("--rc-addr", f"127.0.0.1:{port}", *certificate),
                 *("--config", str(config), "--cache-dir", str(work.folder / "rclone-cache")),
                 *("--ca-cert", str(work.certificate), "--transfers", "8", "--log-level", "ERROR"),
                 # What it may leave out without losing content.
@@ -162,36 +156,22 @@ def _remote(name: str, url: str) -> str:
 
 
 class Copyparty(Process):
-    def __init__(self, work: Workplace, folder: Path, *, tls: bool = False) -> None:
+    def __init__(
+        self, work: Workplace, folder: Path, *, tls: bool = False, as_it_comes: bool = False
+    ) -> None:
+        """`as_it_comes`: with the checksum of each upload that it computes unless it is told not to."""
         port = free_port()
         self.target = Target(port, tls)
         bundle = work.folder / f"copyparty-{port}.pem"
         bundle.write_bytes(work.key.read_bytes() + work.certificate.read_bytes())
-        protocol = ["--https-only", "--cert", str(bundle), "--no-crt"] if tls else ["--http-only"]
+        flags = ["--https-only", "--cert", str(bundle), "--no-crt"] if tls else ["--http-only"]
+        flags += [] if as_it_comes else ["--put-ck", "no", "--no-snap", "--no-dirsz", "--s-tbody", "0"]
+        flags += ["--no-thumb", "--no-fnugg", "--no-ses", "--hist", str(work.folder / f"copyparty-{port}")]
         super().__init__(
             "copyparty",
             [
-                *(sys.executable, "-m", "copyparty", "-q", "-i", "127.0.0.1", "-p", str(port), *protocol),
-                *(
-                    "-v",
-                    f"{folder}::rwmd",
-                    "--wram",
-                    "--put-ck",
-                    "no",
-                    "--bup-ck",
-                    "no",
-                    "--no-thumb",
-                    "--no-snap",
-                ),
-                *(
-                    "--no-fnugg",
-                    "--no-ses",
-                    "--no-dirsz",
-                    "--s-tbody",
-                    "0",
-                    "--hist",
-                    str(work.folder / "copyparty"),
-                ),
+                *(sys.executable, "-m", "copyparty", "-q", "-i", "127.0.0.1", "-p", str(port), *flags),
+                *("-v", f"{folder}::rwmd", "--wram"),  # else it refuses a folder in memory
             ],
             port,
             log=work.folder / f"copyparty-{port}.log",

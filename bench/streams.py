@@ -6,8 +6,9 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bench.load import Target
 
@@ -34,18 +35,18 @@ class Sending:
 
 def send(target: Target, sendings: Sequence[Sending], file: str, part: int | None = None) -> float:
     """Seconds until all of these, sent at once, are answered; `part` sends only so much of the file."""
-    return _at_once([lambda sending=sending: _send(target, sending, file, part) for sending in sendings])
+    return _at_once([partial(_send, target, sending, file, part) for sending in sendings])
 
 
 def fetch(target: Target, requests: Sequence[bytes]) -> float:
     """Seconds until all of these answers, asked for at once, have arrived."""
-    return _at_once([lambda content=content: _fetch(target, content) for content in requests])
+    return _at_once([partial(_fetch, target, content) for content in requests])
 
 
-def _at_once(works: list) -> float:  # type: ignore[type-arg]
+def _at_once(works: Sequence[Callable[[], None]]) -> float:
     failures: list[BaseException] = []
 
-    def guarded(work) -> None:  # type: ignore[no-untyped-def]
+    def guarded(work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException as error:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from boto3.s3.transfer import TransferConfig
+from boto3.s3.transfer import TransferConfig  # type: ignore[import-untyped]
 
 from bench.buckets import BUCKET, Bucket, RcloneBucket, Weed, client, weed_program
 from bench.load import Target, hammer, request
@@ -22,6 +22,12 @@ from bench.workplace import GIB, Workplace, say
 GROUP = "uploads"
 SMALL = 10 * 1024
 COUNT = 1000
+NOTES = {
+    "copyparty": "copyparty takes PUT, and is told not to compute checksums (--put-ck no); 'as it comes' it does.",
+    "rclone rcd": "rclone rcd: operations/uploadfile, without checksums, 8 transfers; to S3 with parts of 16 MiB, 8 at once, unsigned.",
+    "nginx-dav": "nginx-dav takes PUT, 2 workers, its temporary files beside their target, so that it renames.",
+    "boto3 straight": "boto3: upload_file, as `aws s3 cp` does it (the same s3transfer), with its own defaults.",
+}
 
 
 def measure(work: Workplace, quick: bool) -> list[Line]:
@@ -115,11 +121,14 @@ def _to_folder(work: Workplace, tls: bool, quick: bool) -> list[Line]:
     gateway = Portico(home, tls=tls)
     rclone = RcloneRcd(work, tls=tls)
     copyparty = Copyparty(work, places.folder("copyparty"), tls=tls)
+    default = Copyparty(work, places.folder("copyparty-default"), tls=tls, as_it_comes=True)
     servers: dict[str, Any] = {"Portico": gateway, "copyparty": copyparty, "rclone rcd": rclone}
+    servers["copyparty as it comes"] = default
     rclone_path = f"/operations/uploadfile?fs={places.folder('rclone')}&remote="
     recipes = {
         "Portico": posted(f"{FILES}/", gateway.bearer("up")),
         "copyparty": put(""),
+        "copyparty as it comes": put(""),
         "rclone rcd": posted(rclone_path, {}),
     }
     if nginx_program():
@@ -163,7 +172,8 @@ def _against(what: str, figures: dict[str, Figure], goals: dict[str, float], not
     ours = figures["Portico"]
     others = {name: figure for name, figure in figures.items() if name != "Portico"}
     lines = [
-        rate_line(GROUP, what, ours, name, figure, goals.get(name), note) for name, figure in others.items()
+        rate_line(GROUP, what, ours, name, figure, goals.get(name), note or NOTES.get(name, ""))
+        for name, figure in others.items()
     ]
     peers = [figures[name] for name in ("copyparty", "rclone rcd") if name in figures]
     label = "the better of copyparty and rclone rcd"
@@ -337,7 +347,14 @@ def _small_to_swallowing(
             ),
         },
     )
-    return _against(f"1,000 × 10 KiB to a swallowing S3, 8 connections, {over}", figures, {})
+    lines = _against(f"1,000 × 10 KiB to a swallowing S3, 8 connections, {over}", figures, {})
+    if not verify:
+        before = store.calls
+        apart(hammer, gateway.target, [whole(ours, "one-more")], 1)
+        lines.append(
+            Line(GROUP, "calls to S3 for an upload of 10 KiB", Figure(store.calls - before, "calls"))
+        )
+    return lines
 
 
 def _to_bucket(work: Workplace, kind: Callable[[Workplace], Bucket], quick: bool) -> list[Line]:
