@@ -92,6 +92,8 @@ class RcloneBucket(Bucket):
 class Weed(Bucket):
     """SeaweedFS: master, volume server, filer and S3 gateway in one process."""
 
+    patience = 0.5  # it takes its time, and nothing that it holds is wanted any more
+
     def __init__(self, work: Workplace) -> None:
         port = free_port()
         self.target = Target(port)

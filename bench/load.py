@@ -71,7 +71,11 @@ def hammer(
 ) -> Rates:
     """Send these requests over so many connections: for so long, over and over, or each of them once."""
     source = cycle(list(requests)) if seconds else iter(list(requests))
-    return _Hammer(target, source, connections, seconds, frozenset(allowed)).run()
+    load = _Hammer(target, source, connections, seconds, frozenset(allowed))
+    try:
+        return load.run()
+    finally:
+        load.close()
 
 
 @dataclass(slots=True)
@@ -132,7 +136,6 @@ class _Hammer:
                 if event & ~select.EPOLLOUT:
                     self._receive(lane)
         took = time.perf_counter() - began
-        self._poll.close()
         times = sorted(self._times)
         if not times:
             raise RuntimeError("not one request was answered")
@@ -140,6 +143,11 @@ class _Hammer:
         return Rates(
             len(times) / took, p50, p99, times[-1], len(times), self._size, len(times) - self._refused
         )
+
+    def close(self) -> None:
+        for lane in list(self._lanes.values()):
+            self._close(lane)
+        self._poll.close()
 
     def _open(self) -> _Lane:
         connection = self._target.connect()

@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _START_SECONDS = 30.0
-_STOP_SECONDS = 8.0
 _WORK_SECONDS = 180.0
 
 
@@ -38,6 +37,8 @@ class Process:
     """A server on a port of the loopback address."""
 
     running: ClassVar[list["Process"]] = []
+    patience: ClassVar[float] = 8.0
+    """Seconds that it has to end by itself."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Process:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(_STOP_SECONDS)
+                self._process.wait(self.patience)
             except subprocess.TimeoutExpired:
                 for pid in tree:
                     with suppress(ProcessLookupError):

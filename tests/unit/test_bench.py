@@ -1,0 +1,168 @@
+"""The bench's own instruments: what they would get wrong, every figure would."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from bench.growth import exponent
+from bench.load import Target, hammer, request
+from bench.processes import Process, apart, free_port
+from bench.streams import Sending, fetch, send
+from bench.table import Contestant, Figure, Line, Sample, in_turns, render, share_line, time_line
+
+Answer = Callable[[bytes], bytes]
+
+
+class Stub:
+    """A server that answers each request with what `answer` makes of its head."""
+
+    def __init__(self, answer: Answer, *, drops: int = 0) -> None:
+        self._answer = answer
+        self._drops = drops
+        self.bodies: list[int] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.target = Target(self._listener.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        with connection:
+            while head := self._read(connection):
+                if self._drops:
+                    self._drops -= 1
+                    return
+                answer = self._answer(head)
+                connection.sendall(answer)
+                if b"Connection: close" in answer:
+                    return
+
+    def _read(self, connection: socket.socket) -> bytes:
+        text = b""
+        while b"\r\n\r\n" not in text:
+            piece = connection.recv(65536)
+            if not piece:
+                return b""
+            text += piece
+        head, _, body = text.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        got = len(body)
+        while got < length:
+            got += len(connection.recv(65536))
+        self.bodies.append(got)
+        return head
+
+
+@pytest.fixture
+def stubs() -> Iterator[Callable[..., Stub]]:
+    made: list[Stub] = []
+
+    def make(answer: bytes, **options: int) -> Stub:
+        made.append(Stub(lambda _: answer, **options))
+        return made[-1]
+
+    yield make
+    for stub in made:
+        stub.close()
+
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
+CLOSING = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize("answer", [PLAIN, CHUNKED, EMPTY, CLOSING])
+def test_each_request_is_sent_once_and_answered(stubs: Callable[..., Stub], answer: bytes) -> None:
+    stub = stubs(answer)
+    rates = hammer(stub.target, [request("POST", "/", {}, b"x" * 300_000)] * 20, connections=4)
+    assert (rates.count, rates.succeeded) == (20, 20)
+    assert stub.bodies == [300_000] * 20
+    assert 0 < rates.p50 <= rates.p99 <= rates.worst
+
+
+def test_a_dropped_connection_is_opened_anew(stubs: Callable[..., Stub]) -> None:
+    assert hammer(stubs(PLAIN, drops=3).target, [request("GET", "/")] * 10, connections=2).count == 10
+
+
+def test_a_refusal_is_no_figure(stubs: Callable[..., Stub]) -> None:
+    refusing = stubs(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+    with pytest.raises(RuntimeError, match="503"):
+        hammer(refusing.target, [request("GET", "/")], connections=1)
+    rates = hammer(refusing.target, [request("GET", "/")] * 3, connections=1, allowed=(200, 503))
+    assert (rates.count, rates.succeeded) == (3, 0)
+
+
+def test_a_file_is_sent_whole_between_its_ends(stubs: Callable[..., Stub], tmp_path: Path) -> None:
+    file = tmp_path / "content"
+    file.write_bytes(os.urandom(3_000_000))
+    stub = stubs(EMPTY)
+    sending = Sending("PUT", "/a", {}, b"before", b"after!")
+    assert send(stub.target, [sending, sending], str(file)) > 0
+    assert stub.bodies == [3_000_012] * 2
+    with pytest.raises(RuntimeError, match="refused"):
+        send(stubs(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").target, [sending], str(file))
+
+
+def test_a_short_answer_is_no_download(stubs: Callable[..., Stub]) -> None:
+    assert fetch(stubs(PLAIN).target, [request("GET", "/")]) > 0
+    short = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 9\r\n\r\nhello"
+    with pytest.raises(RuntimeError, match="too early"):
+        fetch(stubs(short).target, [request("GET", "/")])
+
+
+def test_the_exponent_is_that_of_the_growth() -> None:
+    assert exponent({10: 5.0, 100: 5.0, 1000: 5.0}) == pytest.approx(0)
+    assert exponent({10: 3.0, 100: 30.0, 1000: 300.0}) == pytest.approx(1)
+    assert exponent({10: 1.0, 100: 10**0.5, 1000: 10.0}) == pytest.approx(0.5)
+
+
+def test_a_line_says_by_how_much_its_goal_was_missed() -> None:
+    slow, fast = Figure(2.0, "s"), Figure(1.0, "s")
+    assert time_line("g", "w", fast, "peer", slow, 1.5).verdict == "reached"
+    assert time_line("g", "w", fast, "peer", slow, 4.0).verdict == "MISSED by 50%"
+    assert share_line("g", "w", slow, "peer", fast, 1.6).verdict == "MISSED by 25%"
+    assert share_line("g", "w", fast, "peer", Figure(0.0, "s"), 1.6).verdict == ""
+    text = render([time_line("g", "w", fast, "peer", slow, 4.0), Line("h", "alone", fast)])
+    assert "0 of 1 goals reached" in text
+    assert "MISSED by 50%: w against peer" in text
+
+
+def test_rounds_are_in_turns_and_medians_are_taken() -> None:
+    order: list[str] = []
+    values = {"a": iter([1.0, 9.0, 2.0]), "b": iter([5.0, 5.0, 5.0])}
+
+    def contestant(name: str) -> Contestant:
+        def work() -> Sample:
+            order.append(name)
+            return Sample(next(values[name]))
+
+        return Contestant(work)
+
+    figures = in_turns(3, "s", {name: contestant(name) for name in values})
+    assert order == ["a", "b"] * 3
+    assert (figures["a"].value, figures["b"].value) == (2.0, 5.0)
+
+
+def test_what_runs_apart_gives_its_result_or_its_failure() -> None:
+    assert apart(divmod, 7, 2) == (3, 1)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        apart(divmod, 7, 0)
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no such luck"):
+        Process("it", ["sh", "-c", "echo no such luck"], free_port(), log=tmp_path / "log")
+    assert Process.running == []
