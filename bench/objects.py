@@ -129,7 +129,6 @@ def _rclone_list() -> bytes:
 
 def _real(work: Workplace, bucket: Bucket, quick: bool) -> list[Line]:
     say(f"object stores: pages through Portico from {bucket.name}")
-    main = isinstance(bucket, Weed) or not weed_program()
     home = Home(work, f"home-real-{bucket.port}")
     home.add("s3", "s3", **bucket.s3)
     gateway, rclone = Portico(home), RcloneRcd(work, stores={"store": bucket.url})
@@ -174,7 +173,7 @@ def _real(work: Workplace, bucket: Bucket, quick: bool) -> list[Line]:
             latencies["Portico"],
             "the raw page from the store",
             latencies["raw"],
-            1.25 if main else None,
+            1.25,
         ),
         rate_line(
             GROUP,

@@ -36,8 +36,10 @@ def measure(work: Workplace, quick: bool) -> list[Line]:
         lines += _to_folder(work, tls, quick)
     for tls in (False, True):
         lines += _to_swallowing(work, tls, quick)
-    for kind in (Weed,) if weed_program() else (RcloneBucket,):
-        lines += _to_bucket(work, kind, quick)
+    lines += _to_bucket(work, RcloneBucket, GIB, {"a direct PUT (curl -T)": 0.85, "rclone rcd": 1.8}, quick)
+    if weed_program():
+        # On few cores it is itself what all wait for, so it sets no goal and gets less to do.
+        lines += _to_bucket(work, Weed, GIB // 4, {}, quick)
     return lines
 
 
@@ -357,10 +359,13 @@ def _small_to_swallowing(
     return lines
 
 
-def _to_bucket(work: Workplace, kind: Callable[[Workplace], Bucket], quick: bool) -> list[Line]:
+def _to_bucket(
+    work: Workplace, kind: Callable[[Workplace], Bucket], size: int, goals: dict[str, float], quick: bool
+) -> list[Line]:
     bucket = kind(work)
-    say(f"uploads: 1 GiB to a real S3, {bucket.name}")
-    source, rounds = work.source(GIB), 1 if quick else 2
+    what = "1 GiB" if size == GIB else f"{size >> 20} MiB"
+    say(f"uploads: {what} to a real S3, {bucket.name}")
+    source, rounds = work.source(size), 1 if quick else 2
     home = Home(work, f"home-{bucket.port}")
     home.add("s3", "s3", **bucket.s3)
     gateway, rclone = Portico(home), RcloneRcd(work, stores={"store": bucket.url})
@@ -371,7 +376,7 @@ def _to_bucket(work: Workplace, kind: Callable[[Workplace], Bucket], quick: bool
             store.delete_object(Bucket=BUCKET, Key=entry["Key"])
 
     def boto() -> Sample:
-        return Sample(GIB / apart(_boto3_large, bucket.url, None, source, "boto3") / 1e6)
+        return Sample(size / apart(_boto3_large, bucket.url, None, source, "boto3") / 1e6)
 
     straight = curl(bucket.signed("put_object", Key="curl"), source)
     theirs = posted(f"/operations/uploadfile?fs=store:{BUCKET}&remote=", {})
@@ -381,9 +386,9 @@ def _to_bucket(work: Workplace, kind: Callable[[Workplace], Bucket], quick: bool
             rounds,
             "MB/s",
             {
-                "Portico": large(gateway, gateway.target, ours, source, GIB, 1, remove),
+                "Portico": large(gateway, gateway.target, ours, source, size, 1, remove),
                 "a direct PUT (curl -T)": Contestant(straight.work, None, remove),
-                "rclone rcd": large(rclone, rclone.target, theirs, source, GIB, 1, remove),
+                "rclone rcd": large(rclone, rclone.target, theirs, source, size, 1, remove),
                 "boto3 straight": Contestant(boto, None, remove),
             },
         )
@@ -391,5 +396,4 @@ def _to_bucket(work: Workplace, kind: Callable[[Workplace], Bucket], quick: bool
         for server in (gateway, rclone, bucket):
             server.stop()
         shutil.rmtree(bucket.folder, ignore_errors=True)
-    goals = {"a direct PUT (curl -T)": 0.85, "rclone rcd": 1.8}
-    return _against(f"1 GiB to a real S3 ({bucket.name})", figures, goals)
+    return _against(f"{what} to a real S3 ({bucket.name})", figures, goals)
