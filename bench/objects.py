@@ -28,7 +28,7 @@ _RAW = {
 def measure(work: Workplace, quick: bool) -> list[Line]:
     store = CannedStore(work)
     try:
-        lines = _cpu(store, 8 if quick else 20)
+        lines = _cpu(store, 6 if quick else 12)
         lines += _canned(work, store, quick)
     finally:
         store.stop()

@@ -9,10 +9,19 @@ import sys
 import time
 
 from bench.processes import ROOT, Process
-from bench.table import Line, render, save
+from bench.table import BUDGET, Line, render, save
 from bench.workplace import Workplace, say
 
-GROUPS = ("listing", "objects", "uploads", "downloads", "logins", "memory", "growth")
+GROUPS = {
+    "listing": 90,
+    "objects": 60,
+    "uploads": 150,
+    "downloads": 60,
+    "logins": 15,
+    "memory": 60,
+    "growth": 30,
+}
+"""And the seconds after which a group makes no more than one round of each line."""
 
 
 def main() -> int:
@@ -22,7 +31,7 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     arguments = parser.parse_args()
-    if unknown := set(arguments.groups) - set(GROUPS):
+    if unknown := set(arguments.groups) - GROUPS.keys():
         parser.error(f"there is no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers are stopped then, too
     began = time.monotonic()
@@ -32,6 +41,7 @@ def main() -> int:
     try:
         for name in arguments.groups or GROUPS:
             started = time.monotonic()
+            BUDGET.start(GROUPS[name])
             try:
                 lines += importlib.import_module(f"bench.{name}").measure(work, arguments.quick)
             except Exception as error:  # the other groups are still worth having

@@ -1,7 +1,9 @@
 """Figures, the lines that hold ours against a peer's, and how they are shown."""
 
 import json
+import math
 import statistics
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,6 +31,7 @@ class Figure:
     peak: float = 0.0
     growth: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)
+    rounds: int = 1
 
     def __str__(self) -> str:
         return f"{_short(self.value)} {self.unit}"
@@ -70,11 +73,30 @@ class Contestant:
     """Runs after each round, unmeasured."""
 
 
+class Budget:
+    """The time that a group may take; once it is spent, one round of each line must do."""
+
+    def __init__(self) -> None:
+        self._end = math.inf
+
+    def start(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def spent(self) -> bool:
+        return time.monotonic() > self._end
+
+
+BUDGET = Budget()
+
+
 def in_turns(rounds: int, unit: str, contestants: Mapping[str, Contestant]) -> dict[str, Figure]:
     """Every contestant once, then every one again: what disturbs the machine disturbs all of them."""
     samples: dict[str, list[Sample]] = {name: [] for name in contestants}
     usages: dict[str, list[tuple[float, float, float]]] = {name: [] for name in contestants}
-    for _ in range(rounds):
+    for number in range(rounds):
+        if number and BUDGET.spent:
+            break
         for name, contestant in contestants.items():
             if contestant.server:
                 contestant.server.mark()
@@ -92,7 +114,7 @@ def _figure(samples: list[Sample], usages: list[tuple[float, float, float]], uni
     extra = {key: statistics.median(sample.extra[key] for sample in samples) for key in keys}
     cpu, peak, growth = ([used[index] for used in usages] or [0.0] for index in range(3))
     value = statistics.median(sample.value for sample in samples)
-    return Figure(value, unit, statistics.median(cpu), max(peak), max(growth), extra)
+    return Figure(value, unit, statistics.median(cpu), max(peak), max(growth), extra, len(samples))
 
 
 def rate_line(
