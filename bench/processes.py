@@ -146,21 +146,22 @@ def apart(work: Callable[..., Any], *arguments: Any) -> Any:
     process = context.Process(target=_report, args=(theirs, work, arguments))
     process.start()
     theirs.close()
+    result: Any = RuntimeError(f"{work.__name__} took more than {_WORK_SECONDS:.0f} s")
     try:
         if ours.poll(_WORK_SECONDS):
             result = ours.recv()
-        else:
-            result = RuntimeError(f"{work.__name__} took more than {_WORK_SECONDS:.0f} s")
-            process.kill()
     except EOFError:
         result = RuntimeError(f"{work.__name__} ended without a result")
-    process.join()
+    finally:
+        process.kill()  # it has nothing more to say
+        process.join()
     if isinstance(result, BaseException):
         raise result
     return result
 
 
 def _report(pipe: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         pipe.send(work(*arguments))
     except BaseException as error:  # it is raised again on the other side
