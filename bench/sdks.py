@@ -16,7 +16,7 @@ from azure.storage.blob.aio import ContainerClient
 from gcloud.aio.storage import Storage
 
 from bench.canned import ENTRIES, FOLDER
-from portico.api.bodies import json_response, page_body
+from portico.api.bodies import JsonResponse, page_body
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.registry import open_provider
@@ -96,7 +96,7 @@ async def _ours(kind: str, **options: str) -> AsyncIterator[Work]:
     async def list_page() -> object:
         page = await provider.list_page(_PATH, ENTRIES, None)
         assert len(page.entries) == ENTRIES
-        return json_response(page_body(_PATH, page, first=True))
+        return JsonResponse(page_body(_PATH, page, first=True))
 
     yield list_page
     await provider.close()
