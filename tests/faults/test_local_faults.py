@@ -32,13 +32,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run([*command[: command.index("mount")], "umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.fixture
-def effort(tmp_path: Path) -> Effort:
-    return Effort(False, tmp_path)
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunedGateway]:
+    """One that waits for its database a second only."""
+    constants = {"portico.store.database.WAIT": 1}
+    gateway = TunedGateway(tmp_path_factory.mktemp("local") / "home", constants=constants)
+    gateway.begin()
+    yield gateway
+    gateway.kill()
 
 
-async def test_a_full_disk(effort: Effort, small_disk: Path) -> None:
-    async with effort.gateway() as set_:
+async def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
+    async with Effort(False, tmp_path).gateway() as set_:
         gateway = set_.gateway
         async with accounts(gateway) as (connections, _):
             await connections.change("local", options={"folder": str(small_disk)}, secrets={})
@@ -62,68 +67,58 @@ async def test_a_full_disk(effort: Effort, small_disk: Path) -> None:
         assert await gateway.put("after", bytes(20 * MIB)) == 204
 
 
-async def test_a_locked_database(effort: Effort) -> None:
+async def test_a_locked_database(gateway: TunedGateway) -> None:
     """Who is signed in works on; who signs in is told to come again, and may soon."""
-    async with effort.gateway(constants={"portico.store.database.WAIT": 1}) as set_:
-        gateway = set_.gateway
-        locking = sqlite3.connect(gateway.home / "portico.db", isolation_level=None)
-        locking.execute("BEGIN IMMEDIATE")
-        try:
-            assert await gateway.put("file", b"x") == 204
-            assert await gateway.names() == ["file"]
-            with pytest.raises(AssertionError, match="temporarily_unavailable"):
-                await asyncio.to_thread(gateway.login)
-        finally:
-            locking.execute("ROLLBACK")
-            locking.close()
-        assert (await asyncio.to_thread(gateway.login))["access_token"]
+    locking = sqlite3.connect(gateway.home / "portico.db", isolation_level=None)
+    locking.execute("BEGIN IMMEDIATE")
+    try:
+        assert await gateway.put("file", b"x", "/locked") == 204
+        assert await gateway.names("/locked") == ["file"]
+        with pytest.raises(AssertionError, match="temporarily_unavailable"):
+            await asyncio.to_thread(gateway.login)
+    finally:
+        locking.execute("ROLLBACK")
+        locking.close()
+    assert (await asyncio.to_thread(gateway.login))["access_token"]
 
 
-async def test_a_database_that_is_gone_and_comes_back(effort: Effort) -> None:
-    async with effort.gateway() as set_:
-        gateway = set_.gateway
-        assert await gateway.put("file", b"x") == 204
-        place, away = gateway.home, gateway.home / "away"
-        away.mkdir()
-        files = [path.name for path in place.glob("portico.db*")]
-        for name in files:
-            shutil.move(place / name, away / name)
-        await asyncio.sleep(1.2)  # what a session is trusted for
-        answer = await gateway.get("/")
-        assert (answer.status, answer.code) == (503, "unavailable")
-        assert (await gateway.ask(get("/readyz"))).status == 503
-        for name in files:
-            shutil.move(away / name, place / name)
-        assert await gateway.names() == ["file"]
+async def test_a_database_that_is_gone_and_comes_back(gateway: TunedGateway) -> None:
+    assert await gateway.put("file", b"x", "/gone") == 204
+    place, away = gateway.home, gateway.home / "away"
+    away.mkdir()
+    files = [path.name for path in place.glob("portico.db*")]
+    for name in files:
+        shutil.move(place / name, away / name)
+    await asyncio.sleep(1.2)  # what a session is trusted for
+    answer = await gateway.get("/gone")
+    assert (answer.status, answer.code) == (503, "unavailable")
+    assert (await gateway.ask(get("/readyz"))).status == 503
+    for name in files:
+        shutil.move(away / name, place / name)
+    assert await gateway.names("/gone") == ["file"]
 
 
-async def test_an_upload_into_a_folder_that_is_deleted_meanwhile(effort: Effort) -> None:
+async def test_an_upload_into_a_folder_that_is_deleted_meanwhile(gateway: TunedGateway) -> None:
     """It stands, in a folder that was made anew; or it is refused. It is never half there."""
-    async with effort.gateway() as set_:
-        gateway = set_.gateway
-        for number in range(20):
-            folder = f"/folder-{number % 2}"
-            assert await gateway.put("first", b"1", folder) == 204
-            removal = head("DELETE", f"{FILES}{folder}?recursive=true", gateway.token)
-            (status, removed) = await asyncio.gather(
-                gateway.put("file", b"x" * MIB, folder), gateway.ask(removal)
-            )
-            assert removed.status == 204
-            assert status in (204, 404, 409, 503)
-            found = await gateway.get(f"{folder}/file")
-            assert found.status in (200, 404)
-            if found.status == 200:
-                assert found.body == b"x" * MIB
-        wait_until(lambda: not gateway.staged, "nothing is left in the staging folder")
+    for number in range(20):
+        folder = f"/folder-{number % 2}"
+        assert await gateway.put("first", b"1", folder) == 204
+        removal = head("DELETE", f"{FILES}{folder}?recursive=true", gateway.token)
+        status, removed = await asyncio.gather(gateway.put("file", b"x" * MIB, folder), gateway.ask(removal))
+        assert removed.status == 204
+        assert status in (204, 404, 409, 503)
+        found = await gateway.get(f"{folder}/file")
+        assert found.status in (200, 404)
+        if found.status == 200:
+            assert found.body == b"x" * MIB
+    wait_until(lambda: not gateway.staged, "nothing is left in the staging folder")
 
 
-async def test_a_walk_through_a_folder_that_is_deleted(effort: Effort) -> None:
-    async with effort.gateway() as set_:
-        gateway: TunedGateway = set_.gateway
-        for name in "abc":
-            assert await gateway.put(name, b"", "/folder") == 204
-        cursor = (await gateway.get("/folder?size=1")).json()["nextCursor"]
-        removal = head("DELETE", f"{FILES}/folder?recursive=true", gateway.token)
-        assert (await gateway.ask(removal)).status == 204
-        answer = await gateway.get(f"/folder?size=1&cursor={cursor}")
-        assert (answer.status, answer.code) == (400, "invalid-cursor")
+async def test_a_walk_through_a_folder_that_is_deleted(gateway: TunedGateway) -> None:
+    for name in "abc":
+        assert await gateway.put(name, b"", "/folder") == 204
+    cursor = (await gateway.get("/folder?size=1")).json()["nextCursor"]
+    removal = head("DELETE", f"{FILES}/folder?recursive=true", gateway.token)
+    assert (await gateway.ask(removal)).status == 204
+    answer = await gateway.get(f"/folder?size=1&cursor={cursor}")
+    assert (answer.status, answer.code) == (400, "invalid-cursor")

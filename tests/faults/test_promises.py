@@ -1,14 +1,14 @@
-"""Every line of `make soak` in short: what is promised holds, if not yet how often and how quickly."""
+"""Lines of `make soak` in short: what is promised holds, if not yet how often and how quickly."""
 
 from pathlib import Path
 
 import pytest
 
 from .figures import Effort
-from .lines import LINES, ONLY_LONG
+from .lines import BRIEF, LINES
 
 
-@pytest.mark.parametrize("name", [name for name in LINES if name not in ONLY_LONG])
+@pytest.mark.parametrize("name", BRIEF)
 async def test_line(name: str, tmp_path: Path) -> None:
     figures = await LINES[name](Effort(False, tmp_path))
     assert figures

@@ -76,7 +76,7 @@ def puts(name: str) -> Callable[[Call], bool]:
 
 @pytest.mark.parametrize(
     "fault",
-    [Reply(503), Reply(500), Reset(100), Lost(), Late(0.5), Throttled(4 * MIB)],
+    [Reply(503), Reset(100), Lost(), Late(0.5), Throttled(8 * MIB)],
     ids=lambda fault: type(fault).__name__ + str(getattr(fault, "status", "")),
 )
 async def test_what_goes_wrong_twice_is_not_noticed(site: Site, fault: Fault) -> None:

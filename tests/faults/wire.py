@@ -53,16 +53,16 @@ class Wire:
         connection.setblocking(False)
         if receive_buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        try:
-            await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
-        except OSError:
-            connection.close()
-            raise
         name = "localhost" if tls else None
         limit = receive_buffer or 2**16
-        return cls(
-            *await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=name, limit=limit)
-        )
+        try:
+            await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+            return cls(
+                *await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=name, limit=limit)
+            )
+        except BaseException:  # a cancellation too
+            connection.close()
+            raise
 
     async def send(self, data: bytes) -> None:
         self._writer.write(data)

@@ -33,16 +33,26 @@ LINES: Lines = {
     **documents.LINES,
 }
 
-ONLY_LONG = frozenset(
-    {
-        "abort-s3",
-        "durability-s3",
-        "integrity-s3",
-        "kill-azure-blob",
-        "large-s3",
-        "listing-azure-blob",
-        "memory-azure-blob",
-        "stop-azure-blob",
-    }
+BRIEF = (
+    "abort-local",
+    "kill-local",
+    "kill-s3",
+    "durability-local",
+    "durability-trace",
+    "confinement-paths",
+    "confinement-disk",
+    "confinement-http",
+    "listing-local",
+    "race",
+    "flood",
+    "memory-one",
+    "stall",
+    "stop-stalled",
+    "load-slow-clients",
+    "load-overload",
+    "fuzz-multipart",
+    "fuzz-path",
+    "document",
 )
-"""Lines that `make test` leaves to `make soak`: there each promise is tried on `local` and on one service."""
+"""What `make test` runs in short. The rest are the same promises on other services: `make soak` runs them, and the
+conformance suite and the tests of each provider hold each service to them without a gateway."""

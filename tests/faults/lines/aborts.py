@@ -180,7 +180,7 @@ LINES: Lines = {
     "abort-local": _aborts("local", 24, 900),
     "abort-s3": _aborts("s3", 8, 900),
     "abort-azure-blob": _aborts("azure-blob", 8, 200),
-    "kill-local": _kills("local", 2, 100),
-    "kill-s3": _kills("s3", 2, 100),
+    "kill-local": _kills("local", 1, 100),
+    "kill-s3": _kills("s3", 1, 100),
     "kill-azure-blob": _kills("azure-blob", 1, 20),
 }
