@@ -21,6 +21,7 @@ class Tree:
         self._random = random.Random(size)
         self._old: dict[str, bytes] = {}
         self._new: dict[str, bytes] = {}
+        self._versions: set[bytes] = set()
         self.wrong: list[str] = []
         self.seen = 0
 
@@ -28,7 +29,15 @@ class Tree:
         for number in range(FILES_AT_ONCE):
             content = self._content()
             assert await self.gateway.put(f"file-{number}", content) == 204
-            self._old[f"file-{number}"] = sha256(content).digest()
+            self._old[f"file-{number}"] = self._known(content)
+
+    def _known(self, content: bytes) -> bytes:
+        version = sha256(content).digest()
+        self._versions.add(version)
+        return version
+
+    def _allowed(self, name: str) -> set[bytes]:
+        return {self._old[name], self._new.get(name, self._old[name])}
 
     def _content(self) -> bytes:
         # Of another size each time, so that a part of one version can never look like another.
@@ -39,7 +48,9 @@ class Tree:
     async def replace(self, name: str, share: float, seconds: float) -> None:
         """Send a new version over `seconds`, but stop at this share of it and vanish; with 1.0, wait for the answer."""
         content = self._content()
-        self._new[name] = sha256(content).digest()
+        version = self._known(content)
+        if share == 1.0:  # else it must never be seen
+            self._new[name] = version
         body = form(name, content)
         length = f"Content-Length: {len(body)}"
         request = (
@@ -54,24 +65,36 @@ class Tree:
                     await wire.send(request[start : min(stop, start + piece)])
                     await asyncio.sleep(seconds / 20)
                 if share == 1.0 and (await wire.answer()).status == 204:
-                    self._old[name] = self._new[name]
+                    self._old[name] = version
             finally:
                 wire.reset()
         except (ConnectionError, Broken, TimeoutError):
             pass  # the gateway is gone
 
     async def look(self) -> None:
-        """Every file must be one whole version, and no other name may be there."""
+        """Every file must be one whole version, and no other name may be there.
+
+        While it is sent to us, a version may be replaced: what was good before or after is good.
+        """
         if (found := await self.gateway.names()) != sorted(self._old):
             self.wrong.append(f"names {found}")
         for name in self._old:
+            allowed = self._allowed(name)
             answer = await self.gateway.get(f"/{name}")
             version = sha256(answer.body).digest()
             self.seen += 1
-            if answer.status != 200 or version not in (self._old[name], self._new.get(name)):
-                self.wrong.append(f"{name}: {answer.status}, {len(answer.body)} bytes")
-            else:
+            if answer.status != 200 or version not in allowed | self._allowed(name):
+                kind = "an older version" if version in self._versions else "no version"
+                self.wrong.append(f"{name}: {answer.status}, {len(answer.body)} bytes, {kind}")
+
+    async def settle(self) -> None:
+        """Nothing is sent any more: what stands now is what must stay."""
+        await self.look()
+        for name in self._old:
+            version = sha256((await self.gateway.get(f"/{name}")).body).digest()
+            if version in self._allowed(name):
                 self._old[name] = version
+        self._new.clear()
 
     async def watch(self) -> None:
         """Look on and on, until the gateway is gone."""
@@ -150,7 +173,7 @@ async def kills(effort: Effort, kind: str, tries: int) -> list[Figure]:
             set_.gateway.kill()
             await asyncio.gather(*sending, watching)
             set_.gateway.begin()
-            await tree.look()
+            await tree.settle()
             if number % 10 == 9:
                 effort.say(f"{kind}: killed {number + 1} times")
         await set_.storage.sweep()
