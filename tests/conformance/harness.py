@@ -26,7 +26,7 @@ from ..servers.azurite import KEY as AZURITE_KEY
 from ..servers.azurite import Azurite
 from ..servers.gcs import shared_server as gcs_server
 from ..servers.moto_s3 import KEYS as MOTO_S3_KEYS
-from ..servers.moto_s3 import moto_s3
+from ..servers.moto_s3 import moto_buckets, moto_s3
 from ..servers.s3_buckets import make_buckets, remove_buckets
 from ..servers.swift_s3 import KEYS as SWIFT_S3_KEYS
 from ..servers.swift_s3 import swift_s3
@@ -65,23 +65,32 @@ async def local(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     )
 
 
-def s3(address: Callable[[], str], keys: Mapping[str, str]) -> Factory:
-    """A pair of new buckets on a server that is started when it is first asked for."""
+@asynccontextmanager
+async def s3(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    buckets = _bucket_names()
+    endpoint = {"endpoint-url": moto_s3(), **MOTO_S3_KEYS}
+    with moto_buckets(*buckets):
+        yield _s3_harness(endpoint, buckets)
 
-    @asynccontextmanager
-    async def harness(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
-        endpoint = {"endpoint-url": address(), **keys}
-        buckets = [f"bucket-{token_hex(8)}" for _ in range(2)]
-        await make_buckets(endpoint, buckets)
-        options = [{"bucket": bucket, **endpoint} for bucket in buckets]
-        yield Harness(
-            lambda: open_provider("s3", options[0]),
-            lambda: open_provider("s3", options[1]),
-            part=SMALLEST_PART,
-        )
-        await remove_buckets(endpoint, buckets)
 
-    return harness
+@asynccontextmanager
+async def s3_swift(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    buckets = _bucket_names()
+    endpoint = {"endpoint-url": swift_s3(), **SWIFT_S3_KEYS}
+    await make_buckets(endpoint, buckets)
+    yield _s3_harness(endpoint, buckets)
+    await remove_buckets(endpoint, buckets)
+
+
+def _bucket_names() -> list[str]:
+    return [f"bucket-{token_hex(8)}" for _ in range(2)]
+
+
+def _s3_harness(endpoint: Mapping[str, str], buckets: list[str]) -> Harness:
+    storage, other = ({"bucket": bucket, **endpoint} for bucket in buckets)
+    return Harness(
+        lambda: open_provider("s3", storage), lambda: open_provider("s3", other), part=SMALLEST_PART
+    )
 
 
 @asynccontextmanager
@@ -176,8 +185,8 @@ def _live_providers() -> Iterator[tuple[str, Factory]]:
 
 PROVIDERS: Mapping[str, Factory] = {
     "local": local,
-    "s3": s3(moto_s3, MOTO_S3_KEYS),
-    "s3-swift": s3(swift_s3, SWIFT_S3_KEYS),
+    "s3": s3,
+    "s3-swift": s3_swift,
     "azure-blob": azure_blob,
     "azure-files": azure_files,
     "gcs": gcs,

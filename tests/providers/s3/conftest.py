@@ -1,6 +1,6 @@
 """A provider on a fresh bucket of moto, with a proxy between them that can be told to misbehave."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from secrets import token_hex
 from typing import Any
 
@@ -8,20 +8,19 @@ import pytest
 
 from portico.providers.s3 import S3Provider
 
-from ...servers.moto_s3 import KEYS, moto_s3
+from ...servers.moto_s3 import KEYS, moto_buckets, moto_s3
 from ...servers.proxy import FaultProxy
-from ...servers.s3_buckets import make_buckets, plain_client, remove_buckets
+from ...servers.s3_buckets import plain_client
 
 Opener = Callable[..., S3Provider]
 
 
 @pytest.fixture
-async def bucket() -> AsyncIterator[str]:
-    options = {"endpoint-url": moto_s3(), **KEYS}
+def bucket() -> Iterator[str]:
+    moto_s3()
     name = f"bucket-{token_hex(8)}"
-    await make_buckets(options, [name])
-    yield name
-    await remove_buckets(options, [name])
+    with moto_buckets(name):
+        yield name
 
 
 @pytest.fixture
