@@ -73,7 +73,7 @@ class Edge:
             if not _within(address, self._proxies):
                 raise AddressNotAllowed("Only the gateway's reverse proxy may connect here; use its address.")
             address = _forwarded(scope, address, self._proxies)
-        scope["client"] = (str(address), port)
+        scope["client"] = (_text(address), port)
         if self._allowed and not _within(address, self._allowed):
             raise AddressNotAllowed(
                 "Your address may not use this gateway; ask the administrator to allow it."
@@ -181,6 +181,11 @@ def _address(text: str) -> IPv4Address | IPv6Address:
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         return address.ipv4_mapped
     return address
+
+
+@lru_cache(maxsize=4096)
+def _text(address: IPv4Address | IPv6Address) -> str:
+    return str(address)
 
 
 def _within(address: IPv4Address | IPv6Address, networks: Networks) -> bool:

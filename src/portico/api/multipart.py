@@ -174,8 +174,11 @@ def _parameters(text: str) -> dict[str, str]:
         if name in found:
             raise InvalidRequest(f"The header parameter '{name}' stands twice; send it once.")
         if value.startswith('"'):
-            # A backslash that escapes neither a quote nor itself is one: `c:\\x` must not become `c:x`.
-            value = re.sub(r'\\(["\\])', r"\1", value[1:-1])
+            value = value[1:-1]
+            if (
+                "\\" in value
+            ):  # one that escapes neither a quote nor itself is one: `c:\\x` must not become `c:x`
+                value = re.sub(r'\\(["\\])', r"\1", value)
         found[name] = value
         position = match.end()
     if text[position:].strip(" \t;"):

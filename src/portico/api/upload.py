@@ -19,6 +19,7 @@ from portico.errors import InvalidRequest, NotSignedIn, PorticoError, TooLarge, 
 from portico.paths import Path
 from portico.rights import Right
 
+_STORED = Response(status_code=204)
 _TRUSTED_SECONDS = 0.2
 """With what a session is cached for, this keeps within the second that a disabled account may still count."""
 
@@ -43,7 +44,7 @@ async def upload(request: Request, query: Query) -> Response:
             raise InvalidRequest("The form holds no file; send each in a part named 'data'.")
     except PorticoError as error:
         return problem_response(request, error, stored=transfer.stored, failed=transfer.failed)
-    return Response(status_code=204)
+    return _STORED
 
 
 def _form(request: Request, services: Services) -> MultipartReader:
