@@ -1,0 +1,50 @@
+"""A gateway over a local folder, and the filesystem that reads it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from portico.filesystem import PorticoFileSystem
+
+from ..gateways import Gateway
+
+fsspec.register_implementation(
+    "portico", PorticoFileSystem, clobber=True
+)  # this checkout's, whatever is installed
+
+
+@pytest.fixture(scope="package")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path_factory.mktemp("gateway") / "home", "--workers", "1")
+    gateway.start()
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture(scope="package")
+def options(gateway: Gateway) -> dict[str, Any]:
+    """What `storage_options` takes."""
+    password = (gateway.home / "web-password.txt").read_text().strip()
+    return {"gateway": gateway.url, "username": "web", "password": password}
+
+
+@pytest.fixture
+def fs(options: dict[str, Any]) -> PorticoFileSystem:
+    """The same one for all tests, as fsspec keeps it; with nothing left of the test before."""
+    fs: PorticoFileSystem = fsspec.filesystem("portico", **options)
+    fs.invalidate_cache()
+    return fs
+
+
+@pytest.fixture
+def root(gateway: Gateway) -> Iterator[Path]:
+    """The user's root as the gateway has it on its disk; emptied afterwards."""
+    folder = gateway.files / "web"
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
+    for entry in folder.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
