@@ -232,7 +232,9 @@ def _get(*, root: bool = False) -> Json:
     if not root:
         listing["content"]["*/*"] = {}
         listing["headers"] = _DOWNLOAD_HEADERS
-        answers["206"] = {"description": "The range", "content": {"*/*": {}}, "headers": _DOWNLOAD_HEADERS}
+        # Of any type; generators of clients know this one to be bytes.
+        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}, "*/*": {}}
+        answers["206"] = {"description": "The range", "content": content, "headers": _DOWNLOAD_HEADERS}
         answers["304"] = {"description": "You have this version"}
         problems += ["changed", "range-not-satisfiable"]
     return {
