@@ -141,6 +141,17 @@ def test_a_column_of_a_row_group_is_read_by_its_ranges(
     assert traffic.others <= 6
 
 
+def test_threads_that_read_one_file_get_what_it_holds(cloud: Cloud, table: pandas.DataFrame) -> None:
+    sums = [int(table[name].mod(1000).sum()) for name in table]
+    with duckdb.connect(config={"threads": 8}) as connection:
+        connection.register_filesystem(cloud.fs)
+        columns = ", ".join(f"sum({name} % 1000)::bigint" for name in table)
+        found = connection.sql(f"select {columns} from 'portico:///tables/numbers.parquet'").fetchall()
+    assert list(found[0]) == sums
+    whole = pandas.read_parquet("portico:///tables/numbers.parquet", storage_options=cloud.options)
+    assert whole.equals(table)
+
+
 def test_a_folder_is_read_as_one_table(cloud: Cloud, table: pandas.DataFrame) -> None:
     for number in range(3):
         part = table.iloc[number * ROWS : (number + 1) * ROWS]

@@ -156,6 +156,8 @@ def test_a_refused_sign_in_is_no_empty_folder(options: dict[str, Any]) -> None:
     for look in (fs.exists, fs.isdir, fs.isfile, fs.find, fs.ls, fs.glob, fs.open):
         with pytest.raises(PermissionError):
             look("/x*" if look == fs.glob else "/x")
+    with pytest.raises(PermissionError):
+        list(fs.walk("/x"))
 
 
 def test_nobody_at_home_is_no_empty_folder() -> None:
@@ -183,6 +185,8 @@ def test_options_and_environment(gateway: Gateway, monkeypatch: pytest.MonkeyPat
     [
         ({}, ("https://a", "secret", None, None)),
         ({"url": "https://a"}, ("https://a", "secret", None, None)),
+        ({"url": "a/"}, ("a/", "secret", None, None)),
+        ({"url": "http://a"}, ("http://a", None, None, None)),
         ({"url": "https://b"}, ("https://b", None, None, None)),
         ({"username": "u", "password": "p"}, ("https://a", None, "u", "p")),
     ],

@@ -46,11 +46,19 @@ class Access:
             raise ValueError(
                 "Which gateway? Give storage_options={'gateway': 'https://…'}, or set PORTICO_URL."
             )
-        if not (token or username or password) and known in (None, url):
+        if not (token or username or password) and (known is None or _same(known, url)):
             token = environment.get("PORTICO_TOKEN")
             username = environment.get("PORTICO_USERNAME")
             password = environment.get("PORTICO_PASSWORD")
         return cls(url, username, password, token, client_id, client_secret, ca, timeout, connections)
+
+
+def _whole(url: str) -> str:
+    return (url if "://" in url else f"https://{url}").rstrip("/")
+
+
+def _same(url: str, other: str) -> bool:
+    return _whole(url) == _whole(other)
 
 
 class Shared:
