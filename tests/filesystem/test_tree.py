@@ -206,6 +206,9 @@ def test_secrets_stay_where_they_are_needed(options: dict[str, Any]) -> None:
     fs = PorticoFileSystem(**{**options, **secrets})
     for told in (repr(fs), str(fs), repr(fs._access), fs.fsid, repr(fs.__dask_tokenize__()), repr(fs.client)):
         assert "canary" not in told
+    other = PorticoFileSystem(**{**options, **secrets, "token": "canary-u"})
+    assert other.__dask_tokenize__() != fs.__dask_tokenize__()
+    assert other.client is not fs.client
     told = fs.to_json(include_password=False)
     assert "canary" not in told
     assert json.loads(told)["username"] == "web"

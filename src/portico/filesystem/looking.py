@@ -84,9 +84,9 @@ class Looking(AbstractFileSystem):
     def fsid(self) -> str:
         return f"portico_{self._access.url}"
 
-    def __dask_tokenize__(self) -> tuple[str, str, str | None]:
-        """Goes into the names of tasks, so there is no digest of a password in it."""
-        return type(self).__name__, self._access.url, self._access.username
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        """Goes into the names of tasks: different for each user, and of no use to who wants to guess a password."""
+        return self._access.url, self._access.digest()
 
     def to_dict(self, *, include_password: bool = True) -> Details:
         told: Details = super().to_dict(include_password=include_password)
