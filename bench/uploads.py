@@ -23,6 +23,7 @@ GROUP = "uploads"
 SMALL = 10 * 1024
 COUNT = 1000
 NOTES = {
+    "Portico": "Portico serves folders with 2 workers, as many as there are cores, and syncs every file and its folder before it answers; no peer does.",
     "copyparty": "copyparty takes PUT, and is told not to compute checksums (--put-ck no); 'as it comes' it does.",
     "rclone rcd": "rclone rcd: operations/uploadfile, without checksums, 8 transfers; to S3 with parts of 16 MiB, 8 at once, unsigned.",
     "nginx-dav": "nginx-dav takes PUT, 2 workers, its temporary files beside their target, so that it renames.",
@@ -120,7 +121,7 @@ def _to_folder(work: Workplace, tls: bool, quick: bool) -> list[Line]:
     places = _Places(work, f"uploads-{over}")
     home = Home(work, f"home-uploads-{over}")
     home.add("up", "local", folder=str(places.folder("portico")))
-    gateway = Portico(home, tls=tls)
+    gateway = Portico(home, tls=tls, workers=2)
     rclone = RcloneRcd(work, tls=tls)
     copyparty = Copyparty(work, places.folder("copyparty"), tls=tls)
     default = Copyparty(work, places.folder("copyparty-default"), tls=tls, as_it_comes=True)

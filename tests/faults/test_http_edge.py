@@ -13,7 +13,13 @@ from .lines.floods import credentials
 from .processes import TunedGateway
 from .wire import MULTIPART, Broken, Wire, ask, get, head
 
-SHORT = {"portico.cli.server.HEADER_TIMEOUT": 1000, "portico.api.incoming.IDLE_SECONDS": 1.0}
+SHORT = {
+    "portico.cli.server.HEADER_TIMEOUT": 1000,
+    "portico.api.incoming.IDLE_SECONDS": 1.0,
+    "portico.api.incoming.SMALL_SECONDS": 1.0,
+    "portico.api.download.IDLE_SECONDS": 0.5,
+    "portico.api.download.LEAST_RATE": 2**20,
+}
 LONGER = 10.0
 """Seconds in which anything that is limited to one second must have ended."""
 
@@ -100,9 +106,6 @@ async def test_a_sign_in_that_stalls_is_told_in_its_own_words(gateway: TunedGate
     assert answer.header("cache-control") == "no-store"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a small body has a time-out from byte to byte, but none for the whole of it"
-)
 async def test_a_trickled_sign_in_is_ended(gateway: TunedGateway) -> None:
     lines = (
         f"Authorization: Basic {credentials(gateway)[0]}",
@@ -116,7 +119,6 @@ async def test_a_trickled_sign_in_is_ended(gateway: TunedGateway) -> None:
     assert ended
 
 
-@pytest.mark.xfail(strict=True, reason="nothing limits how long a reader of a download may take")
 async def test_a_reader_who_stops_is_ended(gateway: TunedGateway) -> None:
     assert await gateway.put("large", bytes(16 * 2**20)) == 204
     wire = await Wire.to(gateway.port, receive_buffer=4096)

@@ -20,11 +20,17 @@ IDLE_SECONDS = 30.0
 LEAST_RATE = 8 * 1024
 """How long a client may take nothing of a download, and how many bytes a second it must take."""
 
+_CONDITIONS = frozenset(
+    {"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"}
+)
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,40})-([0-9]{0,40})\s*")
 _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
 async def download(request: Request, drive: Drive, path: Path) -> Response:
+    if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
+        # Nothing to weigh before it is read: that saves a call to the service.
+        return FileResponse(await drive.read(path), partial=False)
     entry = await drive.describe(path)
     if entry.is_folder:
         raise IsAFolder(f"'{path.name}' is a folder; list it, or download a file in it.")
