@@ -40,6 +40,8 @@ def from_iso(text: str) -> str:
     length = len(text)
     if length >= 24 and text[10] == "T" and text[19] == "." and text[-1] == "Z":
         return text if length == 24 else text[:23] + "Z"
+    if length == 20 and text[10] == "T" and text[19] == "Z":
+        return text[:19] + ".000Z"
     moment = datetime.fromisoformat(text)
     return from_datetime(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 

@@ -38,7 +38,7 @@ def test_iso_text_takes_our_form(text: str, expected: str) -> None:
     assert timestamps.from_iso(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00Z"])
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         timestamps.from_iso(text)
