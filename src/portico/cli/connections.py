@@ -9,7 +9,8 @@ import typer
 from portico.cli.accounts import Accounts, with_accounts
 from portico.cli.exits import FAILED, UsageMistake, exit_code, sentence
 from portico.cli.first_start import with_new_accounts
-from portico.cli.output import AsJson, Facts, Name, read_standard_input, show_list, show_one
+from portico.cli.output import AsJson, Facts, Name, show_list, show_one
+from portico.cli.terminal import read_standard_input
 from portico.errors import NotPossible, PorticoError
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ from portico.errors import (
 DONE = 0
 FAILED = 1
 USAGE = 2
+FOLDER_MISSING = 3
+FILE_MISSING = 4
 TEMPORARY = 5
 INTERRUPTED = 130
 
@@ -25,7 +27,20 @@ class UsageMistake(PorticoError):
     code = "usage"
 
 
+class Missing(PorticoError):
+    """There is nothing of the name that was given, here or at the gateway."""
+
+    code = "not-found"
+
+    def __init__(self, detail: str, *, folder: bool) -> None:
+        super().__init__(detail)
+        self.folder = folder
+        """Whether a folder was asked for."""
+
+
 def exit_code(error: PorticoError) -> int:
+    if isinstance(error, Missing):
+        return FOLDER_MISSING if error.folder else FILE_MISSING
     if isinstance(error, _TEMPORARY):
         return TEMPORARY
     if isinstance(error, UsageMistake | InvalidRequest | InvalidPath):

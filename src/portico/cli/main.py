@@ -23,6 +23,8 @@ class Command:
     needs_server: bool = False
 
 
+_REMOTE = "portico.cli.remote.command"
+
 COMMANDS = {
     "serve": Command("portico.cli.gateway", "Start the gateway.", needs_server=True),
     "user": Command(
@@ -32,6 +34,19 @@ COMMANDS = {
         "portico.cli.gateway", "Connections: the storage services that hold the files.", needs_server=True
     ),
     "config": Command("portico.cli.gateway", "The settings in application.properties.", needs_server=True),
+    "login": Command(_REMOTE, "Sign in to a gateway, and stay signed in."),
+    "logout": Command(_REMOTE, "End the sign-in."),
+    "whoami": Command(_REMOTE, "Say who is signed in, and where."),
+    "ls": Command(_REMOTE, "List folders."),
+    "put": Command(_REMOTE, "Upload files and folders."),
+    "get": Command(_REMOTE, "Download files and folders."),
+    "sync": Command(_REMOTE, "Make one folder like another, there or here."),
+    "cat": Command(_REMOTE, "Write files to standard output."),
+    "mkdir": Command(_REMOTE, "Make folders."),
+    "mv": Command(_REMOTE, "Move or rename."),
+    "cp": Command(_REMOTE, "Copy, at the gateway."),
+    "rm": Command(_REMOTE, "Remove files and folders."),
+    "completion": Command(_REMOTE, "Let the shell complete commands and paths."),
 }
 
 SERVER_MODULES = (
@@ -54,10 +69,13 @@ SERVER_MODULES = (
 _HELP = """\
 Usage: portico COMMAND …
 
-A safe, fast front on cloud storage. Start it with 'portico serve'.
+A safe, fast front on cloud storage. Start it with 'portico serve'; talk to one with 'portico login URL'.
 
-Commands:
-{commands}
+The gateway:
+{server}
+
+Files at a gateway:
+{client}
 
 'portico COMMAND --help' tells more of each; 'portico --version' prints the version.
 --home DIR, anywhere in a command, names the home folder; else PORTICO_HOME, else your user data folder."""
@@ -99,9 +117,7 @@ def main() -> None:
 def _run(arguments: Sequence[str]) -> int:
     home, rest = _take_home(arguments)
     if not rest or rest[0] in ("--help", "-h"):
-        width = max(map(len, COMMANDS)) + 2
-        lines = (f"  {name.ljust(width)}{command.summary}" for name, command in COMMANDS.items())
-        print(_HELP.format(commands="\n".join(lines)))
+        print(_HELP.format(server=_summaries(needs_server=True), client=_summaries(needs_server=False)))
         return DONE
     if rest[0] == "--version":
         print(f"portico {__version__}")
@@ -114,6 +130,12 @@ def _run(arguments: Sequence[str]) -> int:
         raise ServerMissing
     code: int = import_module(command.module).run(rest, home)
     return code
+
+
+def _summaries(*, needs_server: bool) -> str:
+    width = max(map(len, COMMANDS)) + 2
+    shown = [(name, one.summary) for name, one in COMMANDS.items() if one.needs_server is needs_server]
+    return "\n".join(f"  {name.ljust(width)}{summary}" for name, summary in shown)
 
 
 def _take_home(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -1,14 +1,11 @@
-"""Data on standard output, for people or as JSON, and questions to whoever sits at the terminal."""
+"""Data on standard output, for people or as JSON."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-
-from portico.cli.exits import UsageMistake
 
 Facts = Mapping[str, object]
 """What is shown of one thing, by its name in JSON."""
@@ -43,19 +40,6 @@ def show_one(facts: Facts, *, as_json: bool) -> None:
 
 def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def read_standard_input(limit: int = 1024 * 1024) -> str:
-    """Text that was piped in, without the line end that closes it."""
-    data = sys.stdin.buffer.read(limit)
-    try:
-        return data.decode("utf-8").removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError:
-        raise UsageMistake("Standard input is not valid UTF-8; send it in that encoding.") from None
-
-
-def at_terminal() -> bool:
-    return sys.stdin.isatty()
 
 
 def _print_json(value: object) -> None:

@@ -7,16 +7,8 @@ import typer
 from portico.cli.accounts import Accounts, with_accounts
 from portico.cli.exits import UsageMistake
 from portico.cli.first_start import forget_password_file, generate_password, with_new_accounts
-from portico.cli.output import (
-    AsJson,
-    Facts,
-    Name,
-    at_terminal,
-    read_standard_input,
-    show_list,
-    show_one,
-    timestamp,
-)
+from portico.cli.output import AsJson, Facts, Name, show_list, show_one, timestamp
+from portico.cli.terminal import at_terminal, read_standard_input
 from portico.rights import ALL_RIGHTS, Right, parse_rights
 
 if TYPE_CHECKING:

@@ -1,0 +1,86 @@
+"""`portico mkdir`, `mv`, `cp` and `rm`: changes at the gateway that move no content."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable
+
+from portico.cli.exits import DONE, Missing, UsageMistake
+from portico.cli.remote.failures import common_code, sentence
+from portico.cli.remote.opening import connect
+from portico.cli.remote.paths import expanded, find, is_folder, looking_for, name_of
+from portico.client.client import Client
+from portico.client.errors import COMMON, AlreadyExists, ClientError, FolderNotEmpty, NotPossible
+from portico.client.paths import clean, join
+
+
+def mkdir(options: Namespace) -> int:
+    with connect(options) as client:
+        for path in options.paths:
+            client.make_folder(path)
+    return DONE
+
+
+def mv(options: Namespace) -> int:
+    return _transfer(options, Client.move)
+
+
+def cp(options: Namespace) -> int:
+    return _transfer(options, Client.copy)
+
+
+def rm(options: Namespace) -> int:
+    with connect(options) as client:
+
+        def remove(path: str) -> None:
+            if options.dry_run:
+                entry = find(client, path, folder=options.recursive)
+                print(f"delete {entry.path}{'/' * entry.is_folder}")
+                return
+            try:
+                with looking_for(path, folder=options.recursive or path.endswith("/")):
+                    client.delete(path, recursive=options.recursive)
+            except FolderNotEmpty:
+                raise NotPossible(
+                    f"'{clean(path)}' is a folder that is not empty; add -r to remove all that is in it."
+                ) from None
+
+        return _each(expanded(client, options.paths, folder=options.recursive), remove, options)
+
+
+def _transfer(options: Namespace, act: Callable[..., None]) -> int:
+    *sources, target = options.paths
+    is_copy = act is Client.copy
+    with connect(options) as client:
+        paths = expanded(client, sources)
+        into = len(paths) > 1 or is_folder(client, target)
+
+        def transfer(path: str) -> None:
+            entry = find(client, path)
+            if is_copy and entry.is_folder and not options.recursive:
+                raise UsageMistake(f"'{entry.path}' is a folder; add -r to copy all that is in it.")
+            place = join(clean(target), name_of(path)) if into else clean(target)
+            if place == clean(path):
+                raise NotPossible(f"'{place}' is there already, being the same.")
+            try:
+                act(client, path, place, on_conflict="fail" if options.no_clobber else None)
+            except AlreadyExists:
+                if not options.no_clobber:
+                    raise
+                print(f"'{place}' is there already; it was left as it is.", file=sys.stderr)
+
+        return _each(paths, transfer, options)
+
+
+def _each(paths: Iterable[str], act: Callable[[str], None], options: Namespace) -> int:
+    """Act on one path after the other, to the first error, or past it."""
+    failures: dict[str, Exception] = {}
+    for path in paths:
+        try:
+            act(path)
+        except (ClientError, Missing, UsageMistake) as error:
+            if not options.goes_on or isinstance(error, COMMON):
+                raise
+            text = sentence(error)
+            print(text if path in text else f"{path}: {text}", file=sys.stderr)
+            failures[path] = error
+    return common_code(failures) if failures else DONE

@@ -1,0 +1,73 @@
+"""`portico get` and `portico cat`: from the gateway to local files and folders, or to standard output."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+
+from portico.cli.exits import DONE, Missing, UsageMistake
+from portico.cli.remote.download_plan import DownloadPlan, Wanted
+from portico.cli.remote.opening import connect
+from portico.cli.remote.paths import contents_of, expanded, find, is_pattern, looking_for
+from portico.cli.remote.tallies import Tally
+from portico.cli.remote.transfers import Item, transfer
+from portico.client.client import Client
+from portico.client.errors import ClientError
+
+
+def get(options: Namespace) -> int:
+    *sources, target = options.paths if len(options.paths) > 1 else [*options.paths, "."]
+    if target == "-":
+        options.paths = sources
+        return cat(options)
+    tally = Tally("downloaded", options)
+    with connect(options, connections=options.jobs) as client:
+        wanted = _wanted(client, sources, options, tally)
+        if wanted:
+            many = len(sources) > 1 or is_pattern(sources[0]) or any(one.entry.is_folder for one in wanted)
+            into = many or target.endswith("/") or os.path.isdir(target)
+            download(
+                client, options, DownloadPlan(client, options, tally).of(wanted, target, into=into), tally
+            )
+    return tally.finish()
+
+
+def cat(options: Namespace) -> int:
+    with connect(options) as client:
+        for path in expanded(client, options.paths):
+            with looking_for(path):
+                client.download(path, sys.stdout.buffer)
+    return DONE
+
+
+def download(client: Client, options: Namespace, plan: Iterator[Item], tally: Tally) -> None:
+    """Fetch what a plan finds, or only say so."""
+    if options.dry_run:
+        for item in tally.halting(plan):
+            tally.plan(item.size)
+            print(f"download {item.source} to {item.target}")
+        return
+    transfer(
+        plan, lambda items, seen: client.download_all(items, resume=options.resume, progress=seen), tally
+    )
+
+
+def _wanted(client: Client, sources: list[str], options: Namespace, tally: Tally) -> list[Wanted]:
+    """What the words on the command line stand for; all of it is looked at before anything is fetched."""
+    found: list[Wanted] = []
+    for source in sources:
+        path, content = contents_of(source)
+        try:
+            for match in expanded(client, [path], folder=options.recursive):
+                entry = find(client, match, folder=options.recursive)
+                if entry.is_folder and not options.recursive:
+                    raise UsageMistake(f"'{match}' is a folder; add -r to fetch all that is in it.")
+                found.append(Wanted(entry, "" if content else entry.name))
+        except (ClientError, Missing, UsageMistake) as error:
+            if not tally.goes_on:
+                raise
+            tally.failures[source] = error
+    names = [wanted.name for wanted in found]
+    if twice := next((name for name in names if name and names.count(name) > 1), None):
+        raise UsageMistake(f"Two of the sources have the name '{twice}'; one would replace the other.")
+    return found

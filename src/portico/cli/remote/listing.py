@@ -1,0 +1,96 @@
+"""`portico ls`."""
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+
+from portico.cli.exits import DONE
+from portico.cli.remote import units
+from portico.cli.remote.opening import connect
+from portico.cli.remote.paths import expanded, find, looking_for
+from portico.client.client import Client
+from portico.client.entries import Entry
+from portico.client.errors import NotAFolder
+from portico.client.paths import clean, join
+
+_UNPRINTABLE = dict.fromkeys((*range(32), 127, *range(128, 160)), "?")
+"""Signs that could command a terminal; no gateway of ours sends them."""
+
+
+def ls(options: Namespace) -> int:
+    show = _shown(options)
+    with connect(options) as client:
+        paths = expanded(client, options.paths or ["/"], folder=True)
+        titled = len(paths) > 1 and not (options.recursive or options.as_json)
+        for index, path in enumerate(paths):
+            entries, is_folder = _entries(client, path, recursive=options.recursive)
+            if titled and is_folder:
+                print(f"{'' if index == 0 else chr(10)}{clean(path)}:")
+            for place, entry in entries:
+                show(place if options.recursive else None, entry)
+    return DONE
+
+
+def _entries(client: Client, path: str, *, recursive: bool) -> tuple[Iterator[tuple[str, Entry]], bool]:
+    """What a path shows, each with its whole path, and whether it is a folder."""
+    path = clean(path) + "/" * path.endswith("/")
+    walk = _below(client, path) if recursive else _in(client, path)
+    try:
+        with looking_for(path, folder=True):
+            first = next(walk, None)
+    except NotAFolder:
+        entry = find(client, path)
+        return iter([(entry.path, entry)]), False
+    return _chain(first, walk), True
+
+
+def _chain(first: tuple[str, Entry] | None, rest: Iterator[tuple[str, Entry]]) -> Iterator[tuple[str, Entry]]:
+    if first:
+        yield first
+        yield from rest
+
+
+def _in(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:
+    for entry in client.list(folder):
+        yield join(folder, entry.name), entry
+
+
+def _below(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:
+    for place, folders, files in client.walk(folder):
+        for entry in (*folders, *files):
+            yield join(place, entry.name), entry
+
+
+def _shown(options: Namespace) -> Callable[[str | None, Entry], None]:
+    if options.as_json:
+        return lambda _, entry: print(json.dumps(_facts(entry), ensure_ascii=False))
+    unprintable = _UNPRINTABLE if sys.stdout.isatty() else {}
+
+    def shown_name(path: str | None, entry: Entry) -> str:
+        return (path or entry.name).translate(unprintable) + "/" * entry.is_folder
+
+    def plain(path: str | None, entry: Entry) -> None:
+        print(shown_name(path, entry))
+
+    def long(path: str | None, entry: Entry) -> None:
+        size = "" if entry.size is None or entry.is_folder else str(entry.size)
+        if size and options.human:
+            size = units.size(entry.size or 0)
+        moment = f"{entry.modified.astimezone():%Y-%m-%d %H:%M:%S}" if entry.modified else ""
+        print(f"{size:>{8 if options.human else 14}}  {moment:19}  {shown_name(path, entry)}")
+
+    return long if options.long or options.human else plain
+
+
+def _facts(entry: Entry) -> dict[str, object]:
+    """By the names that the interface has for them."""
+    facts = {
+        "name": entry.name,
+        "absolutePath": entry.path,
+        "type": "DIRECTORY" if entry.is_folder else "FILE",
+        "size": entry.size,
+        "contentType": entry.content_type,
+        "lastModified": entry.last_modified,
+    }
+    return {key: value for key, value in facts.items() if value is not None}

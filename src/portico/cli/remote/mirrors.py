@@ -1,0 +1,75 @@
+"""`portico sync`: one way, by size and time."""
+
+import os
+import shutil
+from argparse import Namespace
+from collections.abc import Callable
+
+from portico.cli.exits import Missing, UsageMistake
+from portico.cli.remote.download_plan import DownloadPlan
+from portico.cli.remote.downloads import download
+from portico.cli.remote.opening import connect
+from portico.cli.remote.paths import find
+from portico.cli.remote.tallies import Halt, Tally
+from portico.cli.remote.upload_plan import UploadPlan
+from portico.cli.remote.uploads import upload
+from portico.client.client import Client
+from portico.client.errors import ClientError, NotAFolder
+from portico.client.paths import clean
+
+
+def sync(options: Namespace) -> int:
+    if len(options.paths) != 2:
+        raise UsageMistake("Name one source and one target; see 'portico sync --help'.")
+    source, target = options.paths
+    act = _up if options.direction == "up" else _down
+    tally = Tally("uploaded" if act is _up else "downloaded", options)
+    with connect(options, connections=options.jobs) as client:
+        act(client, options, source, target, tally)
+    return tally.finish()
+
+
+def _up(client: Client, options: Namespace, local: str, remote: str, tally: Tally) -> None:
+    if not os.path.isdir(local):
+        raise Missing(f"There is no folder '{local}' here.", folder=True)
+    plan = UploadPlan(client, options, tally, whole=options.delete)
+    upload(client, options, plan.of_folder(local, clean(remote)), tally)
+    found = [(f"{entry.path}{'/' * entry.is_folder}", entry.path) for entry in plan.extra]
+    _delete(found, lambda path: client.delete(path, recursive=True), options, tally)
+
+
+def _down(client: Client, options: Namespace, remote: str, local: str, tally: Tally) -> None:
+    if not find(client, remote, folder=True).is_folder:
+        raise NotAFolder(f"'{clean(remote)}' is a file; use 'portico get' for it.")
+    plan = DownloadPlan(client, options, tally, whole=options.delete)
+    download(client, options, plan.of_folder(clean(remote), local), tally)
+    _delete([(path, path) for path in plan.extra], _remove, options, tally)
+
+
+def _delete(
+    found: list[tuple[str, str]], remove: Callable[[str], None], options: Namespace, tally: Tally
+) -> None:
+    """Remove what the source does not have, but only when all that it has is in its place."""
+    if found and tally.failures:
+        tally.note("Nothing was deleted, because not everything could be transferred.")
+        return
+    for shown, path in found:
+        if options.dry_run:
+            print(f"delete {shown}")
+            tally.deleted += 1
+            continue
+        try:
+            remove(path)
+            tally.deleted += 1
+        except (ClientError, OSError) as error:
+            try:
+                tally.fail(path, error)
+            except Halt:
+                return
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)

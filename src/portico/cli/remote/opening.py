@@ -1,0 +1,64 @@
+"""Which gateway a command talks to, and in whose name."""
+
+import os
+from argparse import Namespace
+from typing import Any
+
+from portico.cli.exits import UsageMistake
+from portico.cli.remote.profiles import DEFAULT, Profile, Store, find
+from portico.client.client import Client
+from portico.client.session import Tokens
+from portico.client.steps import Ask
+
+
+class Gateway(Client):
+    def whoami(self) -> dict[str, Any]:
+        """Who is signed in, as the gateway says it."""
+        facts: dict[str, Any] = self._run(self._session.request(Ask("GET", "/backend/session"))).json()
+        return facts
+
+
+def profile_name(options: Namespace) -> str:
+    return options.profile or os.environ.get("PORTICO_PROFILE") or DEFAULT
+
+
+def same_place(url: str, other: str) -> bool:
+    return normal(url) == normal(other)
+
+
+def normal(url: str) -> str:
+    """The address as it is kept."""
+    return (url if "://" in url else f"https://{url}").rstrip("/")
+
+
+def connect(options: Namespace, **settings: Any) -> Gateway:
+    """The gateway of the profile, or that of the environment.
+
+    An option beats the environment. A profile's tokens go to that profile's gateway and to no other.
+    """
+    profile = find(profile_name(options))
+    url, token = os.environ.get("PORTICO_URL"), os.environ.get("PORTICO_TOKEN")
+    if options.profile:
+        url = token = None
+    if profile and (url is None or same_place(url, profile.url)):
+        tokens = Tokens(token) if token else Store(profile)
+        return Gateway(profile.url, tokens=tokens, ca=_ca(profile), **settings)
+    if url and token:
+        return Gateway(url, tokens=Tokens(token), **settings)
+    if url:
+        raise UsageMistake(f"You are not signed in at {url}; set PORTICO_TOKEN, or use 'portico login'.")
+    where = f" with the profile {options.profile}" if options.profile else ""
+    raise UsageMistake(f"You are not signed in anywhere{where}; begin with 'portico login URL'.")
+
+
+def _ca(profile: Profile) -> str | None:
+    return profile.ca or None
+
+
+def describe(options: Namespace) -> tuple[str, str | None]:
+    """The address that commands talk to, and the profile that it comes from."""
+    profile = find(profile_name(options))
+    url = None if options.profile else os.environ.get("PORTICO_URL")
+    if profile and (url is None or same_place(url, profile.url)):
+        return profile.url, profile.name
+    return url or "", None

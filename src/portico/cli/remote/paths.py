@@ -1,0 +1,114 @@
+"""Paths at the gateway as they are typed, patterns among them."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import translate
+
+from portico.cli.exits import Missing
+from portico.client.client import Client
+from portico.client.entries import Entry
+from portico.client.errors import NotAFolder, NotFound
+from portico.client.paths import clean, join, split
+
+
+@contextmanager
+def looking_for(path: str, *, folder: bool = False) -> Iterator[None]:
+    """Say of what is not there what was looked for."""
+    try:
+        yield
+    except NotFound:
+        kind = "folder" if folder else "file"
+        raise Missing(f"There is no {kind} '{path}' at the gateway.", folder=folder) from None
+
+
+def find(client: Client, path: str, *, folder: bool = False) -> Entry:
+    """A file or a folder; `Missing` if it is not there, by what was asked for."""
+    with looking_for(path, folder=folder or path.endswith("/")):
+        entry = client.stat(path)
+    if path.endswith("/") and not entry.is_folder:
+        raise NotAFolder(f"'{clean(path)}' is a file, not a folder.")
+    return entry
+
+
+def is_folder(client: Client, path: str) -> bool:
+    """Whether a target is a folder: one that is there, or one that is written with a slash."""
+    if path.endswith("/") or not path:
+        return True
+    try:
+        return client.stat(path).is_folder
+    except NotFound:
+        return False
+
+
+def is_pattern(path: str) -> bool:
+    return any(sign in path for sign in "*?[")
+
+
+def expanded(client: Client, paths: list[str], *, folder: bool = False) -> list[str]:
+    """The paths, each pattern replaced by all that it matches; `Missing` if that is nothing."""
+    found: list[str] = []
+    for path in paths:
+        if not is_pattern(path):
+            found.append(path)
+            continue
+        matches = list(_matches(client, path))
+        if not matches:
+            raise Missing(f"Nothing at the gateway matches '{path}'.", folder=folder or path.endswith("/"))
+        found += matches
+    return found
+
+
+def _matches(client: Client, pattern: str) -> Iterator[str]:
+    inner = clean(pattern).removeprefix("/")
+    only_folders = pattern.endswith("/")
+    places = ["/"]
+    segments = inner.split("/")
+    for depth, segment in enumerate(segments):
+        last = depth == len(segments) - 1
+        if not is_pattern(segment):
+            places = [join(place, segment) for place in places]
+            if last and len(segments) > 1:
+                places = [place for place in places if _exists(client, place)]
+            continue
+        places = [
+            join(place, entry.name)
+            for place in places
+            for entry in _matching(client, place, segment)
+            if entry.is_folder or (last and not only_folders)
+        ]
+    yield from places
+
+
+def _matching(client: Client, folder: str, segment: str) -> list[Entry]:
+    """The entries whose names match; a name that is spelt just like the pattern is what was meant."""
+    match = re.compile(translate(segment)).match
+    found = []
+    try:
+        for entry in client.list(folder):
+            if entry.name == segment:
+                return [entry]
+            if match(entry.name):
+                found.append(entry)
+    except (NotFound, NotAFolder):
+        return []
+    return found
+
+
+def _exists(client: Client, path: str) -> bool:
+    try:
+        client.stat(path)
+    except (NotFound, NotAFolder):
+        return False
+    return True
+
+
+def contents_of(path: str) -> tuple[str, bool]:
+    """`folder/.` means what is in the folder: the folder, and whether that was asked for."""
+    if path in ("", ".", "/", "/."):
+        return "/", True
+    return (path[:-1], True) if path.endswith("/.") else (path, False)
+
+
+def name_of(path: str) -> str:
+    return split(clean(path))[1]

@@ -1,0 +1,114 @@
+"""`portico login`, `logout` and `whoami`."""
+
+import getpass
+import json
+import os
+import sys
+from argparse import Namespace
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from portico.cli.exits import DONE, FAILED, UsageMistake
+from portico.cli.remote import profiles
+from portico.cli.remote.failures import exit_code, sentence
+from portico.cli.remote.opening import Gateway, connect, describe, normal, profile_name, same_place
+from portico.cli.remote.profiles import Profile, Store
+from portico.cli.terminal import at_terminal, read_standard_input
+from portico.client.errors import ClientError, NotSignedIn
+
+
+def login(options: Namespace) -> int:
+    name = profiles.check_name(profile_name(options))
+    before = _before(name)
+    url = options.url or os.environ.get("PORTICO_URL") or (before.url if before else None)
+    if not url:
+        raise UsageMistake("Name the gateway: portico login https://files.example.com")
+    url = normal(url)
+    if before and not same_place(url, before.url):
+        before = None
+    ca = os.path.abspath(options.ca) if options.ca else (before.ca if before else None)
+    _warn_of_clear_text(url)
+    user = options.user or (before.user if before and options.password_stdin else None)
+    profile = Profile(name, url, user or _ask_user(before), ca)
+    store = Store(profile, prefer_key_ring=True)
+    with Gateway(url, tokens=store, ca=ca) as gateway:
+        gateway.login(profile.user, _password(options, profile))
+    print(f"Signed in to {url} as {profile.user}.")
+    return DONE
+
+
+def logout(options: Namespace) -> int:
+    profile = profiles.find(profile_name(options))
+    if profile is None or Store(profile).load() is None:
+        print("You are not signed in.")
+        return DONE
+    store = Store(profile)
+    try:
+        with Gateway(profile.url, tokens=store, ca=profile.ca, attempts=2) as gateway:
+            gateway.logout()
+    except ClientError as error:
+        if not isinstance(error, NotSignedIn):
+            print(f"{sentence(error)} The token is gone here, but may live on there.", file=sys.stderr)
+            return exit_code(error) or FAILED
+    finally:
+        store.save(None)
+    print(f"Signed out of {profile.url}.")
+    return DONE
+
+
+def whoami(options: Namespace) -> int:
+    with connect(options) as gateway:
+        session = gateway.whoami()
+    url, profile = describe(options)
+    if options.as_json:
+        print(json.dumps({**session, "url": url, "profile": profile}, ensure_ascii=False))
+        return DONE
+    by = f" (profile {profile})" if profile and profile != profiles.DEFAULT else ""
+    print(
+        f"{session['username']} at {url}{by}, with the rights {', '.join(session['rights']) or 'to nothing'}."
+    )
+    return DONE
+
+
+def _before(name: str) -> Profile | None:
+    try:
+        return profiles.find(name)
+    except profiles.ProfileUnusable:
+        return None  # a sign-in mends it
+
+
+def _ask_user(before: Profile | None) -> str:
+    if not at_terminal():
+        raise UsageMistake("Name the Web User with --user NAME.")
+    hint = f" [{before.user}]" if before else ""
+    print(f"User name{hint}: ", end="", file=sys.stderr, flush=True)
+    typed = sys.stdin.readline()
+    if not typed:
+        raise KeyboardInterrupt
+    name = typed.strip() or (before.user if before else "")
+    if not name:
+        raise UsageMistake("A user name is needed.")
+    return name
+
+
+def _password(options: Namespace, profile: Profile) -> str:
+    if options.password_stdin:
+        return read_standard_input()
+    if not at_terminal():
+        raise UsageMistake("There is no terminal to ask for the password; send it with --password-stdin.")
+    try:
+        return getpass.getpass(f"Password of {profile.user}: ")
+    except EOFError:
+        raise KeyboardInterrupt from None
+
+
+def _warn_of_clear_text(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme != "http" or parts.hostname in (None, "localhost"):
+        return
+    try:
+        if ip_address(parts.hostname).is_loopback:
+            return
+    except ValueError:
+        pass
+    print("Warning: without https, others on the way can read the password and the files.", file=sys.stderr)

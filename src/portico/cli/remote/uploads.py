@@ -1,0 +1,71 @@
+"""`portico put`: local files and folders to the gateway, or standard input."""
+
+import os
+import stat
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from portico.cli.exits import DONE, UsageMistake
+from portico.cli.remote.bars import Bar
+from portico.cli.remote.locals import Named, named_sources
+from portico.cli.remote.opening import connect
+from portico.cli.remote.paths import is_folder
+from portico.cli.remote.tallies import Tally
+from portico.cli.remote.transfers import Item, transfer
+from portico.cli.remote.upload_plan import UploadPlan
+from portico.client.client import Client
+from portico.client.files import OnConflict
+from portico.client.paths import clean
+
+
+def put(options: Namespace) -> int:
+    *sources, target = options.paths
+    tally = Tally("uploaded", options)
+    with connect(options, connections=options.jobs) as client:
+        if sources == ["-"]:
+            return _put_stream(client, options, sys.stdin.buffer, target, tally)
+        if "-" in sources:
+            raise UsageMistake("Standard input is stored by itself; name the files in another command.")
+        named = named_sources(sources, options, tally)
+        if len(named) == 1 and _is_stream(named[0]):
+            with open(named[0].path, "rb") as stream:
+                return _put_stream(client, options, stream, target, tally)
+        if named:
+            into = len(sources) > 1 or len(named) > 1 or named[0].is_folder or is_folder(client, target)
+            plan = UploadPlan(client, options, tally).of_sources(named, clean(target), into=into)
+            upload(client, options, plan, tally)
+    return tally.finish()
+
+
+def upload(client: Client, options: Namespace, plan: Iterator[Item], tally: Tally) -> None:
+    """Send what a plan finds, or only say so."""
+    if options.dry_run:
+        for item in tally.halting(plan):
+            tally.plan(item.size)
+            print(f"upload {item.source} to {item.target}")
+        return
+    conflict = _on_conflict(options)
+    transfer(plan, lambda items, seen: client.upload_all(items, on_conflict=conflict, progress=seen), tally)
+
+
+def _put_stream(client: Client, options: Namespace, stream: BinaryIO, target: str, tally: Tally) -> int:
+    if is_folder(client, target):
+        raise UsageMistake(f"'{target}' is a folder; add the name that the content shall have there.")
+    if options.dry_run:
+        print(f"upload a stream to {clean(target)}")
+        return DONE
+    with Bar(tally):
+        client.upload(stream, target, on_conflict=_on_conflict(options), progress=tally.progress)
+    tally.begun = 1
+    return tally.finish()
+
+
+def _is_stream(named: Named) -> bool:
+    """Whether it is a pipe or a device, as `<(command)` is: its size says nothing."""
+    return not (named.is_folder or stat.S_ISREG(os.stat(named.path).st_mode))
+
+
+def _on_conflict(options: Namespace) -> OnConflict | None:
+    return "fail" if options.no_clobber else None
