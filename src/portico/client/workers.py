@@ -8,7 +8,7 @@ from portico.client.sockets import Flag, Sockets
 from portico.client.steps import Alone, Ask, Need, Pause, Steps, Stopped, T, Together, Work
 
 _GRACE_SECONDS = 5.0
-"""How long an interrupted caller waits for its threads to notice."""
+"""How long an interrupted caller waits for all its threads to notice."""
 
 
 def _never() -> bool:
@@ -73,8 +73,9 @@ class _Crew:
                 thread.join()
         except BaseException:
             self._stop.set()
+            end = time.monotonic() + _GRACE_SECONDS
             for thread in threads:
-                thread.join(_GRACE_SECONDS)
+                thread.join(max(0.0, end - time.monotonic()))
             raise
         if self._errors:
             raise self._errors[0]
