@@ -20,6 +20,7 @@ GROUPS = {
     "logins": 15,
     "memory": 60,
     "growth": 30,
+    "commands": 40,
 }
 """And the seconds after which a group makes no more than one round of each line."""
 

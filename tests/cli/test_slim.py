@@ -21,12 +21,14 @@ SERVER = (
     "portico.store",
 )
 
+GONE = "import os; os.environ |= {'PORTICO_URL': 'http://127.0.0.1:1', 'PORTICO_TOKEN': 'x'}"
+
 
 def loaded(script: str) -> list[str]:
     """Which parts of the server a script has imported."""
     script += f"\nimport sys; print([name for name in {SERVER!r} if name in sys.modules], file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    names: list[str] = eval(done.stderr)
+    names: list[str] = eval(done.stderr.splitlines()[-1])
     return names
 
 
@@ -38,6 +40,9 @@ def loaded(script: str) -> list[str]:
         "from portico import Client, AsyncClient",
         "from portico.cli.main import run; run(['--help'])",
         "from portico.cli.main import run; run(['--version'])",
+        "from portico.cli.main import run; run(['put', '--help'])",
+        f"from portico.cli.main import run; {GONE}; run(['ls'])",
+        f"from portico.cli.main import run; {GONE}; run(['get', '/x'])",
     ],
 )
 def test_the_client_imports_nothing_of_the_server(script: str) -> None:
@@ -74,6 +79,18 @@ def test_without_the_server_its_commands_say_how_to_get_it(arguments: list[str])
 def test_without_the_server_the_client_is_there() -> None:
     done = bare("from portico import AsyncClient, Client; print(Client('https://files.example.com'))")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_anything_the_commands_of_the_client_run() -> None:
+    script = f"import sys; from portico.cli.main import run; {GONE}; sys.exit(run(['ls']))"
+    done = bare(script)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (5, "", 1)
+
+
+def test_listing_loads_no_key_ring_and_no_rich() -> None:
+    script = f"from portico.cli.main import run; {GONE}; run(['ls'])"
+    script += "; import sys; assert not {'keyring', 'rich', 'asyncio', 'getpass'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", script], check=True, stderr=subprocess.DEVNULL)
 
 
 def test_the_modules_of_the_server_are_those_of_its_extra() -> None:

@@ -34,8 +34,7 @@ def ls(options: Namespace) -> int:
 
 def _entries(client: Client, path: str, *, recursive: bool) -> tuple[Iterator[tuple[str, Entry]], bool]:
     """What a path shows, each with its whole path, and whether it is a folder."""
-    path = clean(path) + "/" * path.endswith("/")
-    walk = _below(client, path) if recursive else _in(client, path)
+    walk = (_below if recursive else _in)(client, clean(path))
     try:
         with looking_for(path, folder=True):
             first = next(walk, None)

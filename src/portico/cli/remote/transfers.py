@@ -88,7 +88,8 @@ class _Lookahead(Iterator[Item]):
         try:
             for item in self._plan:
                 self._tally.plan(item.size)
-                self._put(item)
+                if not self._put(item):
+                    return
             self._tally.whole = True
         except Halt:
             pass
@@ -96,13 +97,15 @@ class _Lookahead(Iterator[Item]):
             self._error = error
         self._put(None)
 
-    def _put(self, item: Item | None) -> None:
+    def _put(self, item: Item | None) -> bool:
+        """Wait for room; whether there is any use in going on."""
         while not self._stopped.is_set():
             try:
-                return self._queue.put(item, timeout=0.2)
+                self._queue.put(item, timeout=0.2)
+                return True
             except queue.Full:
                 continue
-        raise Halt
+        return False
 
 
 @contextmanager

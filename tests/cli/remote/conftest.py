@@ -1,0 +1,118 @@
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ...gateways import Gateway
+from ..conftest import Outcome, Portico
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture(scope="package")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path_factory.mktemp("command") / "home")
+    gateway.start()
+    gateway.command(
+        "user",
+        "add",
+        "reader",
+        "--root",
+        "/web",
+        "--rights",
+        "list,download",
+        "--password-stdin",
+        stdin="pass word",
+    )
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture
+def gateway(running: Gateway) -> Gateway:
+    """A gateway without files."""
+    shutil.rmtree(running.files / "web", ignore_errors=True)
+    return running
+
+
+@pytest.fixture
+def there(gateway: Gateway) -> Path:
+    """Where the gateway keeps what the user `web` sees."""
+    folder = gateway.files / "web"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def password(gateway: Gateway) -> str:
+    return (gateway.home / "web-password.txt").read_text()
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where profiles are kept, with nothing of the environment of whoever runs the tests."""
+    for name in ("PORTICO_URL", "PORTICO_TOKEN", "PORTICO_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "portico" / "profiles"
+
+
+@pytest.fixture
+def remote(portico: Portico, gateway: Gateway, config: Path, here: Path, password: str) -> Portico:
+    """The command, signed in."""
+    outcome = portico("login", gateway.url, "--user", "web", "--password-stdin", stdin=password)
+    assert outcome.code == 0, outcome.err
+    return portico
+
+
+@pytest.fixture
+def process(remote: Portico) -> Iterator[Start]:
+    """The command as a process of its own, signed in."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin(*arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        begun.append(subprocess.Popen([sys.executable, "-m", "portico", *arguments], **pipes))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        if one.poll() is None:
+            one.kill()
+            one.wait()
+        for pipe in (one.stdin, one.stdout, one.stderr):
+            if pipe:
+                pipe.close()
+
+
+def make(folder: Path, **files: str) -> None:
+    """Files by their names, in which `__` stands for a slash; all are as old as each other."""
+    for name, content in files.items():
+        file = folder / (name.replace("__", "/") + ".txt")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """All files below a folder, by their paths."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return {str(file.relative_to(folder)): file.read_text() for file in files}
+
+
+def last_line(outcome: Outcome) -> str:
+    return outcome.err.splitlines()[-1]

@@ -1,0 +1,88 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from ..conftest import Portico
+from .conftest import make
+
+
+@pytest.fixture
+def files(there: Path) -> None:
+    make(there, a="one", reports__2025="x" * 1500, reports__2026="y", reports__old__1999="z")
+    (there / "empty").mkdir()
+
+
+@pytest.mark.usefixtures("files")
+def test_names(remote: Portico) -> None:
+    assert remote("ls").out.splitlines() == ["empty/", "reports/", "a.txt"]
+    for path in ("/reports", "reports", "/reports/", "reports/"):
+        assert remote("ls", path).out.splitlines() == ["old/", "2025.txt", "2026.txt"]
+    assert remote("ls", "/empty").out == ""
+    assert remote("ls", "/a.txt").out == "a.txt\n"
+    assert remote("ls", "/reports/20*").out.splitlines() == ["2025.txt", "2026.txt"]
+    assert remote("ls", "-R", "reports").out.splitlines() == [
+        "/reports/old/",
+        "/reports/2025.txt",
+        "/reports/2026.txt",
+        "/reports/old/1999.txt",
+    ]
+    assert remote("ls", "/reports", "/empty", "/a.txt").out.splitlines() == [
+        "/reports:",
+        "old/",
+        "2025.txt",
+        "2026.txt",
+        "",
+        "/empty:",
+        "a.txt",
+    ]
+
+
+@pytest.mark.usefixtures("files")
+def test_sizes_and_times(remote: Portico, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    lines = remote("ls", "-l", "/reports").out.splitlines()
+    assert lines[1].split() == ["1500", "2023-11-14", "22:13:20", "2025.txt"]
+    assert lines[0].split()[-1] == "old/"
+    assert remote("ls", "-lh", "/reports").out.splitlines()[1].split()[:2] == ["1.5", "kB"]
+    assert remote("ls", "-h", "/reports").out == remote("ls", "-lh", "/reports").out
+
+
+@pytest.mark.usefixtures("files")
+def test_json_is_one_object_a_line(remote: Portico) -> None:
+    entries = [json.loads(line) for line in remote("ls", "--json", "-R").out.splitlines()]
+    assert len(entries) == 7
+    assert entries[2] == {
+        "name": "a.txt",
+        "absolutePath": "/a.txt",
+        "type": "FILE",
+        "size": 3,
+        "contentType": "text/plain",
+        "lastModified": "2023-11-14T22:13:20.000Z",
+    }
+    assert {entry["type"] for entry in entries} == {"FILE", "DIRECTORY"}
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("/none",), 3),
+        (("/none/",), 3),
+        (("-R", "/none"), 3),
+        (("/none*",), 3),
+        (("/a.txt/",), 1),
+        (("/../x",), 2),
+        (("//",), 2),
+        (("--jsn",), 2),
+    ],
+)
+def test_failures(remote: Portico, arguments: tuple[str, ...], code: int) -> None:
+    outcome = remote("ls", *arguments)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (code, "", 1), outcome.err
+
+
+def test_a_name_like_a_pattern_is_itself(remote: Portico, there: Path) -> None:
+    make(there, **{"[ab]": "odd", "a": "plain"})
+    assert remote("ls", "/[ab].txt").out == "[ab].txt\n"
+    assert remote("ls", "/?.txt").out == "a.txt\n"

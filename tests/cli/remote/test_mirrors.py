@@ -1,0 +1,89 @@
+"""`portico sync`, both ways."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ..conftest import Portico
+from .conftest import last_line, make, tree
+
+
+def test_up(remote: Portico, here: Path, there: Path) -> None:
+    make(here, site__a="1", site__sub__b="2")
+    make(there, site__old="x", site__gone__c="y")
+    assert last_line(remote("sync", "up", "site", "/site")).startswith("2 uploaded, 2 B")
+    assert sorted(tree(there)) == ["site/a.txt", "site/gone/c.txt", "site/old.txt", "site/sub/b.txt"]
+    dry = remote("sync", "up", "site", "/site", "--delete", "--dry-run")
+    assert dry.out.splitlines() == ["delete /site/gone/", "delete /site/old.txt"]
+    assert dry.err == "0 would be uploaded, 2 skipped, 2 would be deleted, 0 B\n"
+    outcome = remote("sync", "up", "site", "/site", "--delete")
+    assert last_line(outcome).startswith("0 uploaded, 2 skipped, 2 deleted")
+    assert tree(there / "site") == tree(here / "site")
+
+
+def test_down(remote: Portico, here: Path, there: Path) -> None:
+    make(there, site__a="1", site__sub__b="2")
+    make(here, copy__old="x", copy__gone__c="y", kept="z")
+    (here / "copy" / "link").symlink_to(here)
+    assert last_line(remote("sync", "down", "/site", "copy")).startswith("2 downloaded, 2 B")
+    dry = remote("sync", "down", "/site", "copy", "--delete", "--dry-run")
+    assert dry.out.splitlines() == ["delete copy/gone", "delete copy/link", "delete copy/old.txt"]
+    assert len(tree(here / "copy")) == 4
+    outcome = remote("sync", "down", "/site", "copy", "--delete")
+    assert last_line(outcome).startswith("0 downloaded, 2 skipped, 3 deleted")
+    assert tree(here / "copy") == tree(there / "site")
+    assert (here / "kept.txt").read_text() == "z"
+
+
+def test_what_has_changed(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="1", d__b="1", d__c="1")
+    remote("sync", "up", "d", "/d")
+    make(here, d__a="longer")
+    (here / "d" / "b.txt").write_text("2")
+    os.utime(here / "d" / "b.txt", (4e9, 4e9))
+    assert last_line(remote("sync", "up", "d", "/d")).startswith("2 uploaded, 1 skipped")
+    assert tree(there / "d") == {"a.txt": "longer", "b.txt": "2", "c.txt": "1"}
+
+
+def test_nothing_is_deleted_after_a_failure(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="1")
+    (here / "d" / "broken").symlink_to("nowhere")
+    make(there, d__old="x", d__broken="stays")
+    for arguments in (["--delete"], ["--delete", "-c"]):
+        outcome = remote("sync", "up", "d", "/d", *arguments)
+        assert outcome.code == 1
+        assert (there / "d" / "old.txt").exists()
+        assert (there / "d" / "broken.txt").exists()
+    assert "Nothing was deleted" in outcome.err
+
+
+def test_what_is_left_out_here_stays_there(remote: Portico, here: Path, there: Path) -> None:
+    (here / "d").mkdir()
+    os.mkfifo(here / "d" / "pipe")
+    (there / "d").mkdir()
+    (there / "d" / "pipe").write_text("kept")
+    assert remote("sync", "up", "d", "/d", "--delete").code == 0
+    assert tree(there) == {"d/pipe": "kept"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("up", "none", "/x"), 3),
+        (("up", "a.txt", "/x"), 3),
+        (("down", "/none", "x"), 3),
+        (("down", "/f.txt", "x"), 1),
+        (("here", "/x", "/y"), 2),
+        (("up", "a"), 2),
+        (("up", ".", "/x", "/y"), 2),
+        ((), 2),
+    ],
+)
+def test_failures(remote: Portico, here: Path, there: Path, arguments: tuple[str, ...], code: int) -> None:
+    make(here, a="1")
+    make(there, f="2")
+    outcome = remote("sync", *arguments, "--delete")
+    assert (outcome.code, outcome.err.count("\n")) == (code, 1), outcome.err
+    assert tree(there) == {"f.txt": "2"}
+    assert tree(here) == {"a.txt": "1"}

@@ -1,0 +1,206 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ...gateways import Gateway
+from ..conftest import Portico
+from .conftest import Start, last_line, make, tree
+
+
+def test_files_into_a_folder(remote: Portico, here: Path, there: Path) -> None:
+    make(here, a="one", b="two")
+    outcome = remote("put", "a.txt", "b.txt", "/reports/")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert outcome.err.startswith("2 uploaded, 6 B in ")
+    assert outcome.err.count("\n") == 1
+    assert tree(there) == {"reports/a.txt": "one", "reports/b.txt": "two"}
+    assert last_line(remote("put", "a.txt", "b.txt", "/reports")).startswith("0 uploaded, 2 skipped, 0 B in ")
+
+
+def test_one_file_under_another_name(remote: Portico, here: Path, there: Path) -> None:
+    make(here, a="one")
+    assert remote("put", "a.txt", "new/b.txt").code == 0
+    assert remote("put", "a.txt", "/").code == 0
+    assert remote("put", "a.txt", "/new").code == 0
+    assert tree(there) == {"a.txt": "one", "new/a.txt": "one", "new/b.txt": "one"}
+
+
+def test_what_has_changed_is_sent_again(remote: Portico, here: Path, there: Path) -> None:
+    make(here, a="one")
+    remote("put", "a.txt", "/")
+    (here / "a.txt").write_text("two")
+    os.utime(here / "a.txt", (4e9, 4e9))
+    assert last_line(remote("put", "a.txt", "/")).startswith("1 uploaded, 3 B")
+    make(here, a="longer")
+    assert last_line(remote("put", "a.txt", "/")).startswith("1 uploaded")
+    assert last_line(remote("put", "a.txt", "/")).startswith("0 uploaded, 1 skipped")
+    assert last_line(remote("put", "-f", "a.txt", "/")).startswith("1 uploaded")
+    assert tree(there) == {"a.txt": "longer"}
+
+
+def test_a_folder_keeps_its_name_however_often(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="one", d__e__b="two", d__e__c="x", d__e__d="x")
+    (here / "d" / "empty").mkdir()
+    for target in ("/backup/", "/backup", "backup"):
+        assert remote("put", "-r", "d", target).code == 0
+    expected = {
+        "backup/d/a.txt": "one",
+        "backup/d/e/b.txt": "two",
+        "backup/d/e/c.txt": "x",
+        "backup/d/e/d.txt": "x",
+    }
+    assert tree(there) == expected
+    assert (there / "backup" / "d" / "empty").is_dir()
+    assert last_line(remote("put", "-r", "d/", "/backup")).startswith("0 uploaded, 4 skipped")
+    assert remote("put", "d/.", "/content", "-r").code == 0
+    assert sorted(os.listdir(there / "content")) == ["a.txt", "e", "empty"]
+
+
+def test_what_is_no_file_is_left_out_and_named(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="one")
+    os.mkfifo(here / "d" / "pipe")
+    (here / "d" / "around").symlink_to(here / "d")
+    (here / "d" / "link.txt").symlink_to("a.txt")
+    outcome = remote("put", "-r", "d", "/")
+    assert outcome.code == 0
+    assert "d/pipe is no regular file" in outcome.err
+    assert "d/around is a link to a folder" in outcome.err
+    assert tree(there) == {"d/a.txt": "one", "d/link.txt": "one"}
+
+
+def test_patterns_that_the_shell_has_left(remote: Portico, here: Path, there: Path) -> None:
+    make(here, a1="1", a2="2", b="3")
+    assert remote("put", "a*.txt", "/").code == 0
+    assert sorted(tree(there)) == ["a1.txt", "a2.txt"]
+    make(here, **{"[x]": "odd"})
+    assert remote("put", "[x].txt", "/").code == 0
+    assert tree(there)["[x].txt"] == "odd"
+    assert remote("put", "c*", "/").code == 4
+
+
+def test_no_clobber(remote: Portico, here: Path, there: Path) -> None:
+    make(there, a="old")
+    make(here, a="newer", b="new")
+    assert last_line(remote("put", "-n", "a.txt", "b.txt", "/")).startswith("1 uploaded, 1 skipped")
+    assert last_line(remote("put", "-nr", ".", "/")).startswith("0 uploaded, 2 skipped")
+    assert tree(there) == {"a.txt": "old", "b.txt": "new"}
+
+
+def test_no_clobber_of_what_comes_meanwhile(
+    remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(there, a="old")
+    make(here, a="newer")
+    monkeypatch.setattr("portico.cli.remote.upload_plan.UploadPlan._look", lambda *_: None)
+    outcome = remote("put", "-n", "a.txt", "/")
+    assert (outcome.code, tree(there)) == (0, {"a.txt": "old"})
+    assert last_line(outcome).startswith("0 uploaded, 1 skipped")
+
+
+def test_an_error_is_the_end(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="1", d__c="3")
+    (here / "d" / "b.txt").symlink_to("nowhere")
+    outcome = remote("put", "-r", "d", "/")
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[0] == "d/b.txt: No such file or directory."
+    assert "1 failed" in last_line(outcome)
+
+
+def test_or_not_the_end(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="1", d__c="3", d__f="4")
+    (here / "d" / "b.txt").symlink_to("nowhere")
+    (here / "d" / "e\\x").write_text("no such name there")
+    (there / "d" / "f.txt").mkdir(parents=True)
+    outcome = remote("put", "-cr", "d", "none", "/")
+    assert outcome.code == 1
+    assert tree(there) == {"d/a.txt": "1", "d/c.txt": "3"}
+    assert outcome.err.count("\n") == 5
+    assert "There is no folder 'none' here." in outcome.err
+    assert "'/d/f.txt' is a folder at the gateway" in outcome.err
+    assert last_line(outcome).startswith("2 uploaded, 4 failed")
+
+
+def test_failures_at_the_gateway_are_named(
+    portico: Portico, gateway: Gateway, config: Path, here: Path, there: Path
+) -> None:
+    portico("login", gateway.url, "--user", "reader", "--password-stdin", stdin="pass word")
+    make(here, a="1")
+    outcome = portico("put", "a.txt", "/")
+    assert (outcome.code, outcome.err.count("\n")) == (1, 1)
+    assert tree(there) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("none.txt", "/"), 4, "no file 'none.txt' here"),
+        (("none/", "/"), 3, "no folder 'none/' here"),
+        (("-r", "none", "/"), 3, "no folder 'none' here"),
+        (("d", "/"), 2, "add -r"),
+        (("a.txt",), 2, "target"),
+        (("-", "a.txt", "/x"), 2, "Standard input"),
+        (("-", "/"), 2, "is a folder"),
+        (("a.txt", "d/a.txt", "/x"), 2, "the name 'a.txt'"),
+        (("a.txt", "/taken/x.txt"), 1, "taken"),
+        (("a.txt", "/x/../y"), 2, ".."),
+        (("-j", "0", "a.txt", "/"), 2, "--jobs"),
+    ],
+)
+def test_failures(
+    remote: Portico, here: Path, there: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    make(here, a="1", d__a="2")
+    (there / "taken").write_text("a file")
+    outcome = remote("put", *arguments)
+    assert outcome.code == code, outcome.err
+    assert words in outcome.err.splitlines()[0]
+    assert tree(there) == {"taken": "a file"}
+
+
+def test_standard_input(process: Start, there: Path) -> None:
+    command = process("put", "-", "/x/stream.txt", stdin=subprocess.PIPE)
+    out, err = command.communicate(b"streamed" * 1000)
+    assert (command.returncode, out) == (0, b""), err
+    assert tree(there) == {"x/stream.txt": "streamed" * 1000}
+
+
+def test_a_pipe_by_its_name(process: Start, here: Path, there: Path) -> None:
+    os.mkfifo(here / "pipe")
+    command = process("put", "pipe", "/x.txt")
+    subprocess.run(["sh", "-c", "printf through > pipe"], timeout=20, check=True)
+    assert command.wait(20) == 0
+    assert tree(there) == {"x.txt": "through"}
+
+
+def test_a_dry_run_does_nothing(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="1", d__b="2")
+    (here / "d" / "empty").mkdir()
+    make(there, d__a="1")
+    os.utime(there / "d" / "a.txt")
+    outcome = remote("put", "-r", "--dry-run", "d", "/")
+    assert outcome.out.splitlines() == ["upload d/b.txt to /d/b.txt", "make the folder /d/empty"]
+    assert outcome.err == "1 would be uploaded, 1 skipped, 1 B\n"
+    assert tree(there) == {"d/a.txt": "1"}
+
+
+def test_quiet(remote: Portico, here: Path) -> None:
+    make(here, a="1")
+    outcome = remote("put", "-q", "a.txt", "/")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+
+
+def test_the_lines_that_the_page_shows(process: Start, here: Path, there: Path, gateway: Gateway) -> None:
+    make(here, FILE="1")
+    (there / "it's & more").mkdir()
+    lines = f"""set -e
+portico() {{ {sys.executable} -m portico "$@"; }}
+portico login {gateway.url} --user web --password-stdin < {gateway.home}/web-password.txt
+portico ls -l '/it'\\''s & more'
+portico put FILE.txt '/it'\\''s & more/'
+"""
+    done = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert tree(there) == {"it's & more/FILE.txt": "1"}
