@@ -16,17 +16,28 @@ from portico.accounts.throttle import Throttle
 from portico.accounts.tickets import Tickets
 from portico.accounts.tokens import Tokens
 from portico.accounts.vault import SecretKey, Vault
+from portico.api.cors import Cors
 from portico.api.edge import Edge
+from portico.api.monitoring import serve_metrics
 from portico.api.routes import router
 from portico.api.services import Services
+from portico.audit import log_loss, open_audit
 from portico.cursors import CursorSeal
 from portico.drives import Drives
 from portico.errors import PorticoError
+from portico.metrics import Metrics, render
+from portico.providers.parts import UPLOADS
+from portico.scoreboard import Scoreboard
 from portico.settings import Settings
 from portico.store.database import Database
 
 SWEEP_SECONDS = 600
 """How often left-over uploads, expired tokens and old failures are removed."""
+
+LAG_SECONDS = 0.25
+"""How often the event loop is asked whether it comes round in time, where somebody looks at the metrics."""
+PUBLISH_SECONDS = 1.0
+"""How often a worker writes down for the others what it has counted."""
 
 log = structlog.get_logger()
 
@@ -38,9 +49,11 @@ def load_app(home: str, overrides: Mapping[str, str]) -> Edge:
 
 
 def create_app(chosen: Settings) -> Edge:
+    metrics = Metrics()
+
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
-        async with opened(chosen) as services:
+        async with opened(chosen, metrics) as services:
             yield {"services": services}
 
     return Edge(
@@ -48,11 +61,13 @@ def create_app(chosen: Settings) -> Edge:
         allowed=chosen.allowed_addresses,
         proxies=chosen.behind_proxy,
         tls=chosen.tls_enabled,
+        cors=Cors(chosen.cors_origins),
+        metrics=metrics,
     )
 
 
 @asynccontextmanager
-async def opened(chosen: Settings) -> AsyncIterator[Services]:
+async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
     """Everything that the endpoints work with, closed in reverse order at the end."""
     key = SecretKey.load(chosen.secret_key_file)
     async with AsyncExitStack() as stack:
@@ -64,10 +79,22 @@ async def opened(chosen: Settings) -> AsyncIterator[Services]:
             database, token_lifetime=chosen.token_lifetime, refresh_lifetime=chosen.refresh_lifetime
         )
         throttle = Throttle(database)
-        drives = Drives(Connections(database, Vault(key)), CursorSeal(key.derive("cursors")))
+        drives = Drives(Connections(database, Vault(key)), CursorSeal(key.derive("cursors")), metrics)
         stack.push_async_callback(drives.close)
         sweeper = asyncio.create_task(_sweep_for_ever(drives, tokens, throttle))
         stack.push_async_callback(_end, sweeper)
+
+        def lost_line(why: str, lost: int) -> None:
+            metrics.lost_audit_lines.add()
+            log_loss(why, lost)
+
+        audit = open_audit(chosen.audit_file, required=chosen.audit_required, on_loss=lost_line)
+        stack.callback(audit.close)
+        _watch_queues(metrics, passwords, database)
+        if chosen.metrics_address:
+            await stack.enter_async_context(
+                _published(metrics, chosen.metrics_folder, *chosen.metrics_address)
+            )
         yield Services(
             client_id=chosen.client_id,
             client_secret=chosen.client_secret,
@@ -75,10 +102,52 @@ async def opened(chosen: Settings) -> AsyncIterator[Services]:
             tokens=tokens,
             tickets=Tickets(database),
             drives=drives,
+            audit=audit,
+            metrics=metrics,
             ready=database.ping,
             max_file_size=chosen.max_file_size,
             max_files=chosen.max_files,
         )
+
+
+def _watch_queues(metrics: Metrics, passwords: Passwords, database: Database) -> None:
+    checks = "portico_password_checks_queued"
+    metrics.watch(checks, lambda: passwords.queued(familiar=False), "general")
+    metrics.watch(checks, lambda: passwords.queued(familiar=True), "familiar")
+    metrics.watch("portico_database_writers_queued", lambda: database.queued)
+    metrics.watch("portico_upload_memory_bytes", lambda: UPLOADS.held)
+    metrics.watch("portico_uploads_waiting_for_memory", lambda: UPLOADS.waiting)
+
+
+@asynccontextmanager
+async def _published(metrics: Metrics, folder: Path, host: str, port: int) -> AsyncIterator[None]:
+    """While this lasts, the metrics are shared with the other workers and can be asked for."""
+    board = Scoreboard(folder, metrics)
+    tasks = [
+        asyncio.create_task(_publish_for_ever(metrics, board)),
+        asyncio.create_task(serve_metrics(host, port, lambda: render(board.read()))),
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            await _end(task)
+        board.close()
+
+
+async def _publish_for_ever(metrics: Metrics, board: Scoreboard) -> None:
+    loop = asyncio.get_running_loop()
+    published = 0.0
+    while True:
+        due = loop.time() + LAG_SECONDS
+        await asyncio.sleep(LAG_SECONDS)
+        metrics.lag.observe((), max(0.0, loop.time() - due))
+        if loop.time() - published >= PUBLISH_SECONDS:
+            try:
+                board.publish()
+            except OSError as error:
+                log.warning("metrics-not-published", why=error.strerror)
+            published = loop.time()
 
 
 async def _sweep_for_ever(drives: Drives, tokens: Tokens, throttle: Throttle) -> None:

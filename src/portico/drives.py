@@ -11,6 +11,8 @@ from portico.accounts.vault import BadSecretKey
 from portico.cursors import CursorSeal
 from portico.drive import Drive
 from portico.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderRefused
+from portico.measured import Measured
+from portico.metrics import Metrics
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.registry import PREFIX_OPTION, open_provider
@@ -34,8 +36,9 @@ class _Opened:
 class Drives:
     """Providers are opened on first use, shared by all, replaced when their connection changes, and closed once."""
 
-    def __init__(self, connections: Connections, seal: CursorSeal) -> None:
+    def __init__(self, connections: Connections, seal: CursorSeal, metrics: Metrics) -> None:
         self._connections = connections
+        self._metrics = metrics
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
         self._retired: list[tuple[float, Provider]] = []
@@ -79,7 +82,7 @@ class Drives:
             if opened:
                 self._retired.append((now, opened.provider))
             try:
-                opened = self._opened[name] = _opened(connection)
+                opened = self._opened[name] = _opened(connection, self._metrics)
             except (InvalidRequest, InvalidPath) as error:
                 raise _not_set_up(name, error) from error
         opened.trusted_until = now + _TRUSTED_SECONDS
@@ -100,7 +103,7 @@ def _not_set_up(name: str, error: PorticoError) -> ProviderRefused:
     )
 
 
-def _opened(connection: Connection) -> _Opened:
+def _opened(connection: Connection, metrics: Metrics) -> _Opened:
     options = connection.options | connection.secrets
-    provider = open_provider(connection.kind, options)
+    provider = Measured(open_provider(connection.kind, options), connection.name, metrics)
     return _Opened(provider, Path.parse(options.get(PREFIX_OPTION, "")), connection.revision, 0.0)

@@ -1,6 +1,7 @@
 """Logging: lines for people on a terminal, JSON lines elsewhere."""
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -56,7 +57,11 @@ def configure(level: str) -> None:
             processors=[
                 *shared,
                 structlog.processors.TimeStamper("%H:%M:%S", utc=False),
-                structlog.dev.ConsoleRenderer(pad_event_to=0, pad_level=False),
+                structlog.processors.format_exc_info,
+                without_secrets,
+                structlog.dev.ConsoleRenderer(
+                    pad_event_to=0, pad_level=False, exception_formatter=structlog.dev.plain_traceback
+                ),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(threshold),
             logger_factory=structlog.WriteLoggerFactory(stderr),
@@ -70,6 +75,7 @@ def configure(level: str) -> None:
                 *shared,
                 structlog.processors.TimeStamper("iso", utc=True),
                 structlog.processors.format_exc_info,
+                without_secrets,
                 structlog.processors.JSONRenderer(serializer=_to_json),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(threshold),
@@ -77,6 +83,7 @@ def configure(level: str) -> None:
             cache_logger_on_first_use=True,
         )
         requests.write = lambda line: output.msg(_encode(line))
+    _take_in_libraries()
     if threshold > logging.INFO:
         requests.write = _write_nothing
 
@@ -94,6 +101,57 @@ def _write_for_people(line: RequestLine) -> None:
 
 def _to_json(event: EventDict, **_: object) -> bytes:
     return msgspec.json.encode(event, enc_hook=repr)
+
+
+_SECRETS = (
+    (re.compile(r"(?i)\b(bearer|basic|sharedkey(?:lite)?)[ =:]+[^\s,;'\"]+"), r"\1 …"),
+    (
+        re.compile(
+            r"(?i)\b(sig|signature|x-amz-[a-z-]+|x-goog-[a-z-]+|access_token|refresh_token|id_token|token|assertion|"
+            r"ticket|cursor|password|secret|account-?key|secret-access-key|sas-token|client_secret)"
+            r"([\"']?\s*[=:]\s*[\"']?)[^\s&,;'\"<>]+"
+        ),
+        r"\1\2…",
+    ),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s:/@]+):[^\s@]+@"), r"\1:…@"),
+)
+"""How secrets stand in texts that others wrote: in signed addresses, headers, forms and errors."""
+
+
+def redacted(text: str) -> str:
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def without_secrets(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Libraries and services put into their errors what they like; this is the last door before the log."""
+    return {key: redacted(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+class _LibraryHandler(logging.Handler):
+    """What a library logs becomes a line like ours, with the id of the request that it was working for."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            structlog.get_logger().log(
+                min(logging.CRITICAL, record.levelno // 10 * 10),  # libraries may have levels in between
+                "library",
+                logger_name=record.name,
+                message=record.getMessage()[:4000],
+                exc_info=record.exc_info,
+            )
+        except Exception:
+            self.handleError(record)
+
+
+def _take_in_libraries() -> None:
+    root = logging.getLogger()
+    root.handlers = [_LibraryHandler(logging.WARNING)]
+    root.setLevel(logging.WARNING)
+    server = logging.getLogger("_granian")  # has a handler of its own, to standard output
+    server.handlers.clear()
+    server.propagate = True
 
 
 def with_request_id(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

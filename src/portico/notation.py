@@ -91,6 +91,48 @@ def host(text: object) -> str:
     return name
 
 
+def origins(text: object) -> tuple[str, ...]:
+    if isinstance(text, tuple):
+        return text
+    return tuple(_origin(item) for item in str(text).replace(",", " ").split())
+
+
+def _origin(text: str) -> str:
+    if not re.fullmatch(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", text):
+        raise ValueError(
+            f"holds {text!r}, which is not an origin like https://files.example.org: "
+            "scheme and host in lower case, a port if it is not the usual one, and nothing behind"
+        )
+    scheme, _, host = text.partition("://")
+    if host.endswith({"http": ":80", "https": ":443"}[scheme]):
+        raise ValueError(f"holds {text!r}; browsers leave the usual port out, so leave it out too")
+    return text
+
+
+def listener(text: object) -> tuple[str, int] | None:
+    """HOST:PORT, or nothing."""
+    if isinstance(text, tuple) or not text:
+        return text or None  # type: ignore[return-value]
+    name, _, port = str(text).rpartition(":")
+    try:
+        return host(name), whole_number(1, 65535)(port)
+    except ValueError:
+        raise ValueError("must be empty, or an address and a port like 127.0.0.1:9464") from None
+
+
+def audit(text: object) -> str:
+    name = str(text).strip()
+    if not name or "\0" in name:
+        raise ValueError("must be off, stdout, or the name of a file")
+    return name.lower() if name.lower() in ("off", "stdout") else name
+
+
+def flag(text: object) -> bool:
+    if str(text).lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return str(text).lower() == "true"
+
+
 def tls(text: object) -> str:
     files = [file.strip() for file in str(text).split(",")]
     if len(files) == 1 and files[0].lower() in ("off", "auto"):

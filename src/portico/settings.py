@@ -83,6 +83,11 @@ class Settings(BaseModel):
         alias="security.allowed-addresses",
         description="Client addresses that may use the gateway, as ranges separated by commas, like 10.0.0.0/8, 192.168.1.7. Empty: all.",
     )
+    cors_origins: Annotated[tuple[str, ...], BeforeValidator(notation.origins)] = Field(
+        (),
+        alias="security.cors-origins",
+        description="Origins whose pages may use the interface from a browser, separated by commas, like https://portal.example.org. Empty: only the gateway's own page.",
+    )
     host: Annotated[str, BeforeValidator(notation.host)] = Field(
         "127.0.0.1",
         alias="server.host",
@@ -121,6 +126,21 @@ class Settings(BaseModel):
     log_level: Annotated[str, BeforeValidator(notation.log_level)] = Field(
         "info", alias="log.level", description="How much is logged: debug, info, warning or error."
     )
+    audit_log: Annotated[str, BeforeValidator(notation.audit)] = Field(
+        "audit.log",
+        alias="audit.log",
+        description="Where each sign-in and each change is noted: a file (a relative name begins at the home folder), stdout, or off.",
+    )
+    audit_required: Annotated[bool, BeforeValidator(notation.flag)] = Field(
+        False,
+        alias="audit.required",
+        description="true: nobody signs in and nothing is changed while the audit log cannot be written. false: the gateway goes on, and says so in its log.",
+    )
+    metrics_address: Annotated[tuple[str, int] | None, BeforeValidator(notation.listener)] = Field(
+        None,
+        alias="metrics.address",
+        description="Where /metrics is served for Prometheus, without a password, like 127.0.0.1:9464. Never the public address. Empty: nowhere.",
+    )
 
     @property
     def properties_file(self) -> Path:
@@ -137,6 +157,17 @@ class Settings(BaseModel):
     @property
     def files_folder(self) -> Path:
         return self.home / "files"
+
+    @property
+    def audit_file(self) -> str | None:
+        """A path, `stdout`, or None for none."""
+        if self.audit_log in ("off", "stdout"):
+            return None if self.audit_log == "off" else self.audit_log
+        return str(self.home / self.audit_log)
+
+    @property
+    def metrics_folder(self) -> Path:
+        return self.home / "metrics"
 
     @property
     def tls_folder(self) -> Path:
@@ -218,7 +249,9 @@ def default_text(key: str) -> str:
     default = Settings.model_fields[KEYS[key]].get_default()
     if isinstance(default, timedelta):
         return f"{default.days}d" if default.days else f"{default.seconds // 3600}h"
-    return "" if default in ((), PydanticUndefined) else str(default)
+    if isinstance(default, bool):
+        return str(default).lower()
+    return "" if default in ((), None, PydanticUndefined) else str(default)
 
 
 def _description(name: str) -> str:

@@ -110,6 +110,20 @@ def test_sizes(home: Path, text: str, size: int) -> None:
         ("upload.max-file-size", "10GG"),
         ("upload.max-files", "many"),
         ("log.level", "loud"),
+        ("security.cors-origins", "*"),
+        ("security.cors-origins", "null"),
+        ("security.cors-origins", "https://*.example.org"),
+        ("security.cors-origins", "https://a.example.org/"),
+        ("security.cors-origins", "https://a.example.org, b.example.org"),
+        ("security.cors-origins", "https://A.example.org"),
+        ("security.cors-origins", "https://a.example.org:443"),
+        ("security.cors-origins", "ftp://a.example.org"),
+        ("audit.log", ""),
+        ("audit.required", "yes"),
+        ("metrics.address", "9464"),
+        ("metrics.address", "127.0.0.1:"),
+        ("metrics.address", "127.0.0.1:65536"),
+        ("metrics.address", "a b:1"),
     ],
 )
 def test_a_bad_value_is_named_with_its_variable(home: Path, key: str, value: str) -> None:
@@ -178,6 +192,23 @@ def test_what_is_derived(home: Path) -> None:
         load(home, {"PORTICO_DATABASE_URL": "postgres://u@h/n"}).database_url == "postgresql+asyncpg://u@h/n"
     )
     assert load(home, {}).tls_files is None
+
+
+def test_operations(home: Path) -> None:
+    loaded = load(home, {})
+    assert (loaded.audit_file, loaded.audit_required) == (f"{home}/audit.log", False)
+    assert (loaded.metrics_address, loaded.cors_origins) == (None, ())
+    write(
+        home,
+        properties() + "audit.log=/var/log/portico.log\naudit.required=TRUE\nmetrics.address=[::1]:9464\n"
+        "security.cors-origins=https://a.example.org, http://[::1]:3000 http://localhost:3000\n",
+    )
+    loaded = load(home, {})
+    assert (loaded.audit_file, loaded.audit_required) == ("/var/log/portico.log", True)
+    assert loaded.metrics_address == ("::1", 9464)
+    assert loaded.cors_origins == ("https://a.example.org", "http://[::1]:3000", "http://localhost:3000")
+    assert load(home, {"PORTICO_AUDIT_LOG": "off"}).audit_file is None
+    assert load(home, {"PORTICO_AUDIT_LOG": "stdout"}).audit_file == "stdout"
 
 
 def test_no_secret_in_the_representation(home: Path) -> None:

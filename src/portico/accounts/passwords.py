@@ -53,6 +53,10 @@ class Passwords:
         matches = await lane.run(lambda: self._matches(hashed or self._nobody, encoded))
         return matches and hashed is not None
 
+    def queued(self, *, familiar: bool) -> int:
+        """How many are being verified or hashed, or wait for it, in that lane."""
+        return (self._familiar if familiar else self._general).inside
+
     def close(self) -> None:
         self._general.close()
         self._familiar.close()
@@ -68,18 +72,18 @@ class _Lane:
     def __init__(self, name: str, places: int) -> None:
         self._threads = ThreadPoolExecutor(places, thread_name_prefix=name)
         self._most = places + QUEUE
-        self._inside = 0
+        self.inside = 0
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        if self._inside >= self._most:
+        if self.inside >= self._most:
             raise TooManyRequests(
                 "Too many people are signing in at this moment; try again soon.", retry_after=2
             )
-        self._inside += 1
+        self.inside += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         finally:
-            self._inside -= 1
+            self.inside -= 1
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)

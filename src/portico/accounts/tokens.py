@@ -86,6 +86,14 @@ def not_signed_in() -> NotSignedIn:
     return NotSignedIn("The token is unknown, expired or ended; sign in again.")
 
 
+class TokenReused(NotSignedIn):
+    """A refresh token came back long after it was replaced; all tokens of that sign-in were ended."""
+
+    def __init__(self, user: str) -> None:
+        super().__init__(not_signed_in().detail)
+        self.user = user
+
+
 class Tokens:
     def __init__(self, database: Database, *, token_lifetime: timedelta, refresh_lifetime: timedelta) -> None:
         self._database = database
@@ -116,9 +124,9 @@ class Tokens:
             raise not_signed_in()
         async with self._database.begin() as transaction:
             pair = await self._rotate(transaction, digest, found)
-        if pair is None:
+        if isinstance(pair, User):
             self.forget()
-            raise not_signed_in()
+            raise TokenReused(pair.name)
         return pair
 
     async def session(self, access_token: str) -> Session:
@@ -177,8 +185,8 @@ class Tokens:
         if not task.cancelled():
             task.exception()  # seen, even if everybody who waited for it has gone
 
-    async def _rotate(self, transaction: AsyncConnection, digest: bytes, found: AnyRow) -> TokenPair | None:
-        """The new pair, or None if the family was ended, which the transaction then has to keep."""
+    async def _rotate(self, transaction: AsyncConnection, digest: bytes, found: AnyRow) -> TokenPair | User:
+        """The new pair, or whose family was ended, which the transaction then has to keep."""
         # Locked from the user down to the token, the order in which users are disabled and families end.
         user = await _locked(transaction, found.user_id)
         held = update(families).where(families.c.id == found.family).values(expires_at=self._family_end())
@@ -194,7 +202,7 @@ class Tokens:
         elif now - token.replaced_at > GRACE * 1000:
             # Somebody holds a copy of this token, and nobody can tell who is who.
             await transaction.execute(delete(families).where(families.c.id == found.family))
-            return None
+            return user
         return await self._add_pair(transaction, user, found.family)
 
     async def _add_pair(self, transaction: AsyncConnection, user: User, family: str) -> TokenPair:

@@ -7,9 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.accounts.tickets import Tickets
+from portico.api.auditing import Change
 from portico.api.bodies import JsonResponse, TicketBody
 from portico.api.queries import FILESYSTEM, Query, path_of
-from portico.api.services import services_of
+from portico.api.services import name_action, services_of
 from portico.api.session import drive_of
 from portico.api.upload import upload
 from portico.drive import OnConflict
@@ -37,29 +38,43 @@ async def write(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
+    name_action(request, "delete")
     query = Query(request)
     recursive = query.flag("recursive")
     _, drive = await drive_of(request)
-    await drive.delete(path_of(request), recursive=recursive)
+    path = path_of(request)
+    with Change(request, "delete", path) as change:
+        change.begin()
+        await drive.delete(path, recursive=recursive)
     return Response(status_code=204)
 
 
 async def _make_folder(request: Request) -> Response:
+    name_action(request, "mkdir")
     _, drive = await drive_of(request)
     path = path_of(request)
-    await drive.make_folder(path)
+    with Change(request, "mkdir", path) as change:
+        change.begin()
+        await drive.make_folder(path)
     return _created(path)
 
 
 async def _transfer(request: Request, query: Query, action: WriteAction) -> Response:
+    name = action.lower()
+    name_action(request, name)
     on_conflict = query.choice("onConflict", OnConflict)
     _, drive = await drive_of(request)
     source, target = path_of(request), query.target()
     transfer = drive.move if action is WriteAction.MOVE else drive.copy
-    return _created(await transfer(source, target, on_conflict))
+    with Change(request, name, source, target) as change:
+        change.begin()
+        place = await transfer(source, target, on_conflict)
+        change.line.target = str(place)
+    return _created(place)
 
 
 async def _ticket(request: Request) -> Response:
+    name_action(request, "ticket")
     session, drive = await drive_of(request)
     path = path_of(request)
     if (await drive.describe(path)).is_folder:

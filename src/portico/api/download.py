@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from portico.api.incoming import ClientGone, until_gone
+from portico.api.services import name_action
 from portico.drive import Drive
 from portico.entries import Download, Entry
 from portico.errors import Changed, IsAFolder, RangeNotSatisfiable
@@ -27,7 +28,12 @@ _RANGE = re.compile(r"bytes=\s*([0-9]{0,40})-([0-9]{0,40})\s*")
 _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
+CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
+"""Whatever a user stored runs nothing and loads nothing, should a browser show it after all."""
+
+
 async def download(request: Request, drive: Drive, path: Path) -> Response:
+    name_action(request, "download")
     if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
         # Nothing to weigh before it is read: that saves a call to the service.
         return FileResponse(await drive.read(path), partial=False)
@@ -85,6 +91,7 @@ def _headers(entry: Entry, span: tuple[int, int] | None) -> dict[str, str]:
         "Content-Type": entry.content_type,
         "Content-Length": str(stop - start),
         "Content-Disposition": content_disposition(entry.name),
+        "Content-Security-Policy": CONTENT_POLICY,
     }
     if span:
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"

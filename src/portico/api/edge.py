@@ -13,9 +13,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico import logs
+from portico.api.cors import Cors, Headers
 from portico.api.incoming import ClientGone
 from portico.api.problems import bug_response, instance_of, problem_response
 from portico.errors import AddressNotAllowed, InvalidRequest, PorticoError, UriTooLong
+from portico.metrics import Metrics
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
@@ -30,8 +32,12 @@ log = structlog.get_logger()
 
 
 class Edge:
-    def __init__(self, app: ASGIApp, *, allowed: Networks, proxies: Networks, tls: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, *, allowed: Networks, proxies: Networks, tls: bool, cors: Cors, metrics: Metrics
+    ) -> None:
         self._app = app
+        self._cors = cors
+        self._metrics = metrics
         self._allowed = allowed
         self._proxies = proxies
         self._headers = _standing_headers(tls)
@@ -40,16 +46,23 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send, self._headers)
+        extra = self._cors.headers(scope)
+        exchange = _Exchange(scope, receive, send, self._headers + extra if extra else self._headers)
         logs.REQUEST_ID.set(exchange.request_id)
+        self._metrics.in_progress += 1
         try:
-            await self._serve(scope, exchange)
+            await self._serve(scope, exchange, extra)
         finally:
-            exchange.log()
+            self._metrics.in_progress -= 1
+            exchange.end(self._metrics)
 
-    async def _serve(self, scope: Scope, exchange: "_Exchange") -> None:
+    async def _serve(self, scope: Scope, exchange: "_Exchange", cors: Headers) -> None:
         try:
             self._admit(scope)
+            if cors and (allowed := self._cors.preflight(scope, cors)):
+                await exchange.send({"type": "http.response.start", "status": 204, "headers": allowed})
+                await exchange.send({"type": "http.response.body", "body": b""})
+                return
             await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:
             if exchange.status and isinstance(error, ClientGone):
@@ -57,6 +70,7 @@ class Edge:
                 return
             if exchange.status:
                 # Half an answer is out: only breaking it off tells the client that it is not whole.
+                self._metrics.broken.add()
                 log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
                 raise
             request = Request(scope, exchange.receive)
@@ -86,9 +100,7 @@ class Edge:
 class _Exchange:
     """One request and its answer, with what is noted and added on the way."""
 
-    def __init__(
-        self, scope: Scope, receive: Receive, send: Send, headers: list[tuple[bytes, bytes]]
-    ) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         self.request_id = os.urandom(8).hex()
         self.status = 0
         self._scope = scope
@@ -97,6 +109,7 @@ class _Exchange:
         self._headers = headers
         self._began = time.perf_counter()
         self._sent = 0
+        self._received = 0
         names = dict(scope["headers"])
         self._body_left = names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names
         self._invited = names.get(b"expect", b"").lower() != b"100-continue"
@@ -107,6 +120,8 @@ class _Exchange:
         message = await self._receive()
         if not message.get("more_body", False):
             self._body_left = False
+        if body := message.get("body"):
+            self._received += len(body)
         return message
 
     async def send(self, message: Message) -> None:
@@ -135,8 +150,16 @@ class _Exchange:
         except TimeoutError:
             pass
 
-    def log(self) -> None:
+    def end(self, metrics: Metrics) -> None:
+        """Count the request, and write its line."""
         scope = self._scope
+        seconds = time.perf_counter() - self._began
+        action = scope["state"].get("action", "other")
+        metrics.requests.observe((action, self.status), seconds)
+        if self._sent:
+            metrics.sent.add((action,), self._sent)
+        if self._received:
+            metrics.received.add((action,), self._received)
         path = instance_of(scope)
         if path in _QUIET and self.status == 200:
             return
@@ -146,7 +169,7 @@ class _Exchange:
                 path,
                 self.status,
                 self._sent,
-                round((time.perf_counter() - self._began) * 1000, 1),
+                round(seconds * 1000, 1),
                 scope["client"][0],
                 scope["state"].get("user", msgspec.UNSET),
                 self.request_id,
@@ -154,7 +177,7 @@ class _Exchange:
         )
 
 
-def _standing_headers(tls: bool) -> list[tuple[bytes, bytes]]:
+def _standing_headers(tls: bool) -> Headers:
     headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
     if tls:
         headers.append((b"strict-transport-security", b"max-age=31536000"))

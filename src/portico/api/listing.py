@@ -8,7 +8,7 @@ from starlette.responses import Response
 from portico.api.bodies import JsonResponse, entry_body, page_body
 from portico.api.download import download
 from portico.api.queries import Query, path_of
-from portico.api.services import services_of
+from portico.api.services import name_action, services_of
 from portico.api.session import drive_of
 from portico.drive import Drive
 from portico.errors import Forbidden, InvalidRequest, IsAFolder, NotAFolder
@@ -23,6 +23,7 @@ class ReadAction(StrEnum):
 
 
 async def read(request: Request) -> Response:
+    name_action(request, "read")
     query = Query(request)
     action = query.choice("action", ReadAction)
     ticket = query.get("ticket")
@@ -32,10 +33,11 @@ async def read(request: Request) -> Response:
     path = path_of(request)
     match action:
         case ReadAction.LIST:
-            return await _list(drive, path, query)
+            return await _list(request, drive, path, query)
         case ReadAction.DOWNLOAD:
             return await download(request, drive, path)
         case ReadAction.STAT:
+            name_action(request, "stat")
             return JsonResponse(entry_body(path, await drive.stat(path)))
     return await _read_whatever_it_is(request, drive, path, query)
 
@@ -49,7 +51,8 @@ async def _read_with_ticket(request: Request, ticket: str, action: ReadAction | 
     return await download(request, await services.drives.of(session.user), path)
 
 
-async def _list(drive: Drive, path: Path, query: Query) -> Response:
+async def _list(request: Request, drive: Drive, path: Path, query: Query) -> Response:
+    name_action(request, "list")
     cursor = query.cursor()
     page = await drive.list_page(path, query.page_size(), cursor)
     return JsonResponse(page_body(path, page, first=cursor is None))
@@ -62,6 +65,6 @@ async def _read_whatever_it_is(request: Request, drive: Drive, path: Path, query
         except IsAFolder:
             raise Forbidden("You lack the right 'list'; ask the administrator for it.") from None
     try:
-        return await _list(drive, path, query)
+        return await _list(request, drive, path, query)
     except NotAFolder:
         return await download(request, drive, path)

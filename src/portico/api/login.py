@@ -9,14 +9,24 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from portico.accounts.names import name_key
 from portico.accounts.signin import WrongPassword
-from portico.accounts.tokens import TokenPair
+from portico.accounts.tokens import TokenPair, TokenReused
+from portico.api.auditing import line_of
 from portico.api.bodies import JsonResponse, TokenBody
 from portico.api.incoming import read_small
 from portico.api.problems import KINDS, headers_of
-from portico.api.services import Services, services_of
+from portico.api.services import Services, name_action, services_of
 from portico.api.session import single_header
-from portico.errors import ClientTimeout, InvalidRequest, NotSignedIn, TooManyRequests, Unavailable
+from portico.audit import DONE
+from portico.errors import (
+    ClientTimeout,
+    InvalidRequest,
+    NotSignedIn,
+    PorticoError,
+    TooManyRequests,
+    Unavailable,
+)
 
 _LARGEST_FORM = 16 * 1024
 _LONGEST_NAME = 256
@@ -38,6 +48,7 @@ class _Refused(Exception):
 
 
 async def login(request: Request) -> Response:
+    name_action(request, "sign-in")
     try:
         pair = await _sign_in(request)
     except _Refused as refused:
@@ -66,12 +77,42 @@ async def _sign_in(request: Request) -> TokenPair:
         username, password = _field(form, "username"), _field(form, "password")
         if len(username) > _LONGEST_NAME or "\0" in username:
             raise InvalidRequest("The field 'username' is not a user name.")
-        request.scope["state"]["user"] = username  # for the log
-        assert request.client is not None
-        return await services.sign_in.with_password(username, password, request.client.host)
+        if name_key(username):  # what nobody can be called may well be a password in the wrong field
+            request.scope["state"]["user"] = username  # for the logs
+        return await _with_password(request, services, username, password)
     if grant == "refresh_token":
-        return await services.tokens.refresh(_field(form, "refresh_token"))
+        return await _with_refresh_token(request, services, _field(form, "refresh_token"))
     raise _Refused(400, "unsupported_grant_type", "The grant_type is 'password' or 'refresh_token'.")
+
+
+async def _with_password(request: Request, services: Services, username: str, password: str) -> TokenPair:
+    assert request.client is not None
+    outcome = "interrupted"
+    try:
+        pair = await services.sign_in.with_password(username, password, request.client.host)
+        outcome = DONE
+        return pair
+    except PorticoError as error:
+        outcome = error.code
+        raise
+    finally:
+        services.metrics.sign_ins.add((outcome,))
+        # Who was turned away unheard has no line: else a flood could fill the disk with them.
+        if outcome in (DONE, WrongPassword.code):
+            services.audit.record(line_of(request, "sign-in", outcome=outcome))
+
+
+async def _with_refresh_token(request: Request, services: Services, token: str) -> TokenPair:
+    name_action(request, "refresh")
+    services.audit.check()  # before the token is used up
+    try:
+        pair = await services.tokens.refresh(token)
+    except TokenReused as error:
+        services.audit.record(line_of(request, "refresh", user=error.user, outcome="token-reused"))
+        raise
+    request.scope["state"]["user"] = pair.user.name
+    services.audit.record(line_of(request, "refresh"))
+    return pair
 
 
 def _check_client(request: Request, services: Services) -> None:

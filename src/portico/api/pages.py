@@ -45,6 +45,7 @@ class _Asset:
         headers = {
             "Cache-Control": "no-cache",
             "Content-Security-Policy": PAGE_POLICY,
+            "Cross-Origin-Opener-Policy": "same-origin",
             "Cross-Origin-Resource-Policy": "same-origin",
             "ETag": self.etag,
         }

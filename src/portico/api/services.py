@@ -8,7 +8,9 @@ from starlette.requests import Request
 from portico.accounts.signin import SignIn
 from portico.accounts.tickets import Tickets
 from portico.accounts.tokens import Tokens
+from portico.audit import NoAudit
 from portico.drives import Drives
+from portico.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +21,18 @@ class Services:
     tokens: Tokens
     tickets: Tickets
     drives: Drives
+    audit: NoAudit
+    metrics: Metrics
     ready: Callable[[], Awaitable[None]]
     """Raises if the gateway cannot serve."""
     max_file_size: int
     """Bytes; 0 is no limit."""
     max_files: int
+
+
+def name_action(request: Request, action: str) -> None:
+    """Say what the request turned out to ask for, by which it is counted."""
+    request.scope["state"]["action"] = action
 
 
 def services_of(request: Request) -> Services:

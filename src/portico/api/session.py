@@ -5,8 +5,9 @@ from starlette.responses import Response
 
 from portico import timestamps
 from portico.accounts.tokens import Session
+from portico.api.auditing import Change
 from portico.api.bodies import JsonResponse, SessionBody
-from portico.api.services import services_of
+from portico.api.services import name_action, services_of
 from portico.drive import Drive
 from portico.errors import InvalidRequest, NotSignedIn
 from portico.rights import format_rights
@@ -36,12 +37,16 @@ async def drive_of(request: Request) -> tuple[Session, Drive]:
 
 
 async def show_session(request: Request) -> Response:
+    name_action(request, "session")
     session = await session_of(request)
     rights = format_rights(session.user.rights).split()
     return JsonResponse(SessionBody(session.user.name, rights, timestamps.from_datetime(session.expires_at)))
 
 
 async def logout(request: Request) -> Response:
+    name_action(request, "sign-out")
     session = await session_of(request)
-    await services_of(request).tokens.end(session)
+    with Change(request, "sign-out") as change:
+        change.begin()
+        await services_of(request).tokens.end(session)
     return Response(status_code=204, headers={"Cache-Control": "no-store"})

@@ -7,11 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.accounts.tokens import Session
+from portico.api.auditing import Change, line_of
 from portico.api.incoming import IncomingBody
 from portico.api.multipart import MultipartReader, Part
 from portico.api.problems import problem_response
 from portico.api.queries import Query, path_of
-from portico.api.services import Services, services_of
+from portico.api.services import Services, name_action, services_of
 from portico.api.session import drive_of, single_header
 from portico.drive import Drive, OnConflict
 from portico.entries import guess_content_type
@@ -25,26 +26,39 @@ _TRUSTED_SECONDS = 0.2
 
 
 async def upload(request: Request, query: Query) -> Response:
+    name_action(request, "upload")
     session, drive = await drive_of(request)
-    drive.require(Right.UPLOAD)
     folder = path_of(request)
     on_conflict = query.choice("onConflict", OnConflict)
-    if on_conflict is OnConflict.REPLACE:
-        drive.require(Right.OVERWRITE)
     services = services_of(request)
-    form = _form(request, services)
-    if "Expect" in request.headers:  # the client waits for a refusal before it sends
-        await drive.check_target(folder)
-    at_most = _announced_size(request, drive)
-    transfer = _Transfer(services, session, drive, folder, on_conflict, at_most)
+    services.audit.check()  # before a large body is sent for nothing
+    try:
+        drive.require(Right.UPLOAD, *([Right.OVERWRITE] if on_conflict is OnConflict.REPLACE else []))
+        form = _form(request, services)
+        if "Expect" in request.headers:  # the client waits for a refusal before it sends
+            await drive.check_target(folder)
+        at_most = _announced_size(request, drive)
+    except PorticoError as error:
+        _note_refusal(request, folder, error)
+        raise
+    transfer = _Transfer(request, services, session, drive, folder, on_conflict, at_most)
     try:
         while part := await form.next_part():
             await transfer.take(part)
         if not transfer.stored:
             raise InvalidRequest("The form holds no file; send each in a part named 'data'.")
     except PorticoError as error:
+        if not transfer.failed:
+            _note_refusal(request, folder, error)
         return problem_response(request, error, stored=transfer.stored, failed=transfer.failed)
     return _STORED
+
+
+def _note_refusal(request: Request, folder: Path, error: PorticoError) -> None:
+    """What went wrong before or between the files; each file has a line of its own."""
+    line = line_of(request, "upload", outcome=error.code)
+    line.path = str(folder)
+    services_of(request).audit.end(line)
 
 
 def _form(request: Request, services: Services) -> MultipartReader:
@@ -69,6 +83,7 @@ class _Transfer:
 
     def __init__(
         self,
+        request: Request,
         services: Services,
         session: Session,
         drive: Drive,
@@ -76,6 +91,7 @@ class _Transfer:
         on_conflict: OnConflict | None,
         at_most: int | None,
     ) -> None:
+        self._request = request
         self._services = services
         self._session = session
         self._drive = drive
@@ -89,26 +105,34 @@ class _Transfer:
 
     async def take(self, part: Part) -> None:
         self.failed.append(part.filename)
-        if part.filename in self._seen:
-            raise InvalidRequest(f"'{part.filename}' stands twice in this form; send each name once.")
-        self._seen.add(part.filename)
-        path = self._folder.child(part.filename)
-        content_type = part.content_type or guess_content_type(part.filename)
-        chunks = self._guarded(part)
-        entry = await self._drive.write(path, chunks, content_type, self._on_conflict, at_most=self._at_most)
+        with Change(self._request, "upload", self._folder) as change:
+            path = self._folder.child(part.filename)
+            change.line.path = str(path)
+            if part.filename in self._seen:
+                raise InvalidRequest(f"'{part.filename}' stands twice in this form; send each name once.")
+            self._seen.add(part.filename)
+            content_type = part.content_type or guess_content_type(part.filename)
+            chunks = self._guarded(part, change)
+            entry = await self._drive.write(
+                path, chunks, content_type, self._on_conflict, at_most=self._at_most
+            )
+            if entry.name != path.name:
+                change.line.path = str(self._folder.child(entry.name))
         self.failed.pop()
         self.stored.append(entry.name)
 
-    async def _guarded(self, part: Part) -> AsyncIterator[bytes]:
+    async def _guarded(self, part: Part, change: Change) -> AsyncIterator[bytes]:
         """The part's bytes, ending in an error, and so in nothing stored, if the file may not stand."""
         limit = min(self._services.max_file_size or self._drive.max_file_size, self._drive.max_file_size)
-        size = 0
+        size = change.line.bytes = 0
         async for chunk in part.chunks:
             size += len(chunk)
+            change.line.bytes = size
             if size > limit:
                 raise TooLarge(f"'{part.filename}' is larger than the {limit} bytes that a file may have.")
             yield chunk
         await self._check_user()
+        change.begin()  # the file is committed next
 
     async def _check_user(self) -> None:
         """Whoever was disabled meanwhile stores nothing more; within a moment of the last look, nobody was."""

@@ -1,15 +1,19 @@
 """The accounts of a home, opened for one command."""
 
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from portico.cli import home as homes
+from portico.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.accounts.connections import Connections
     from portico.accounts.users import Users
+    from portico.audit import NoAudit
     from portico.settings import Settings
 
 
@@ -21,11 +25,41 @@ class Accounts:
     settings: "Settings"
     users: "Users"
     connections: "Connections"
+    audit: "NoAudit"
+
+    @contextmanager
+    def noted(self, action: str, subject: str, changed: Collection[str] = ()) -> Iterator[None]:
+        """Within this, something is changed: it stands in the audit log, with the names of what changes."""
+        import msgspec
+
+        from portico.audit import AuditLine
+
+        line = AuditLine(user=f"os:{homes.my_name()}", action=action, subject=subject, outcome="internal")
+        line.changed = sorted(changed) or msgspec.UNSET
+        self.audit.begin(line)
+        try:
+            yield
+            line.outcome = "done"
+        except PorticoError as error:
+            line.outcome = error.code
+            raise
+        finally:
+            self.audit.end(line)
 
 
 def with_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
     """Run `action` on the accounts of a home that is there already."""
     return with_settings(homes.existing(home), action)
+
+
+def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awaitable[T]]) -> T:
+    """Run `work`, which changes what is called `subject`, and note it as `action`."""
+
+    async def noted(accounts: Accounts) -> T:
+        with accounts.noted(action, subject):
+            return await work(accounts)
+
+    return with_accounts(home, noted)
 
 
 def with_settings(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]) -> T:
@@ -42,13 +76,23 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     from portico.accounts.passwords import Passwords
     from portico.accounts.users import Users
     from portico.accounts.vault import SecretKey, Vault
+    from portico.audit import open_audit
     from portico.store.database import Database
 
     vault = Vault(SecretKey.load(settings.secret_key_file))
     database = Database(settings.database_url)
     passwords = Passwords()
+    required = settings.audit_required
+
+    def warn(why: str, lost: int) -> None:
+        if lost == 1 and not required:  # else the command fails, and says so itself
+            print(f"Warning: the audit log cannot be written ({why}).", file=sys.stderr)
+
+    audit = open_audit(settings.audit_file, required=required, command=True, on_loss=warn)
+    users, connections = Users(database, passwords), Connections(database, vault)
     try:
-        return await action(Accounts(settings, Users(database, passwords), Connections(database, vault)))
+        return await action(Accounts(settings, users, connections, audit))
     finally:
+        audit.close()
         passwords.close()
         await database.close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from portico.cli.accounts import Accounts, with_accounts
+from portico.cli.accounts import Accounts, change, with_accounts
 from portico.cli.exits import FAILED, UsageMistake, exit_code, sentence
 from portico.cli.first_start import with_new_accounts
 from portico.cli.output import AsJson, Facts, Name, show_list, show_one
@@ -54,7 +54,12 @@ def add(
     values = _given(option, secret_stdin)
     check_options(kind, values)
     plain, secret = _by_secrecy(values)
-    with_new_accounts(context.obj, lambda accounts: accounts.connections.add(name, kind, plain, secret))
+
+    async def action(accounts: Accounts) -> None:
+        with accounts.noted("connection.add", name, values):
+            await accounts.connections.add(name, kind, plain, secret)
+
+    with_new_accounts(context.obj, action)
     typer.echo(f"Added the connection {name} of kind {kind}.")
     if kind == "local" and not os.path.isdir(values["folder"]):
         typer.echo(
@@ -84,7 +89,8 @@ def set_(
         merged = {**old.options, **old.secrets, **values}
         check_options(old.kind, {key: value for key, value in merged.items() if value})
         plain, secret = _by_secrecy({key: value or None for key, value in values.items()})
-        await accounts.connections.change(name, options=plain, secrets=secret)
+        with accounts.noted("connection.set", name, values):
+            await accounts.connections.change(name, options=plain, secrets=secret)
 
     with_accounts(context.obj, action)
     typer.echo(f"Changed the connection {name}.")
@@ -120,7 +126,7 @@ def test(context: typer.Context, name: Name) -> None:
 @app.command()
 def delete(context: typer.Context, name: Name) -> None:
     """Delete a connection that no Web User needs; the files in it stay."""
-    with_accounts(context.obj, lambda accounts: accounts.connections.delete(name))
+    change(context.obj, "connection.delete", name, lambda accounts: accounts.connections.delete(name))
     typer.echo(f"Deleted the connection {name}; the files in it are still there.")
 
 

@@ -44,7 +44,8 @@ async def add_local_connection(accounts: Accounts) -> None:
         return
     folder = str(accounts.settings.files_folder)
     try:
-        await accounts.connections.add(FIRST_CONNECTION, "local", {"folder": folder}, {})
+        with accounts.noted("connection.add", FIRST_CONNECTION):
+            await accounts.connections.add(FIRST_CONNECTION, "local", {"folder": folder}, {})
     except AlreadyExists:
         pass  # another node that shares the database was faster
 
@@ -65,7 +66,8 @@ async def add_first_user(accounts: Accounts, *, to_file: bool) -> str | None:
         if to_file:
             write_private(settings.home / PASSWORD_FILE, password + "\n")
         try:
-            await accounts.users.add(FIRST_USER, password, connection=FIRST_CONNECTION)
+            with accounts.noted("user.add", FIRST_USER):
+                await accounts.users.add(FIRST_USER, password, connection=FIRST_CONNECTION)
         except AlreadyExists:
             password = None
             (settings.home / PASSWORD_FILE).unlink(missing_ok=True)

@@ -103,6 +103,10 @@ def _my_id() -> int:
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
+def my_name() -> str:
+    return _user_name(_my_id())
+
+
 def _user_name(number: int) -> str:
     try:
         import pwd

@@ -58,6 +58,16 @@ def check_free(address: Address, port: int) -> None:
         raise AddressUnusable(_reason(error, address, port)) from None
 
 
+def check_metrics(host: str, port: int) -> None:
+    try:
+        check_free(resolve(host), port)
+    except AddressUnusable:
+        raise AddressUnusable(
+            f"The metrics cannot be served at {host} port {port}, which is in use or not an address of this machine; "
+            "give metrics.address another value, or an empty one."
+        ) from None
+
+
 def _reason(error: OSError, address: Address, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         other = port + 1 if port < 65535 else port - 1

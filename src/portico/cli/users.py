@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from portico.cli.accounts import Accounts, with_accounts
+from portico.cli.accounts import Accounts, change, with_accounts
 from portico.cli.exits import UsageMistake
 from portico.cli.first_start import forget_password_file, generate_password, with_new_accounts
 from portico.cli.output import AsJson, Facts, Name, show_list, show_one, timestamp
@@ -53,9 +53,10 @@ def add(
     password, made_up = _new_password(stdin=password_stdin, generate=generate)
 
     async def action(accounts: Accounts) -> "User":
-        return await accounts.users.add(
-            name, password, connection=connection or "local", root=root, rights=held
-        )
+        with accounts.noted("user.add", name):
+            return await accounts.users.add(
+                name, password, connection=connection or "local", root=root, rights=held
+            )
 
     user = with_new_accounts(context.obj, action)
     typer.echo(
@@ -80,9 +81,11 @@ def set_(
     password = read_standard_input() if password_stdin else None
 
     async def action(accounts: Accounts) -> None:
-        await accounts.users.change(name, connection=connection, root=root, rights=held)
-        if password is not None:
-            await _set_password(accounts, name, password)
+        given = {"connection": connection, "root": root, "rights": held, "password": password}
+        with accounts.noted("user.set", name, [key for key, value in given.items() if value is not None]):
+            await accounts.users.change(name, connection=connection, root=root, rights=held)
+            if password is not None:
+                await _set_password(accounts, name, password)
 
     with_accounts(context.obj, action)
     typer.echo(f"Changed the Web User {name}.")
@@ -113,7 +116,7 @@ def password(
         )
     with_accounts(context.obj, lambda accounts: accounts.users.get(name))  # before anything is asked
     new, made_up = _new_password(stdin=password_stdin, generate=generate)
-    with_accounts(context.obj, lambda accounts: _set_password(accounts, name, new))
+    change(context.obj, "user.password", name, lambda accounts: _set_password(accounts, name, new))
     typer.echo(f"Changed the password of {name}.")
     _show_made_up(new, made_up)
 
@@ -121,21 +124,21 @@ def password(
 @app.command()
 def disable(context: typer.Context, name: Name) -> None:
     """Sign a Web User out everywhere, and let nobody in by that name."""
-    with_accounts(context.obj, lambda accounts: accounts.users.change(name, disabled=True))
+    change(context.obj, "user.disable", name, lambda accounts: accounts.users.change(name, disabled=True))
     typer.echo(f"Disabled the Web User {name}.")
 
 
 @app.command()
 def enable(context: typer.Context, name: Name) -> None:
     """Let a disabled Web User in again."""
-    with_accounts(context.obj, lambda accounts: accounts.users.change(name, disabled=False))
+    change(context.obj, "user.enable", name, lambda accounts: accounts.users.change(name, disabled=False))
     typer.echo(f"Enabled the Web User {name}.")
 
 
 @app.command()
 def delete(context: typer.Context, name: Name) -> None:
     """Delete a Web User; the files stay."""
-    with_accounts(context.obj, lambda accounts: accounts.users.delete(name))
+    change(context.obj, "user.delete", name, lambda accounts: accounts.users.delete(name))
     forget_password_file(context.obj, name)
     typer.echo(f"Deleted the Web User {name}; the files are still there.")
 

@@ -35,9 +35,18 @@ class MemoryBudget:
     """
 
     def __init__(self, total: int) -> None:
+        self._total = total
         self._free = total
         self._holders: dict[Lease, None] = {}
         self._waiting: deque[tuple[Lease, int, asyncio.Future[None]]] = deque()
+
+    @property
+    def held(self) -> int:
+        return self._total - self._free
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator["Lease"]:

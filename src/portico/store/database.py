@@ -55,6 +55,7 @@ class Database:
         # Writers of this process stand in line here, in order and without holding a connection, so that they
         # neither poll SQLite's lock against each other nor take the readers' connections.
         self._turn = asyncio.Lock() if self.dialect == "sqlite" else None
+        self._queued = 0
         self._file = _file_of(self._engine.url)
         self._identity: tuple[int, int] | None = None
 
@@ -70,6 +71,11 @@ class Database:
         """Read something that only a migrated database has; `SELECT 1` would not even open SQLite's file."""
         async with self._reading() as connection:
             await connection.execute(text("SELECT version_num FROM alembic_version"))
+
+    @property
+    def queued(self) -> int:
+        """Writers of this process that wait for their turn."""
+        return self._queued
 
     async def close(self) -> None:
         await self._engine.dispose()
@@ -118,11 +124,14 @@ class Database:
         if self._turn is None:
             yield
             return
+        self._queued += 1
         try:
             async with asyncio.timeout(self._wait):
                 await self._turn.acquire()
         except TimeoutError as error:
             raise _unavailable(error) from error
+        finally:
+            self._queued -= 1
         try:
             yield
         finally:

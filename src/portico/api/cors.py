@@ -1,0 +1,45 @@
+"""Pages of other origins that may use the interface (CORS): exactly those that were named, and with no cookies."""
+
+from collections.abc import Collection
+
+from starlette.types import Scope
+
+from portico.api.queries import FILESYSTEM
+
+Headers = list[tuple[bytes, bytes]]
+
+EXPOSED = "Accept-Ranges, Allow, Content-Disposition, Content-Range, ETag, Location, Retry-After, WWW-Authenticate, X-Request-Id"
+METHODS = "GET, HEAD, POST, DELETE"
+REQUEST_HEADERS = "Authorization, Content-Type, Range, If-Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since"
+_INTERFACE = FILESYSTEM[: FILESYSTEM.index("/", 1) + 1].encode()
+_VARY = (b"vary", b"Origin")
+_PREFLIGHT: Headers = [
+    (b"access-control-allow-methods", METHODS.encode()),
+    (b"access-control-allow-headers", REQUEST_HEADERS.encode()),
+    (b"access-control-max-age", b"600"),
+]
+
+
+class Cors:
+    def __init__(self, origins: Collection[str]) -> None:
+        self._origins = {origin.encode() for origin in origins}
+
+    def headers(self, scope: Scope) -> Headers:
+        """What the answer to this request carries on top."""
+        if not self._origins or not scope["raw_path"].startswith(_INTERFACE):
+            return []
+        origins = [value for name, value in scope["headers"] if name == b"origin"]
+        if len(origins) != 1 or origins[0] not in self._origins:
+            return [_VARY]  # so that no cache gives this answer to a page that is allowed
+        return [
+            _VARY,
+            (b"access-control-allow-origin", origins[0]),
+            (b"access-control-expose-headers", EXPOSED.encode()),
+        ]
+
+    def preflight(self, scope: Scope, headers: Headers) -> Headers | None:
+        """The headers that answer a browser's question whether it may ask, if it is one and the answer is yes."""
+        if scope["method"] != "OPTIONS" or len(headers) < 2:
+            return None
+        asked = any(name == b"access-control-request-method" for name, _ in scope["headers"])
+        return _PREFLIGHT if asked else None

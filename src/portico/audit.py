@@ -1,0 +1,186 @@
+"""The audit log: one JSON line for each sign-in and each change, appended to a file or to standard output.
+
+A line is one `write()` to a file that was opened for appending, so lines of several processes do not mix. The file
+is opened anew when it was moved away or removed, as log rotation does. A line never holds a password, a token, a
+secret or a cursor.
+"""
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from portico import timestamps
+from portico.errors import Unavailable
+
+BEGUN = "begun"
+DONE = "done"
+
+Text = str | msgspec.UnsetType
+
+log = structlog.get_logger()
+
+
+class AuditLine(msgspec.Struct, kw_only=True, gc=False):
+    """Who did what to what, from where, and what came of it."""
+
+    time: str = msgspec.field(default_factory=lambda: timestamps.from_epoch(time.time_ns() // 1_000_000))
+    request_id: Text = msgspec.UNSET
+    user: Text = msgspec.UNSET
+    """A Web User; or `os:NAME`, the account of the system that ran the command."""
+    client: Text = msgspec.UNSET
+    """The address, where it is known."""
+    action: str
+    path: Text = msgspec.UNSET
+    """As the user sees it, from the user's root."""
+    target: Text = msgspec.UNSET
+    subject: Text = msgspec.UNSET
+    """The user or connection that an administrator changed."""
+    changed: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """What of it, by name; never the values."""
+    bytes: int | msgspec.UnsetType = msgspec.UNSET
+    lost: int | msgspec.UnsetType = msgspec.UNSET
+    outcome: str = DONE
+    """`done`, `begun`, or the code of the error."""
+
+
+class NoAudit:
+    """Nothing is noted, and nothing depends on it."""
+
+    def check(self) -> None:
+        """`Unavailable` if lines are required and none can be written now."""
+
+    def begin(self, line: AuditLine) -> None:
+        """Before a change takes effect: where lines are required, say that it begins, or raise `Unavailable`."""
+
+    def record(self, line: AuditLine) -> None:
+        """What takes effect only when this returns: where lines are required, it raises `Unavailable`."""
+
+    def end(self, line: AuditLine) -> None:
+        """After a change. It has happened and, where that is required, its beginning was noted: this never raises."""
+
+    def close(self) -> None:
+        return
+
+
+def log_loss(why: str, lost: int) -> None:
+    if lost == 1:
+        log.error("audit-log-not-writable", why=why)
+
+
+OnLoss = Callable[[str, int], None]
+"""Told why a line was lost, and how many were in a row."""
+
+
+class AuditLog(NoAudit):
+    def __init__(self, file: str | int, *, required: bool = False, on_loss: OnLoss = log_loss) -> None:
+        """`file` is a path, or the descriptor of an open stream."""
+        self._path = file if isinstance(file, str) else None
+        self._descriptor = file if isinstance(file, int) else -1
+        self._required = required
+        self._on_loss = on_loss
+        self._identity: tuple[int, int] | None = None
+        self._torn = False
+        self._lost = 0
+
+    def check(self) -> None:
+        if not self._required:
+            return
+        try:
+            self._catch_up()
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    def begin(self, line: AuditLine) -> None:
+        if self._required:
+            self._write(msgspec.structs.replace(line, outcome=BEGUN))
+
+    def record(self, line: AuditLine) -> None:
+        self._write(line)
+
+    def end(self, line: AuditLine) -> None:
+        try:
+            self._write(line)
+        except Unavailable:
+            pass  # told in the log
+
+    def close(self) -> None:
+        if self._path is not None and self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, line: AuditLine) -> None:
+        try:
+            self._catch_up()
+            self._append(line)
+        except OSError as error:
+            self._lost += 1
+            self._on_loss(_why(error), self._lost)
+            if self._required:
+                raise _unavailable(error) from error
+
+    def _catch_up(self) -> None:
+        """Have the right file open and, after lines were lost, say first how many."""
+        if self._path is not None:
+            self._open()
+        if self._lost:
+            self._append(AuditLine(action="audit", lost=self._lost))
+            log.warning("audit-log-writable-again", lost=self._lost)
+            self._lost = 0
+
+    def _open(self) -> None:
+        assert self._path is not None
+        try:
+            found = os.stat(self._path)
+            if (found.st_dev, found.st_ino) == self._identity:
+                return
+        except FileNotFoundError:
+            pass
+        self.close()
+        self._identity = None
+        # Without O_NONBLOCK, a pipe that nobody reads would hold the whole process.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(self._path, flags, 0o600)
+        opened = os.fstat(descriptor)
+        if not stat.S_ISREG(opened.st_mode):
+            os.close(descriptor)
+            raise OSError(0, "it is not a regular file")
+        self._descriptor, self._identity = descriptor, (opened.st_dev, opened.st_ino)
+
+    def _append(self, line: AuditLine) -> None:
+        text = (b"\n" if self._torn else b"") + _encode(line) + b"\n"
+        written = os.write(self._descriptor, text)
+        self._torn = 0 < written < len(text)
+        if written < len(text):
+            raise OSError(0, "no room for a whole line")
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _unavailable(error: OSError) -> Unavailable:
+    return Unavailable(
+        "The gateway's audit log cannot be written, so nothing is changed; try again in a moment.",
+        retry_after=5,
+        cause=f"the audit log cannot be written ({_why(error)})",
+    )
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def open_audit(
+    file: str | None, *, required: bool, command: bool = False, on_loss: OnLoss = log_loss
+) -> NoAudit:
+    """The log that the settings ask for. A command's standard output is its user's, so it takes the error stream."""
+    if file is None:
+        return NoAudit()
+    if file == "stdout":
+        stream = sys.__stderr__ if command else sys.__stdout__
+        return AuditLog(stream.fileno() if stream else 1, required=required, on_loss=on_loss)
+    return AuditLog(file, required=required, on_loss=on_loss)

@@ -1,0 +1,176 @@
+"""Counting what happens in this process, and writing it down in the form that Prometheus reads.
+
+Counting is a look-up in a dictionary and an addition; nothing is formatted and nothing is locked before somebody
+asks. A process counts on its event loop only.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+LAGS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+Labels = tuple[str | int, ...]
+Numbers = list[float]
+"""Of one set of labels: one number or, of a histogram, one for each bucket, one above them, and the sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+FAMILIES: Mapping[str, Family] = {
+    "portico_request_seconds": Family(
+        "histogram", "Requests, and the time until their answer was sent.", ("action", "status"), LATENCIES
+    ),
+    "portico_received_bytes": Family("counter", "Bytes of request bodies.", ("action",)),
+    "portico_sent_bytes": Family("counter", "Bytes of answers, without their headers.", ("action",)),
+    "portico_broken_answers": Family(
+        "counter", "Answers that broke off by a fault of ours or the storage's."
+    ),
+    "portico_sign_ins": Family("counter", "Sign-ins with a password.", ("outcome",)),
+    "portico_provider_seconds": Family(
+        "histogram",
+        "Calls to storage services; of a write it is the whole upload.",
+        ("connection", "kind", "call"),
+        LATENCIES,
+    ),
+    "portico_provider_errors": Family(
+        "counter", "Calls to storage services that failed.", ("connection", "kind", "call", "code")
+    ),
+    "portico_audit_lost_lines": Family("counter", "Audit lines that could not be written."),
+    "portico_event_loop_lag_seconds": Family(
+        "histogram", "How much later than due the event loop came round.", (), LAGS
+    ),
+    "portico_requests_in_progress": Family("gauge", "Requests that are being served."),
+    "portico_password_checks_queued": Family(
+        "gauge", "Passwords that are being checked or wait for it.", ("lane",)
+    ),
+    "portico_database_writers_queued": Family("gauge", "Transactions that wait for their turn to write."),
+    "portico_upload_memory_bytes": Family("gauge", "Memory that uploads to cloud storage hold."),
+    "portico_uploads_waiting_for_memory": Family("gauge", "Uploads that wait for memory."),
+    "portico_workers": Family("gauge", "Processes that serve."),
+}
+"""Every metric, by name. A counter's name is written with `_total` behind it."""
+
+
+class Series(dict[Labels, Numbers]):
+    """The numbers of one family, by their labels."""
+
+    def __init__(self, family: Family) -> None:
+        super().__init__()
+        self._buckets = family.buckets
+        self._size = len(family.buckets) + 2 if family.buckets else 1
+
+    def add(self, labels: Labels = (), amount: float = 1) -> None:
+        (self.get(labels) or self._new(labels))[0] += amount
+
+    def observe(self, labels: Labels, value: float) -> None:
+        numbers = self.get(labels) or self._new(labels)
+        numbers[bisect_left(self._buckets, value)] += 1
+        numbers[-1] += value
+
+    def _new(self, labels: Labels) -> Numbers:
+        return self.setdefault(labels, [0] * self._size)
+
+
+class Snapshot(msgspec.Struct):
+    """What a process had counted at a moment of the machine's monotonic clock."""
+
+    at: float
+    totals: dict[str, list[tuple[Labels, Numbers]]]
+    gauges: dict[str, list[tuple[Labels, Numbers]]]
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._totals = {name: Series(family) for name, family in FAMILIES.items() if family.kind != "gauge"}
+        self._gauges: list[tuple[str, Labels, Callable[[], float]]] = []
+        self.requests = self._totals["portico_request_seconds"]
+        self.received = self._totals["portico_received_bytes"]
+        self.sent = self._totals["portico_sent_bytes"]
+        self.broken = self._totals["portico_broken_answers"]
+        self.sign_ins = self._totals["portico_sign_ins"]
+        self.provider_calls = self._totals["portico_provider_seconds"]
+        self.provider_errors = self._totals["portico_provider_errors"]
+        self.lost_audit_lines = self._totals["portico_audit_lost_lines"]
+        self.lag = self._totals["portico_event_loop_lag_seconds"]
+        self.in_progress = 0
+        for series in (self.broken, self.lost_audit_lines):
+            series.add((), 0)  # so that an alert sees the first one come
+        self.watch("portico_requests_in_progress", lambda: self.in_progress)
+        self.watch("portico_workers", lambda: 1)
+
+    def watch(self, gauge: str, value: Callable[[], float], *labels: str) -> None:
+        """Ask for this gauge's value whenever somebody wants to know it."""
+        self._gauges.append((gauge, labels, value))
+
+    def snapshot(self, at: float, *, ending: bool = False) -> Snapshot:
+        gauges: dict[str, list[tuple[Labels, Numbers]]] = {}
+        for name, labels, value in () if ending else self._gauges:
+            gauges.setdefault(name, []).append((labels, [value()]))
+        return Snapshot(at, {name: list(series.items()) for name, series in self._totals.items()}, gauges)
+
+    def carry_on(self, earlier: Snapshot) -> None:
+        """Count on from where a process before this one ended."""
+        for name, series in self._totals.items():
+            _merge(series, earlier.totals.get(name, ()))
+
+
+def render(snapshots: Iterable[Snapshot]) -> str:
+    """The sum of all processes, as text."""
+    merged: dict[str, dict[Labels, Numbers]] = {name: {} for name in FAMILIES}
+    for snapshot in snapshots:
+        for part in (snapshot.totals, snapshot.gauges):
+            for name, series in part.items():
+                if name in merged:
+                    _merge(merged[name], series)
+    lines = []
+    for name, family in FAMILIES.items():
+        full = f"{name}_total" if family.kind == "counter" else name
+        lines += [f"# HELP {full} {family.help}", f"# TYPE {full} {family.kind}"]
+        for labels, numbers in sorted(merged[name].items(), key=lambda item: tuple(map(str, item[0]))):
+            words = [
+                f'{key}="{_escaped(str(value))}"' for key, value in zip(family.labels, labels, strict=True)
+            ]
+            lines += (
+                _histogram(name, family, words, numbers)
+                if family.buckets
+                else [_line(full, words, numbers[0])]
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _histogram(name: str, family: Family, words: list[str], numbers: Numbers) -> Iterable[str]:
+    count = 0.0
+    for bound, number in zip((*family.buckets, "+Inf"), numbers[:-1], strict=True):
+        count += number
+        yield _line(f"{name}_bucket", [*words, f'le="{bound}"'], count)
+    yield _line(f"{name}_count", words, count)
+    yield _line(f"{name}_sum", words, numbers[-1])
+
+
+def _line(name: str, words: list[str], value: float) -> str:
+    place = f"{{{','.join(words)}}}" if words else ""
+    return f"{name}{place} {int(value) if value == int(value) else round(value, 6)}"
+
+
+def _merge(series: dict[Labels, Numbers], more: Iterable[tuple[Labels, Numbers]]) -> None:
+    for labels, numbers in more:
+        mine = series.get(tuple(labels))
+        if mine is None:
+            series[tuple(labels)] = list(numbers)
+        elif len(mine) == len(numbers):  # else another version of ours wrote it
+            for index, number in enumerate(numbers):
+                mine[index] += number
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,148 @@
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.audit import AuditLine, AuditLog, open_audit
+from portico.errors import Unavailable
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().removesuffix("\n").split("\n")]
+
+
+def line(action: str = "delete", **fields: Any) -> AuditLine:
+    return AuditLine(action=action, **fields)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "audit.log"
+
+
+def test_a_line_holds_what_is_known(file: Path) -> None:
+    log = AuditLog(str(file))
+    log.end(
+        line(user="web", client="192.0.2.7", request_id="r", path="/a\n\u2028b", bytes=0, outcome="forbidden")
+    )
+    log.end(line("audit"))
+    first, second = lines(file)
+    assert first.pop("time").endswith("Z")
+    assert list(first) == ["request_id", "user", "client", "action", "path", "bytes", "outcome"]
+    assert (first["path"], first["bytes"], first["outcome"]) == ("/a\n\u2028b", 0, "forbidden")
+    assert second.keys() == {"time", "action", "outcome"}
+    assert file.stat().st_mode & 0o777 == 0o600
+    log.close()
+
+
+@pytest.mark.parametrize("rotate", [lambda file: file.rename(f"{file}.1"), lambda file: file.unlink()])
+def test_a_file_that_was_rotated_is_opened_anew(file: Path, rotate: Callable[[Path], None]) -> None:
+    log = AuditLog(str(file))
+    log.end(line("first"))
+    rotate(file)
+    log.end(line("second"))
+    log.end(line("third"))
+    assert [each["action"] for each in lines(file)] == ["second", "third"]
+    log.close()
+
+
+def test_rotation_leaks_no_descriptor(file: Path) -> None:
+    log = AuditLog(str(file))
+    log.end(line())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        file.unlink()
+        log.end(line())
+    assert len(os.listdir("/proc/self/fd")) == before
+    log.close()
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+
+
+def test_lines_of_several_processes_do_not_mix(file: Path) -> None:
+    children = []
+    for number in range(3):
+        child = os.fork()
+        if not child:
+            log = AuditLog(str(file))
+            for _ in range(300):
+                log.end(line(path="/" + str(number) * 5000))
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert len(lines(file)) == 900
+
+
+def unusable(tmp_path: Path) -> list[Path]:
+    os.mkfifo(tmp_path / "pipe")
+    return [tmp_path / "none" / "audit.log", tmp_path, tmp_path / "pipe", Path("/dev/full")]
+
+
+def test_where_it_is_not_required_a_lost_line_is_counted(tmp_path: Path) -> None:
+    for file in unusable(tmp_path):
+        lost: list[int] = []
+        log = AuditLog(str(file), on_loss=lambda why, count, lost=lost: lost.append(count))  # type: ignore[misc]
+        log.check()
+        log.begin(line())
+        log.record(line())
+        log.end(line())
+        assert lost == [1, 2], file
+        log.close()
+
+
+def test_where_it_is_required_nothing_begins_without_a_line(tmp_path: Path) -> None:
+    for file in unusable(tmp_path):
+        log = AuditLog(str(file), required=True)
+        for attempt in (log.check, lambda log=log: log.begin(line()), lambda log=log: log.record(line())):
+            with pytest.raises(Unavailable, match="audit log"):
+                attempt()
+        log.end(line())  # what has happened, has happened
+
+
+def test_where_it_is_required_a_change_has_two_lines(file: Path) -> None:
+    log = AuditLog(str(file), required=True)
+    log.check()
+    log.begin(change := line())
+    log.end(change)
+    assert [each["outcome"] for each in lines(file)] == ["begun", "done"]
+    log.close()
+
+
+def test_a_full_disk_is_told_when_there_is_room_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = AuditLog(str(file), required=True)
+    log.record(line("before"))
+    write = os.write
+
+    def cut(descriptor: int, text: bytes) -> int:
+        return write(descriptor, text[:10])
+
+    def full(descriptor: int, text: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for fault in (cut, full, full):
+        monkeypatch.setattr(os, "write", fault)
+        with pytest.raises(Unavailable) as caught:
+            log.record(line("lost"))
+        assert caught.value.retry_after
+    monkeypatch.undo()
+    log.check()
+    log.record(line("after"))
+    text = file.read_text().splitlines()
+    assert [json.loads(each)["action"] for each in (text[0], *text[2:])] == ["before", "audit", "after"]
+    assert json.loads(text[2])["lost"] == 3
+    assert len(text[1]) == 10  # the torn one, on a line of its own
+    log.close()
+
+
+def test_off_and_standard_output(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    off = open_audit(None, required=True)
+    off.check()
+    off.record(line())
+    open_audit("stdout", required=False).record(line("served"))
+    open_audit("stdout", required=False, command=True).record(line("commanded"))
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["action"] == "served"
+    assert json.loads(captured.err)["action"] == "commanded"
