@@ -13,8 +13,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts gateways, and ends what is left of them."""
     gateways: list[Gateway] = []
 
-    def begin(*flags: str, tls: bool = False) -> Gateway:
-        gateway = Gateway(tmp_path / f"gateway-{len(gateways)}" / "home", *flags, tls=tls)
+    def begin(*flags: str, tls: bool = False, settings: dict[str, str] | None = None) -> Gateway:
+        home = tmp_path / f"gateway-{len(gateways)}" / "home"
+        gateway = Gateway(home, *flags, tls=tls, settings=settings)
         gateway.home.parent.mkdir()
         gateways.append(gateway)
         gateway.start()

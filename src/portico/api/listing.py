@@ -48,6 +48,7 @@ async def _read_with_ticket(request: Request, ticket: str, action: ReadAction | 
     path = path_of(request)
     services = services_of(request)
     session = await services.tickets.redeem(ticket, str(path))
+    request.scope["state"]["user"] = session.user.name  # for the log
     return await download(request, await services.drives.of(session.user), path)
 
 
