@@ -36,10 +36,11 @@ $(TOOLS): $(READY)
 run: $(READY) ## start a gateway over .cache/home (ARGS="--port 9000" for options)
 	@$(VENV)/bin/portico --home .cache/home serve $(ARGS)
 
-check: $(TOOLS) ## lint, formatting, types
+check: $(TOOLS) ## lint, formatting, types, advisories for what we bring along
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+	@$(PY) tools/advisories.py
 
 test: check ## everything that must hold: check, then all tests
 	@$(PY) -m pytest -n $(TESTERS) --dist worksteal $(ARGS)
