@@ -167,6 +167,58 @@ async def test_a_page_may_load_nothing_from_elsewhere(gateway: Gateway, path: st
     assert response.headers["Content-Security-Policy"] == PAGE_POLICY
     assert "default-src 'none'" in PAGE_POLICY
     assert "frame-ancestors 'none'" in PAGE_POLICY
+    assert "unsafe" not in PAGE_POLICY
+    assert response.headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+@pytest.mark.parametrize("name", ["page.html", "picture.svg", "file"])
+async def test_what_a_user_stored_runs_nothing(gateway: Gateway, name: str) -> None:
+    gateway.put(name, b"<script>alert(1)</script>")
+    ticket = (await gateway.call("POST", name, params={"action": "TICKET"})).json()["ticket"]
+    for method in ("GET", "HEAD"):
+        response = await gateway.client.request(method, address(name), params={"ticket": ticket})
+        assert (
+            response.headers["Content-Security-Policy"]
+            == "default-src 'none'; frame-ancestors 'none'; sandbox"
+        )
+        assert response.headers["Content-Disposition"].startswith("attachment;")
+
+
+# What is counted
+
+
+async def test_requests_are_counted_by_what_they_ask(gateway: Gateway) -> None:
+    gateway.put("a", b"12345")
+    await gateway.list()
+    await gateway.call("GET", "a")
+    await gateway.call("GET", "a", params={"action": "STAT"})
+    await gateway.call("GET", "none")
+    await gateway.upload("", {"b": b"1" * 1000})
+    await gateway.call("POST", "b", params={"action": "MOVE", "target": "/c"})
+    await gateway.client.get(address(""))
+    await gateway.client.get("/nowhere")
+    metrics = gateway.services.metrics
+    assert {labels: sum(numbers[:-1]) for labels, numbers in metrics.requests.items()} == {
+        ("list", 200): 1,
+        ("download", 200): 1,
+        ("stat", 200): 1,
+        ("list", 404): 1,
+        ("upload", 204): 1,
+        ("move", 201): 1,
+        ("read", 401): 1,
+        ("other", 404): 1,
+    }
+    assert metrics.sent[("download",)] == [5]
+    assert metrics.received[("upload",)][0] > 1000
+    assert metrics.in_progress == 0
+
+
+async def test_the_user_of_a_ticket_is_logged(gateway: Gateway, log: io.StringIO) -> None:
+    gateway.put("a")
+    ticket = (await gateway.call("POST", "a", params={"action": "TICKET"})).json()["ticket"]
+    await gateway.client.get(address("a"), params={"ticket": ticket})
+    assert '"user":"web"' in log.getvalue().splitlines()[-1]
 
 
 async def test_monitors_get_an_answer(gateway: Gateway) -> None:
