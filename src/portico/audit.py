@@ -150,6 +150,7 @@ class AuditLog(NoAudit):
             os.close(descriptor)
             raise OSError(0, "it is not a regular file")
         self._descriptor, self._identity = descriptor, (opened.st_dev, opened.st_ino)
+        self._torn = False
 
     def _append(self, line: AuditLine) -> None:
         text = (b"\n" if self._torn else b"") + _encode(line) + b"\n"

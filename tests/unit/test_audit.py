@@ -134,6 +134,13 @@ def test_a_full_disk_is_told_when_there_is_room_again(file: Path, monkeypatch: p
     assert [json.loads(each)["action"] for each in (text[0], *text[2:])] == ["before", "audit", "after"]
     assert json.loads(text[2])["lost"] == 3
     assert len(text[1]) == 10  # the torn one, on a line of its own
+
+    monkeypatch.setattr(os, "write", cut)
+    log.end(line("torn"))
+    monkeypatch.undo()
+    file.unlink()
+    log.end(line("anew"))
+    assert [each["action"] for each in lines(file)] == ["audit", "anew"]
     log.close()
 
 
