@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from portico import logs
 from portico.providers.local.threads import Threads
 
 
@@ -57,3 +58,10 @@ async def test_work_goes_on_when_nobody_waits_and_closing_waits_for_it() -> None
     begin.set()
     threads.close()
     assert done.is_set()
+
+
+async def test_work_knows_which_request_it_is_for() -> None:
+    threads = Threads(1, "test")
+    logs.REQUEST_ID.set("the request")
+    assert await threads.run(logs.REQUEST_ID.get) == "the request"
+    threads.close()

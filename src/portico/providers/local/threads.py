@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,6 +11,8 @@ T = TypeVar("T")
 
 
 class _Job(NamedTuple):
+    context: Context
+    """Of the request that this is for, so that log lines tell."""
     work: Callable[..., Any]
     args: tuple[Any, ...]
     loop: asyncio.AbstractEventLoop
@@ -37,7 +40,7 @@ class Threads:
         self._unfinished += 1
         if self._unfinished > len(self._threads) < self._most:
             self._begin_thread()
-        self._jobs.put(_Job(work, args, loop, future))
+        self._jobs.put(_Job(copy_context(), work, args, loop, future))
         return future
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
@@ -62,7 +65,7 @@ class Threads:
         while (job := self._jobs.get()) is not None:
             result, error = None, None
             try:
-                result = job.work(*job.args)
+                result = job.context.run(job.work, *job.args)
             except BaseException as caught:
                 error = caught
             try:
