@@ -98,6 +98,13 @@ class Gateway:
         )
         return done.stdout
 
+    def sign_in(self, profile: str = "default", user: str = "web", password: str | None = None) -> None:
+        """`portico login`, with the profiles of whoever runs it."""
+        secret = password or (self.home / "web-password.txt").read_text()
+        self.command(
+            "login", self.url, "--user", user, "--profile", profile, "--password-stdin", stdin=secret
+        )
+
     def client(self, **options: Any) -> httpx2.Client:
         """A client without a token."""
         verify = ssl.create_default_context(cafile=self.certificate) if self.certificate else True

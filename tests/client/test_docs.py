@@ -18,6 +18,8 @@ def test_the_examples_run(
     (tmp_path / "photos" / "2026").mkdir(parents=True)
     (tmp_path / "photos" / "2026" / "cat.jpg").write_bytes(b"cat")
     (tmp_path / "reports").mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    gateway.sign_in()
 
     examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(examples) > 8

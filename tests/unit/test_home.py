@@ -9,8 +9,9 @@ from portico.cli import home as homes
 from portico.cli import listening
 from portico.cli.accounts import Accounts, with_settings
 from portico.cli.first_start import add_first_user, add_local_connection, generate_password
-from portico.cli.home import HomeUnusable, default_home, existing, find_home, prepare, write_private
+from portico.cli.home import HomeUnusable, default_home, existing, find_home, prepare
 from portico.cli.listening import AddressUnusable
+from portico.client.private import write_private
 
 
 def mode(path: Path) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from portico.cli.accounts import Accounts, with_settings
-from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, prepare, write_private
+from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, prepare
 from portico.errors import AlreadyExists
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ async def add_first_user(accounts: Accounts, *, to_file: bool) -> str | None:
         password = generate_password()
         (settings.files_folder / FIRST_USER).mkdir(mode=0o700, exist_ok=True)
         if to_file:
+            from portico.client.private import write_private
+
             write_private(settings.home / PASSWORD_FILE, password + "\n")
         try:
             with accounts.noted("user.add", FIRST_USER):

@@ -120,6 +120,8 @@ def _furnished(home: Path, overrides: Mapping[str, str] | None) -> "Settings":
     from portico.settings import PROPERTIES_FILE, commented_file, load
 
     if not (home / PROPERTIES_FILE).exists():
+        from portico.client.private import write_private
+
         values = {
             "security.client-id": "portico-" + secrets.token_urlsafe(9),
             "security.client-secret": secrets.token_urlsafe(24),
@@ -128,22 +130,3 @@ def _furnished(home: Path, overrides: Mapping[str, str] | None) -> "Settings":
     settings = load(home, overrides=overrides)
     settings.files_folder.mkdir(mode=0o700, exist_ok=True)
     return settings
-
-
-def write_private(file: Path, text: str, *, replace: bool = True) -> None:
-    """Write a 0600 file whole or not at all; an existing one stands where `replace` is false."""
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if replace:
-            os.replace(draft, file)
-        else:
-            os.link(draft, file)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink(missing_ok=True)

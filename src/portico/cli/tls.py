@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from portico.cli.home import write_private
+from portico.client.private import write_private
 from portico.errors import PorticoError
 
 LIFETIME = timedelta(days=397)  # browsers refuse a server certificate that lives longer

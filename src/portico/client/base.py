@@ -2,7 +2,9 @@
 
 import os
 import ssl
+from typing import Self
 
+from portico.client.profiles import Store, chosen, named
 from portico.client.session import Credentials, Memory, Session, Tokens, TokenStore
 from portico.client.wire import Origin
 
@@ -36,6 +38,24 @@ class Base:
         self._session = Session(credentials, store, attempts=attempts)
         self._limit = connections
         self._open(Origin.of(url, ca), timeout)
+
+    @classmethod
+    def of_profile(
+        cls, name: str | None = None, *, connections: int = 8, timeout: float = 30.0, attempts: int = 6
+    ) -> Self:
+        """The gateway, and the user, of a sign-in by `portico login`; `ProfileUnusable` if there is none.
+
+        Without a name it is the profile that `PORTICO_PROFILE` names, or `default`. Renewed tokens are kept there.
+        """
+        profile = named(name or chosen())
+        return cls(
+            profile.url,
+            tokens=Store(profile),
+            ca=profile.ca,
+            connections=connections,
+            timeout=timeout,
+            attempts=attempts,
+        )
 
     def _open(self, origin: Origin, timeout: float) -> None:
         raise NotImplementedError

@@ -199,6 +199,12 @@ class SourceChanged(ClientError):
     code = "source-changed"
 
 
+class ProfileUnusable(ClientError):
+    """There is no such sign-in of the command's, or it cannot be read or written."""
+
+    code = "profile-unusable"
+
+
 class WrongSize(ClientError):
     """What was stored is not as long as what was sent."""
 
@@ -280,7 +286,7 @@ BY_STATUS: dict[int, type[ClientError]] = {
 }
 """For answers without a code, or with one that is newer than this client."""
 
-COMMON = (NotSignedIn, Forbidden, AddressNotAllowed, ProviderRefused, StorageFull, Temporary)
+COMMON = (NotSignedIn, Forbidden, AddressNotAllowed, ProfileUnusable, ProviderRefused, StorageFull, Temporary)
 """Failures that every other transfer would meet too."""
 
 

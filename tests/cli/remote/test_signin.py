@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from portico.cli.remote import keyring, profiles
+from portico.client import keyring, profiles
 
 from ...gateways import Gateway
 from ..conftest import Portico
@@ -239,6 +239,51 @@ def test_a_key_ring_that_is_none_is_passed_over(
     assert (outcome.code, outcome.err) == (0, "")
     assert json.loads((config / "default.json").read_text())["tokens"]
     assert portico("whoami").code == 0
+
+
+def test_tokens_in_a_key_ring_go_to_no_other_gateway(
+    portico: Portico, gateway: Gateway, config: Path, password: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ring(monkeypatch)
+    assert portico("login", gateway.url, "--user", "web", "--password-stdin", stdin=password).code == 0
+    kept = json.loads((config / "default.json").read_text())
+    profile = profiles.named("default")
+    assert profiles.Store(profile).load()
+    (config / "default.json").write_text(json.dumps({**kept, "url": "http://127.0.0.1:1"}))
+    assert profiles.Store(profiles.named("default")).load() is None
+    assert portico("ls").code == 1
+    profiles.Store(profile).save(None)  # of the gateway before: it is not this profile's business any more
+    assert json.loads((config / "default.json").read_text())["url"] == "http://127.0.0.1:1"
+    assert keyring.load("default")
+
+
+def test_a_profile_that_cannot_be_written(
+    remote: Portico, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(profiles, "write_private", full)
+    outcome = remote("logout")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert "cannot be written: No space" in outcome.err
+
+
+def test_a_user_without_a_home(
+    portico: Portico, gateway: Gateway, password: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("PORTICO_PROFILE", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setenv("PORTICO_URL", gateway.url)
+    monkeypatch.setenv("PORTICO_TOKEN", gateway.login()["access_token"])
+    assert portico("ls").code == 0
+    outcome = portico("login", "--user", "web", "--password-stdin", stdin=password)
+    assert (outcome.code, outcome.err.count("\n")) == (1, 1)
+    assert "XDG_CONFIG_HOME" in outcome.err
 
 
 def test_where_profiles_are_kept() -> None:

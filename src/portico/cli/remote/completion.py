@@ -11,9 +11,9 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 
 from portico.cli.exits import DONE, UsageMistake
-from portico.cli.remote import profiles
 from portico.cli.remote.arguments import SHELLS, parser_of
 from portico.cli.remote.scripts import SCRIPTS
+from portico.client import profiles
 
 FILES = ":files"
 """In place of a word: local files could come here."""

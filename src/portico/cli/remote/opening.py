@@ -5,8 +5,9 @@ from argparse import Namespace
 from typing import Any
 
 from portico.cli.exits import UsageMistake
-from portico.cli.remote.profiles import DEFAULT, Profile, Store, find
 from portico.client.client import Client
+from portico.client.errors import ProfileUnusable
+from portico.client.profiles import Store, check_name, chosen, find, same_place
 from portico.client.session import Tokens
 from portico.client.steps import Ask
 
@@ -19,16 +20,10 @@ class Gateway(Client):
 
 
 def profile_name(options: Namespace) -> str:
-    return options.profile or os.environ.get("PORTICO_PROFILE") or DEFAULT
-
-
-def same_place(url: str, other: str) -> bool:
-    return normal(url) == normal(other)
-
-
-def normal(url: str) -> str:
-    """The address as it is kept."""
-    return (url if "://" in url else f"https://{url}").rstrip("/")
+    try:
+        return check_name(options.profile or chosen())
+    except ProfileUnusable as error:
+        raise UsageMistake(error.detail) from None
 
 
 def connect(options: Namespace, **settings: Any) -> Gateway:
@@ -42,17 +37,13 @@ def connect(options: Namespace, **settings: Any) -> Gateway:
         url = token = None
     if profile and (url is None or same_place(url, profile.url)):
         tokens = Tokens(token) if token else Store(profile)
-        return Gateway(profile.url, tokens=tokens, ca=_ca(profile), **settings)
+        return Gateway(profile.url, tokens=tokens, ca=profile.ca, **settings)
     if url and token:
         return Gateway(url, tokens=Tokens(token), **settings)
     if url:
         raise UsageMistake(f"You are not signed in at {url}; set PORTICO_TOKEN, or use 'portico login'.")
     where = f" with the profile {options.profile}" if options.profile else ""
     raise UsageMistake(f"You are not signed in anywhere{where}; begin with 'portico login URL'.")
-
-
-def _ca(profile: Profile) -> str | None:
-    return profile.ca or None
 
 
 def describe(options: Namespace) -> tuple[str, str | None]:

@@ -9,16 +9,16 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from portico.cli.exits import DONE, FAILED, UsageMistake
-from portico.cli.remote import profiles
 from portico.cli.remote.failures import exit_code, sentence
-from portico.cli.remote.opening import Gateway, connect, describe, normal, profile_name, same_place
-from portico.cli.remote.profiles import Profile, Store
+from portico.cli.remote.opening import Gateway, connect, describe, profile_name
 from portico.cli.terminal import at_terminal, read_standard_input
-from portico.client.errors import ClientError, NotSignedIn
+from portico.client import profiles
+from portico.client.errors import ClientError, NotSignedIn, ProfileUnusable
+from portico.client.profiles import Profile, Store, normal, same_place
 
 
 def login(options: Namespace) -> int:
-    name = profiles.check_name(profile_name(options))
+    name = profile_name(options)
     before = _before(name)
     url = options.url or os.environ.get("PORTICO_URL") or (before.url if before else None)
     if not url:
@@ -46,6 +46,8 @@ def logout(options: Namespace) -> int:
     try:
         with Gateway(profile.url, tokens=store, ca=profile.ca, attempts=2) as gateway:
             gateway.logout()
+    except ProfileUnusable:
+        raise  # the token is not gone here
     except ClientError as error:
         if not isinstance(error, NotSignedIn):
             print(f"{sentence(error)} The token is gone here, but may live on there.", file=sys.stderr)
@@ -73,7 +75,7 @@ def whoami(options: Namespace) -> int:
 def _before(name: str) -> Profile | None:
     try:
         return profiles.find(name)
-    except profiles.ProfileUnusable:
+    except ProfileUnusable:
         return None  # a sign-in mends it
 
 

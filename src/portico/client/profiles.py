@@ -8,18 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from portico.cli.exits import UsageMistake
-from portico.cli.home import write_private
-from portico.cli.remote import keyring
+from portico.client import keyring
+from portico.client.errors import ProfileUnusable
+from portico.client.private import write_private
 from portico.client.session import Tokens
-from portico.errors import PorticoError
 
 DEFAULT = "default"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
-
-
-class ProfileUnusable(PorticoError):
-    code = "profile-unusable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +41,40 @@ def folder(environment: Mapping[str, str] = os.environ, platform: str = sys.plat
     return base / "portico" / "profiles"
 
 
+def normal(url: str) -> str:
+    """The address as it is kept."""
+    return (url if "://" in url else f"https://{url}").rstrip("/")
+
+
+def same_place(url: str, other: str) -> bool:
+    return normal(url) == normal(other)
+
+
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise UsageMistake(
+        raise ProfileUnusable(
             f"{name!r} cannot name a profile: up to 64 letters, digits, '.', '_' and '-', no dot in front."
         )
     return name
 
 
+def chosen(environment: Mapping[str, str] = os.environ) -> str:
+    """The name of the profile that is meant where none is named."""
+    return environment.get("PORTICO_PROFILE") or DEFAULT
+
+
 def names() -> list[str]:
     try:
         return sorted(file.stem for file in folder().iterdir() if _NAME.fullmatch(file.stem))
-    except OSError:
+    except (OSError, RuntimeError):
         return []
 
 
 def find(name: str) -> Profile | None:
-    file = _file(name)
+    try:
+        file = _file(name)
+    except RuntimeError:  # a user without a home, as in some containers, has kept nothing
+        return None
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         tokens = kept.get("tokens")
@@ -70,7 +82,7 @@ def find(name: str) -> Profile | None:
             name,
             str(kept["url"]),
             str(kept["user"]),
-            kept.get("ca"),
+            kept.get("ca") or None,
             bool(kept.get("key_ring")),
             Tokens(**{**tokens, "rights": tuple(tokens["rights"])}) if tokens else None,
         )
@@ -81,8 +93,20 @@ def find(name: str) -> Profile | None:
         raise ProfileUnusable(f"The profile {file} cannot be read: {reason}; sign in again.") from None
 
 
+def named(name: str) -> Profile:
+    """The profile of that name; an error if there is none."""
+    if (profile := find(name)) is None:
+        raise ProfileUnusable(
+            f"There is no profile {name}; sign in with 'portico login URL --profile {name}'."
+        )
+    return profile
+
+
 def keep(profile: Profile) -> None:
-    file = _file(profile.name)
+    try:
+        file = _file(profile.name)
+    except RuntimeError:
+        raise ProfileUnusable("There is no home folder to keep a profile in; set XDG_CONFIG_HOME.") from None
     kept = {key: value for key, value in asdict(profile).items() if key != "name"}
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,7 +116,11 @@ def keep(profile: Profile) -> None:
 
 
 class Store:
-    """Where the client keeps the tokens of a profile; several commands may use it at the same time."""
+    """Where the client keeps the tokens of a profile; several programs may use it at the same time.
+
+    If the profile was given another gateway meanwhile, or was removed, there is nothing more to load, and what is
+    saved is dropped.
+    """
 
     def __init__(self, profile: Profile, *, prefer_key_ring: bool = False) -> None:
         """A new sign-in prefers the key ring, if there is one; later ones stay where the tokens are."""
@@ -101,30 +129,40 @@ class Store:
 
     def load(self) -> Tokens | None:
         try:
-            kept = find(self._profile.name)
+            kept = self._kept()
         except ProfileUnusable:
             if self._prefer:
                 return None  # the new sign-in mends it
             raise
-        if kept is None or kept.url != self._profile.url:
+        if kept is None:
             return None
-        return _from_text(keyring.load(kept.name)) if kept.key_ring else kept.tokens
+        return _from_ring(kept) if kept.key_ring else kept.tokens
 
     def save(self, tokens: Tokens | None) -> None:
-        profile = self._profile
+        profile = self._profile if self._prefer else self._kept()
+        if profile is None:
+            return
         if tokens is None:
             keyring.forget(profile.name)
             keep(replace(profile, key_ring=False, tokens=None))
             return
-        ring = (self._prefer or profile.key_ring) and keyring.save(profile.name, json.dumps(asdict(tokens)))
+        # The file may be left as it was after the ring has changed: so the ring says too whose tokens they are.
+        text = json.dumps({"url": profile.url, **asdict(tokens)})
+        ring = (self._prefer or profile.key_ring) and keyring.save(profile.name, text)
         keep(replace(profile, key_ring=ring, tokens=None if ring else tokens))
 
+    def _kept(self) -> Profile | None:
+        kept = find(self._profile.name)
+        return kept if kept and kept.url == self._profile.url else None
 
-def _from_text(text: str | None) -> Tokens | None:
+
+def _from_ring(profile: Profile) -> Tokens | None:
     try:
-        kept = json.loads(text or "null")
-        return Tokens(**{**kept, "rights": tuple(kept["rights"])}) if kept else None
-    except (ValueError, TypeError, KeyError):
+        kept = json.loads(keyring.load(profile.name) or "{}")
+        if kept.pop("url") != profile.url:
+            return None
+        return Tokens(**{**kept, "rights": tuple(kept["rights"])})
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
