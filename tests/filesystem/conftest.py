@@ -17,6 +17,15 @@ fsspec.register_implementation(
 )  # this checkout's, whatever is installed
 
 
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where profiles are kept, with nothing of the environment of whoever runs the tests."""
+    for name in ("URL", "TOKEN", "USERNAME", "PASSWORD", "PROFILE"):
+        monkeypatch.delenv(f"PORTICO_{name}", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "portico" / "profiles"
+
+
 @pytest.fixture(scope="package")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     gateway = Gateway(tmp_path_factory.mktemp("gateway") / "home", "--workers", "1")

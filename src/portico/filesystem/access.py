@@ -9,7 +9,8 @@ from hashlib import blake2b
 from typing import Self
 from weakref import WeakValueDictionary
 
-from portico.client import Client, Tokens
+from portico.client import Client, ProfileUnusable, Tokens, TokenStore
+from portico.client.profiles import Profile, Store, chosen, find, named, same_place
 
 _KEY = secrets.token_bytes(32)
 
@@ -25,12 +26,15 @@ class Access:
     ca: str | None = None
     timeout: float = 30.0
     connections: int = 8
+    profile: str | None = None
+    """The sign-in of the command's whose tokens are used; they stay in its store."""
 
     @classmethod
     def of(
         cls,
         environment: Mapping[str, str],
         *,
+        profile: str | None = None,
         url: str | None,
         username: str | None,
         password: str | None,
@@ -41,32 +45,51 @@ class Access:
         timeout: float,
         connections: int,
     ) -> Self:
-        """What is given, and the environment for what is left out.
+        """What is given, then the profile that is named, or else the environment, then the usual profile.
 
-        Name and password of the environment go to the gateway that the environment names, and to no other.
+        Name and password of the environment go to the gateway that the environment names, and to no other; nor do a
+        profile's tokens go to another than the profile's.
         """
+        if profile:
+            environment = {}
         known = environment.get("PORTICO_URL")
-        if not (url := url or known):
+        given = bool(token or username or password)
+        kept = None if url and given and not profile else _profile(profile, environment)
+        if profile and kept and url and not same_place(url, kept.url):
+            raise ValueError(f"The profile {profile} is one of {kept.url}, not of {url}.")
+        if not (url := url or known or (kept.url if kept else None)):
             raise ValueError(
-                "Which gateway? Give storage_options={'gateway': 'https://…'}, or set PORTICO_URL."
+                "Which gateway? Give storage_options={'gateway': 'https://…'}, set PORTICO_URL, or sign in with "
+                "'portico login'."
             )
-        if not (token or username or password) and (known is None or _same(known, url)):
+        if not given and (known is None or same_place(known, url)):
             token = environment.get("PORTICO_TOKEN")
             username = environment.get("PORTICO_USERNAME")
             password = environment.get("PORTICO_PASSWORD")
-        return cls(url, username, password, token, client_id, client_secret, ca, timeout, connections)
+        name = None
+        if kept and same_place(kept.url, url):
+            url, ca = kept.url, ca or kept.ca
+            name = None if token or username or password else kept.name
+        return cls(url, username, password, token, client_id, client_secret, ca, timeout, connections, name)
 
     def digest(self) -> str:
         """Tells one user from another, within this process."""
         return blake2b(repr(astuple(self)).encode(), key=_KEY, digest_size=16).hexdigest()
 
 
-def _whole(url: str) -> str:
-    return (url if "://" in url else f"https://{url}").rstrip("/")
+def _profile(name: str | None, environment: Mapping[str, str]) -> Profile | None:
+    try:
+        return named(name) if name else find(chosen(environment))
+    except ProfileUnusable as error:
+        raise ValueError(error.detail) from error
 
 
-def _same(url: str, other: str) -> bool:
-    return _whole(url) == _whole(other)
+def _tokens(access: Access) -> TokenStore | Tokens | None:
+    if access.token:
+        return Tokens(access.token)
+    if access.profile and (profile := find(access.profile)) and profile.url == access.url:
+        return Store(profile)
+    return None
 
 
 class Shared:
@@ -80,7 +103,7 @@ class Shared:
             password=access.password,
             client_id=access.client_id,
             client_secret=access.client_secret,
-            tokens=Tokens(access.token) if access.token else None,
+            tokens=_tokens(access),
             ca=access.ca,
             timeout=access.timeout,
             connections=access.connections,

@@ -33,6 +33,7 @@ class Looking(AbstractFileSystem):
         self,
         gateway: str | None = None,
         *,
+        profile: str | None = None,
         username: str | None = None,
         password: str | None = None,
         token: str | None = None,
@@ -47,7 +48,7 @@ class Looking(AbstractFileSystem):
         max_paths: int | None = 1000,
         **options: Any,
     ) -> None:
-        """`gateway` is the address; fsspec keeps the name `url` for itself.
+        """`gateway` is the address; fsspec keeps the name `url` for itself. `profile` is a sign-in of the command's.
 
         `listings_expiry_time` is for how many seconds a listing is good, `use_listings_cache=False` lists anew.
         """
@@ -55,6 +56,7 @@ class Looking(AbstractFileSystem):
             raise TypeError(f"portico:// has no option {min(unknown)!r}")
         self._access = Access.of(
             os.environ,
+            profile=profile,
             url=gateway,
             username=username,
             password=password,

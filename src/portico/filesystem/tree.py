@@ -14,9 +14,10 @@ from portico.filesystem.reading import Reading, progress_of
 class PorticoFileSystem(Reading):
     """The files of a Portico gateway, as `portico:///folder/file`.
 
-    The gateway's address and the sign-in come as options, or from the environment (`PORTICO_URL`, `PORTICO_TOKEN`,
-    `PORTICO_USERNAME`, `PORTICO_PASSWORD`). Options travel with a pickle, passwords among them, as a worker elsewhere
-    could do nothing without; what the environment holds does not.
+    The gateway's address and the sign-in come as options, from the environment (`PORTICO_URL`, `PORTICO_TOKEN`,
+    `PORTICO_USERNAME`, `PORTICO_PASSWORD`, `PORTICO_PROFILE`), or from what `portico login` has kept. Options travel
+    with a pickle, passwords among them, as a worker elsewhere could do nothing without; what the environment or a
+    profile holds does not.
     """
 
     def store(
