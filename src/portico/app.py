@@ -19,6 +19,7 @@ from portico.accounts.vault import SecretKey, Vault
 from portico.api.cors import Cors
 from portico.api.edge import Edge
 from portico.api.monitoring import serve_metrics
+from portico.api.queues import Queues
 from portico.api.routes import router
 from portico.api.services import Services
 from portico.audit import log_loss, open_audit
@@ -102,6 +103,7 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
             tokens=tokens,
             tickets=Tickets(database),
             drives=drives,
+            queues=Queues(),
             audit=audit,
             metrics=metrics,
             ready=database.ping,

@@ -5,11 +5,13 @@ is opened anew when it was moved away or removed, as log rotation does. A line n
 secret or a cursor.
 """
 
+import fcntl
 import os
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import structlog
@@ -84,7 +86,6 @@ class AuditLog(NoAudit):
         self._required = required
         self._on_loss = on_loss
         self._identity: tuple[int, int] | None = None
-        self._torn = False
         self._lost = 0
 
     def check(self) -> None:
@@ -143,22 +144,53 @@ class AuditLog(NoAudit):
         self.close()
         self._identity = None
         # Without O_NONBLOCK, a pipe that nobody reads would hold the whole process.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(self._path, flags, 0o600)
         opened = os.fstat(descriptor)
         if not stat.S_ISREG(opened.st_mode):
             os.close(descriptor)
             raise OSError(0, "it is not a regular file")
         self._descriptor, self._identity = descriptor, (opened.st_dev, opened.st_ino)
-        self._torn = False
 
     def _append(self, line: AuditLine) -> None:
-        text = (b"\n" if self._torn else b"") + _encode(line) + b"\n"
-        written = os.write(self._descriptor, text)
-        self._torn = 0 < written < len(text)
-        if written < len(text):
-            raise OSError(0, "no room for a whole line")
+        text = _encode(line) + b"\n"
+        with self._alone() as alone:
+            if alone and self._is_torn():
+                text = b"\n" + text
+            if os.write(self._descriptor, text) < len(text):
+                raise OSError(0, "no room for a whole line")
 
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Whether no other process of ours is writing: half of its line would look like a torn one."""
+        if self._path is None:
+            yield False
+            return
+        alone = self._locked()
+        try:
+            yield alone
+        finally:
+            if alone:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _locked(self) -> bool:
+        for _ in range(_ATTEMPTS):
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                time.sleep(0.0002)  # a line takes a tenth of that
+            except OSError:
+                break
+        return False  # whole lines go to the end of the file all the same
+
+    def _is_torn(self) -> bool:
+        """Whether the last line has no end, whoever had no room for it: this process, another, or one before."""
+        size = os.fstat(self._descriptor).st_size
+        return size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+
+
+_ATTEMPTS = 50
 
 _encode = msgspec.json.Encoder().encode
 

@@ -107,13 +107,14 @@ _SECRETS = (
     (re.compile(r"(?i)\b(bearer|basic|sharedkey(?:lite)?)[ =:]+[^\s,;'\"]+"), r"\1 …"),
     (
         re.compile(
-            r"(?i)\b(sig|signature|x-amz-[a-z-]+|x-goog-[a-z-]+|access_token|refresh_token|id_token|token|assertion|"
-            r"ticket|cursor|password|secret|account-?key|secret-access-key|sas-token|client_secret)"
-            r"([\"']?\s*[=:]\s*[\"']?)[^\s&,;'\"<>]+"
+            r"(?i)(?<![a-z0-9])((?:[\w.-]*(?:secret|token|passw(?:or)?d|signature|account[-_.]?key|access[-_.]?key|"
+            r"private[-_.]?key)[\w-]*)|sig|x-amz-[a-z-]+|x-goog-[a-z-]+|assertion|ticket|cursor)"
+            r"([\"']?\s*(?:[=:>]|%3d)\s*[\"']?)[^\s&;'\"<>]+"
         ),
         r"\1\2…",
     ),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s:/@]+):[^\s@]+@"), r"\1:…@"),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s:/@]+):\S+@"), r"\1:…@"),
+    (re.compile(r"-----BEGIN [^-]+-----.*?(-----END [^-]+-----|$)", re.S), "…"),
 )
 """How secrets stand in texts that others wrote: in signed addresses, headers, forms and errors."""
 

@@ -121,7 +121,7 @@ class Metrics:
     def carry_on(self, earlier: Snapshot) -> None:
         """Count on from where a process before this one ended."""
         for name, series in self._totals.items():
-            _merge(series, earlier.totals.get(name, ()))
+            _merge(FAMILIES[name], series, earlier.totals.get(name, ()))
 
 
 def render(snapshots: Iterable[Snapshot]) -> str:
@@ -131,7 +131,7 @@ def render(snapshots: Iterable[Snapshot]) -> str:
         for part in (snapshot.totals, snapshot.gauges):
             for name, series in part.items():
                 if name in merged:
-                    _merge(merged[name], series)
+                    _merge(FAMILIES[name], merged[name], series)
     lines = []
     for name, family in FAMILIES.items():
         full = f"{name}_total" if family.kind == "counter" else name
@@ -162,12 +162,15 @@ def _line(name: str, words: list[str], value: float) -> str:
     return f"{name}{place} {int(value) if value == int(value) else round(value, 6)}"
 
 
-def _merge(series: dict[Labels, Numbers], more: Iterable[tuple[Labels, Numbers]]) -> None:
+def _merge(family: Family, series: dict[Labels, Numbers], more: Iterable[tuple[Labels, Numbers]]) -> None:
+    length = len(family.buckets) + 2 if family.buckets else 1
     for labels, numbers in more:
+        if len(labels) != len(family.labels) or len(numbers) != length:
+            continue  # another version of ours wrote it
         mine = series.get(tuple(labels))
         if mine is None:
             series[tuple(labels)] = list(numbers)
-        elif len(mine) == len(numbers):  # else another version of ours wrote it
+        else:
             for index, number in enumerate(numbers):
                 mine[index] += number
 

@@ -39,14 +39,19 @@ class Scoreboard:
                 os.close(lock)
                 number += 1
 
-    def publish(self, *, ending: bool = False) -> None:
+    def publish(self, *, ending: bool = False) -> Snapshot:
+        snapshot = self._metrics.snapshot(time.monotonic(), ending=ending)
         draft = self._file.with_suffix(".new")
-        draft.write_bytes(msgspec.json.encode(self._metrics.snapshot(time.monotonic(), ending=ending)))
+        draft.write_bytes(msgspec.json.encode(snapshot))
         os.replace(draft, self._file)
+        return snapshot
 
     def read(self) -> list[Snapshot]:
-        """What all workers have counted, this one up to now."""
-        found = [self._metrics.snapshot(time.monotonic())]
+        """What all workers have counted. What is told was published: a successor counts on from no less."""
+        try:
+            found = [self.publish()]
+        except OSError:  # a full disk must not hide what there is to know
+            found = [self._metrics.snapshot(time.monotonic())]
         for file in sorted(self._folder.glob("*.json")):
             if file != self._file and (other := _read(file)):
                 if abs(time.monotonic() - other.at) > FRESH_SECONDS:

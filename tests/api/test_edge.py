@@ -6,9 +6,6 @@ import pytest
 from portico.api import edge
 from portico.api.pages import PAGE_POLICY
 from portico.api.queries import FILESYSTEM
-from portico.drive import Drive
-from portico.entries import Page
-from portico.paths import Path
 
 from .conftest import OpenGateway
 from .gateways import MULTIPART, Gateway, Step, address, form, named
@@ -327,32 +324,3 @@ async def test_healthy_answers_to_monitors_are_not_logged(gateway: Gateway, log:
     await gateway.client.get("/healthz")
     await gateway.client.get("/readyz")
     assert log.getvalue() == ""
-
-
-# More than can be done
-
-
-async def test_beyond_what_can_wait_the_answer_is_no_at_once(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(edge, "MOST_WAITING", 2)
-    credentials = await gateway.sign_in()
-    hold = asyncio.Event()
-    genuine = Drive.list_page
-
-    async def slow(self: Drive, folder: Path, size: int, cursor: str | None = None) -> Page:
-        await hold.wait()
-        return await genuine(self, folder, size, cursor)
-
-    monkeypatch.setattr(Drive, "list_page", slow)
-    waiting = [asyncio.create_task(gateway.client.get(address(""), headers=credentials)) for _ in range(2)]
-    await asyncio.sleep(0.05)
-    refused = await gateway.client.get(address(""), headers=credentials)
-    assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
-    assert refused.headers["Retry-After"] == "1"
-    assert (await gateway.client.get("/healthz")).status_code == 200
-    upload = await gateway.client.post(address(""), headers=credentials, files={"data": ("a", b"x")})
-    assert upload.status_code == 204
-    hold.set()
-    assert [(await answer).status_code for answer in waiting] == [200, 200]
-    assert (await gateway.client.get(address(""), headers=credentials)).status_code == 200

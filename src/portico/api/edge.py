@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
@@ -16,7 +16,8 @@ from portico import logs
 from portico.api.cors import Cors, Headers
 from portico.api.incoming import ClientGone
 from portico.api.problems import bug_response, instance_of, problem_response
-from portico.errors import AddressNotAllowed, InvalidRequest, PorticoError, Unavailable, UriTooLong
+from portico.api.queues import leave
+from portico.errors import AddressNotAllowed, InvalidRequest, PorticoError, UriTooLong
 from portico.metrics import Metrics
 
 Networks = Sequence[IPv4Network | IPv6Network]
@@ -25,9 +26,6 @@ LONGEST_URI = 8 * 1024
 DRAINED_BYTES = 64 * 2**20
 DRAINED_SECONDS = 10.0
 """How much of a refused body is taken in, so that the refusal reaches a client that sends before it reads."""
-
-MOST_WAITING = 1000
-"""Requests of a worker that wait for the beginning of their answer."""
 
 _QUIET = ("/healthz", "/readyz")
 
@@ -44,28 +42,24 @@ class Edge:
         self._allowed = allowed
         self._proxies = proxies
         self._headers = _standing_headers(tls)
-        self._waiting: set[_Exchange] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         extra = self._cors.headers(scope)
-        headers = self._headers + extra if extra else self._headers
-        exchange = _Exchange(scope, receive, send, headers, self._waiting.discard)
+        exchange = _Exchange(scope, receive, send, self._headers + extra if extra else self._headers)
         logs.REQUEST_ID.set(exchange.request_id)
         self._metrics.in_progress += 1
         try:
             await self._serve(scope, exchange, extra)
         finally:
             self._metrics.in_progress -= 1
-            self._waiting.discard(exchange)
             exchange.end(self._metrics)
 
     async def _serve(self, scope: Scope, exchange: "_Exchange", cors: Headers) -> None:
         try:
             self._admit(scope)
-            self._queue(scope, exchange)
             if cors and (allowed := self._cors.preflight(scope, cors)):
                 await exchange.send({"type": "http.response.start", "status": 204, "headers": allowed})
                 await exchange.send({"type": "http.response.body", "body": b""})
@@ -103,40 +97,22 @@ class Edge:
             raise UriTooLong("The address is longer than 8 KiB; use shorter names or a shorter query.")
         _check_framing(scope)
 
-    def _queue(self, scope: Scope, exchange: "_Exchange") -> None:
-        """Say no at once rather than yes too late. Who sends a body does not count: he waits at his own pace."""
-        if exchange.body_left or scope["path"] in _QUIET:
-            return
-        if len(self._waiting) >= MOST_WAITING:
-            raise Unavailable(
-                "The gateway has more to do than it can at the moment; try again soon.", retry_after=1
-            )
-        self._waiting.add(exchange)
-
 
 class _Exchange:
     """One request and its answer, with what is noted and added on the way."""
 
-    def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        headers: Headers,
-        on_answer: Callable[["_Exchange"], None],
-    ) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         self.request_id = os.urandom(8).hex()
         self.status = 0
         self._scope = scope
         self._receive = receive
         self._send = send
         self._headers = headers
-        self._on_answer = on_answer
         self._began = time.perf_counter()
         self._sent = 0
         self._received = 0
         names = dict(scope["headers"])
-        self.body_left = names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names
+        self._body_left = names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names
         self._invited = names.get(b"expect", b"").lower() != b"100-continue"
         scope.setdefault("state", {})["request_id"] = self.request_id
 
@@ -144,16 +120,16 @@ class _Exchange:
         self._invited = True
         message = await self._receive()
         if not message.get("more_body", False):
-            self.body_left = False
+            self._body_left = False
         if body := message.get("body"):
             self._received += len(body)
         return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._on_answer(self)
+            leave(self._scope["state"])
             self.status = message["status"]
-            if self.status >= 400 and self.status != 408 and self.body_left and self._invited:
+            if self.status >= 400 and self.status != 408 and self._body_left and self._invited:
                 await self._drain()
             message["headers"] = [
                 *message["headers"],
@@ -168,7 +144,7 @@ class _Exchange:
         taken = 0
         try:
             async with asyncio.timeout(DRAINED_SECONDS):
-                while self.body_left and taken < DRAINED_BYTES:
+                while self._body_left and taken < DRAINED_BYTES:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
                         return  # the client may have closed its side only, and still listen
@@ -179,6 +155,7 @@ class _Exchange:
     def end(self, metrics: Metrics) -> None:
         """Count the request, and write its line."""
         scope = self._scope
+        leave(scope["state"])
         seconds = time.perf_counter() - self._began
         action = scope["state"].get("action", "other")
         metrics.requests.observe((action, self.status), seconds)

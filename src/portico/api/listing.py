@@ -9,7 +9,7 @@ from portico.api.bodies import JsonResponse, entry_body, page_body
 from portico.api.download import download
 from portico.api.queries import Query, path_of
 from portico.api.services import name_action, services_of
-from portico.api.session import drive_of
+from portico.api.session import drive_for, drive_of
 from portico.drive import Drive
 from portico.errors import Forbidden, InvalidRequest, IsAFolder, NotAFolder
 from portico.paths import Path
@@ -49,7 +49,7 @@ async def _read_with_ticket(request: Request, ticket: str, action: ReadAction | 
     services = services_of(request)
     session = await services.tickets.redeem(ticket, str(path))
     request.scope["state"]["user"] = session.user.name  # for the log
-    return await download(request, await services.drives.of(session.user), path)
+    return await download(request, await drive_for(request, session), path)
 
 
 async def _list(request: Request, drive: Drive, path: Path, query: Query) -> Response:

@@ -96,10 +96,15 @@ async def _with_password(request: Request, services: Services, username: str, pa
         outcome = error.code
         raise
     finally:
-        services.metrics.sign_ins.add((outcome,))
-        # Who was turned away unheard has no line: else a flood could fill the disk with them.
-        if outcome in (DONE, WrongPassword.code):
-            services.audit.record(line_of(request, "sign-in", outcome=outcome))
+        try:
+            # Who was turned away unheard has no line: else a flood could fill the disk with them.
+            if outcome in (DONE, WrongPassword.code):
+                services.audit.record(line_of(request, "sign-in", outcome=outcome))
+        except Unavailable as error:
+            outcome = error.code
+            raise
+        finally:
+            services.metrics.sign_ins.add((outcome,))
 
 
 async def _with_refresh_token(request: Request, services: Services, token: str) -> TokenPair:

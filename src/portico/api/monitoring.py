@@ -1,6 +1,7 @@
 """`/metrics` on an address of its own: a listener that does this and nothing else."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 
 import structlog
@@ -31,10 +32,15 @@ async def serve_metrics(host: str, port: int, text: Callable[[], str]) -> None:
         finally:
             writer.close()
 
+    told = ""
     while True:
         try:
             server = await asyncio.start_server(answer, host, port, limit=_LARGEST_REQUEST)
-        except OSError:
+        except OSError as error:
+            # In use: mostly by another worker, which answers for all.
+            if error.errno != errno.EADDRINUSE and str(error) != told:
+                told = str(error)
+                log.error("metrics-not-served", address=f"{host}:{port}", why=told)
             await asyncio.sleep(RETRY_SECONDS)
             continue
         async with server:

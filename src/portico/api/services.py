@@ -8,6 +8,7 @@ from starlette.requests import Request
 from portico.accounts.signin import SignIn
 from portico.accounts.tickets import Tickets
 from portico.accounts.tokens import Tokens
+from portico.api.queues import Queues
 from portico.audit import NoAudit
 from portico.drives import Drives
 from portico.metrics import Metrics
@@ -21,6 +22,7 @@ class Services:
     tokens: Tokens
     tickets: Tickets
     drives: Drives
+    queues: Queues
     audit: NoAudit
     metrics: Metrics
     ready: Callable[[], Awaitable[None]]

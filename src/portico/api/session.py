@@ -31,9 +31,17 @@ async def session_of(request: Request) -> Session:
     return session
 
 
-async def drive_of(request: Request) -> tuple[Session, Drive]:
+async def drive_of(request: Request, *, waits: bool = True) -> tuple[Session, Drive]:
+    """The drive of whoever sent the bearer token; `Unavailable` if too many wait for the same storage."""
     session = await session_of(request)
-    return session, await services_of(request).drives.of(session.user)
+    return session, await drive_for(request, session, waits=waits)
+
+
+async def drive_for(request: Request, session: Session, *, waits: bool = True) -> Drive:
+    services = services_of(request)
+    if waits:
+        services.queues.enter(request, session.user.connection)
+    return await services.drives.of(session.user)
 
 
 async def show_session(request: Request) -> Response:

@@ -27,7 +27,7 @@ _TRUSTED_SECONDS = 0.2
 
 async def upload(request: Request, query: Query) -> Response:
     name_action(request, "upload")
-    session, drive = await drive_of(request)
+    session, drive = await drive_of(request, waits=False)
     folder = path_of(request)
     on_conflict = query.choice("onConflict", OnConflict)
     services = services_of(request)

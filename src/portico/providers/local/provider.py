@@ -8,8 +8,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import structlog
+
 from portico.entries import Download, Entry, Page
-from portico.errors import Changed, InvalidCursor, NotAFolder, ProviderFailed, RangeNotSatisfiable
+from portico.errors import (
+    Changed,
+    InvalidCursor,
+    NotAFolder,
+    PorticoError,
+    ProviderFailed,
+    RangeNotSatisfiable,
+)
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.local import staging, trees
@@ -31,8 +40,12 @@ from portico.providers.local.turns import Turns
 
 T = TypeVar("T")
 
+log = structlog.get_logger()
+
 _BATCH = 2**20
 """Bytes gathered before a thread writes them, and read by a thread at a time."""
+_MOST_CHUNKS = 4096
+"""That are gathered: each costs some memory of its own, however small it is."""
 
 
 class LocalProvider(Provider):
@@ -165,7 +178,7 @@ class LocalProvider(Provider):
             async for chunk in chunks:
                 batch.append(chunk)
                 held += len(chunk)
-                if held >= _BATCH:
+                if held >= _BATCH or len(batch) >= _MOST_CHUNKS:
                     if running:
                         await self._landed(path, running)
                     # The disk takes this batch while the next one arrives.
@@ -196,7 +209,10 @@ class LocalProvider(Provider):
         if running:  # a thread is not stopped by a cancelled task: wait until it lets go of the file
             await asyncio.wait([running])
             running.exception()
-        await self._hop(self._files, path, staged.discard)
+        try:
+            await self._hop(self._files, path, staged.discard)
+        except PorticoError as error:  # what is being handled says more
+            log.warning("upload-not-discarded", code=error.code, cause=error.cause, left_to="sweep")
 
     # Folders and trees
 
@@ -234,7 +250,7 @@ class LocalProvider(Provider):
 
     async def close(self) -> None:
         for threads in (self._files, self._scans, self._trees):
-            threads.close()
+            await asyncio.to_thread(threads.close)
 
     async def _hop(self, pool: Threads, path: Path, work: Callable[..., T], *args: Any) -> T:
         """Run blocking work about `path` in a thread."""

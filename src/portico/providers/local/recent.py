@@ -40,7 +40,10 @@ class RecentPages:
 
     def get(self, place: Place) -> Page | None:
         kept = self._kept.get(place)
-        if kept is None or time.monotonic() > kept.until:
+        if kept is None:
+            return None
+        if time.monotonic() > kept.until:
+            self._kept.pop(place, None)  # it holds a snapshot
             return None
         return Page(kept.entries.copy(), kept.token)
 

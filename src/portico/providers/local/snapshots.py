@@ -48,7 +48,7 @@ class Names:
         self._arranging = threading.Lock()
 
     def add(self, names: list[str]) -> None:
-        """Take in a batch, none of which was there before; not once somebody has begun to read."""
+        """Take in a batch; not once somebody has begun to read."""
         self._batches.append(_SEPARATOR.join(names))
         self._sample += names[:: _BUCKET // _OVERSAMPLE]
         bound = self._bound
@@ -65,7 +65,7 @@ class Names:
         """Up to `most` names behind `position`, or from the beginning, and whether there are more behind those."""
         first, bound = self._first, self._bound
         if position is None and not self._arranged:
-            names = _expressible(sorted(first))
+            names = _in_order(first)
             if len(names) > most or bound is None:
                 return names[:most], len(names) > most
         self.arrange()
@@ -116,14 +116,21 @@ class Names:
         )
 
     def _bucket(self, index: int) -> list[str]:
+        is_sorted = self._sorted[
+            index
+        ]  # first, and written last: another thread may be here at the same time
         joined = self._buckets[index]
         names = joined.split(_SEPARATOR) if joined else []
-        if not self._sorted[index]:
-            names = _expressible(names)
-            names.sort()
+        if not is_sorted:
+            names = _in_order(names)
             self._buckets[index] = _SEPARATOR.join(names)
-            self._sorted[index] = True  # last: another thread may be here at the same time
+            self._sorted[index] = True
         return names
+
+
+def _in_order(names: list[str]) -> list[str]:
+    """Once each: some file systems tell a name again that was replaced while they are read."""
+    return sorted(set(_expressible(names)))
 
 
 def _expressible(names: list[str]) -> list[str]:

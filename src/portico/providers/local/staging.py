@@ -76,7 +76,8 @@ class StagedFile:
                     self._choose_another()
             os.fsync(folder)
         entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
-        self._close()
+        with suppress(OSError):  # it is synced, and stands
+            self._close()
         return entry
 
     def discard(self) -> None:
@@ -97,9 +98,11 @@ class StagedFile:
         self._target = other
 
     def _close(self) -> None:
-        os.close(self._file)
-        os.close(self._staging)
-        self._file = -1
+        file, staging, self._file, self._staging = self._file, self._staging, -1, -1
+        try:
+            os.close(file)  # never twice: the number may be another file's by then
+        finally:
+            os.close(staging)
 
     def _check_way(self) -> None:
         """Look before a large body is taken in: what would fail at the commit fails now."""
@@ -124,8 +127,13 @@ def _create(staging: int) -> tuple[str, int]:
     while True:
         name = os.urandom(16).hex()
         file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=staging)
-        if _try_lock(file) and os.fstat(file).st_nlink:
-            return name, file
+        try:
+            if _try_lock(file) and os.fstat(file).st_nlink:
+                return name, file
+        except BaseException:  # a file system that knows no locks
+            os.close(file)
+            os.unlink(name, dir_fd=staging)
+            raise
         os.close(file)  # a sweep came between creation and lock
 
 
