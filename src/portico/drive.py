@@ -104,6 +104,8 @@ class Drive:
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
     ) -> Download:
         self.require(Right.DOWNLOAD)
+        if path.is_root:
+            raise IsAFolder("The root is a folder; list it, or download a file in it.")
         download = await self._provider.read(path.under(self._root), start, stop, etag=etag)
         _presentable(download.entry)
         return download

@@ -100,8 +100,9 @@ async def test_two_hosts_are_refused(gateway: Gateway) -> None:
 
 
 async def test_no_host_is_refused(gateway: Gateway) -> None:
-    answer = await gateway.raw("GET", b"/healthz", host=None)
-    assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+    for host in (None, ""):
+        answer = await gateway.raw("GET", b"/healthz", host=host)
+        assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
 
 
 @pytest.mark.parametrize(
