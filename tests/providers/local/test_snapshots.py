@@ -208,3 +208,36 @@ async def test_names_that_cannot_be_expressed_are_left_out(
     assert list((top / "copy").iterdir()) == []
     await provider.delete(at("f"), recursive=True)
     assert not (top / "f").exists()
+
+
+def test_a_name_that_was_told_twice_is_listed_once() -> None:
+    for rest in ([], [f"{number}" for number in range(20_000)]):
+        names = Names(most_at_once=10)
+        names.add(["a", "b", "a", *rest])
+        names.add(["b", "c"])
+        letters = [name for name in names.after(None, 30_000)[0] if name.isalpha()]
+        assert letters == ["a", "b", "c"]
+
+
+def test_a_small_folder_that_changes_while_it_is_read_is_read_again(
+    top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (top / "a").touch()
+    genuine = os.scandir
+    scans = 0
+
+    def disturbed(place: int) -> object:
+        nonlocal scans
+        scans += 1
+        if scans == 1:
+            (top / "b").touch()
+            time.sleep(0.02)  # longer than the disk's clock may stand still
+            (top / "a").rename(top / "c")
+        return genuine(place)
+
+    monkeypatch.setattr(os, "scandir", disturbed)
+    descriptor = os.open(top, os.O_RDONLY)
+    snapshot = Snapshot(descriptor, 1000)
+    os.close(descriptor)
+    assert snapshot.files.after(None, 10) == (["b", "c"], False)
+    assert scans == 2

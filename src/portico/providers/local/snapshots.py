@@ -25,6 +25,7 @@ _BATCH = 4096
 _BUCKET = 1024
 _OVERSAMPLE = 8
 _SUSPICIOUS = re.compile(f"[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]|{re.escape(RESERVED_PREFIX)}")
+_SCANS = 3
 _SETTLED = 2 * 10**9
 """Nanoseconds. A folder's mtime may be too coarse to tell two changes apart that are closer than this."""
 
@@ -151,22 +152,15 @@ class Snapshot:
 
     def __init__(self, descriptor: int, most_at_once: int) -> None:
         self.asked_ns = time.monotonic_ns()
-        taken_ns = time.time_ns()
-        self._state = _state(descriptor)
-        self._settled = taken_ns - self._state[-1] > _SETTLED
-        self.folders = Names(most_at_once)
-        self.files = Names(most_at_once)
-        with os.scandir(descriptor) as entries:
-            while batch := list(islice(entries, _BATCH)):
-                # Links and the like are dropped when they are looked at; to ask for them here costs more.
-                folders = [entry.name for entry in batch if entry.is_dir(follow_symlinks=False)]
-                if not folders:
-                    self.files.add([entry.name for entry in batch])
-                    continue
-                self.folders.add(folders)
-                if files := [entry.name for entry in batch if not entry.is_dir(follow_symlinks=False)]:
-                    self.files.add(files)
-        self.is_large = self.folders.is_large or self.files.is_large
+        for _ in range(_SCANS):
+            taken_ns = time.time_ns()
+            self._state = _state(descriptor)
+            self._settled = taken_ns - self._state[-1] > _SETTLED
+            self.folders, self.files = _scan(descriptor, most_at_once)
+            self.is_large = self.folders.is_large or self.files.is_large
+            # Some file systems pass over a name that is replaced while they are read: a small folder is read again.
+            if self.is_large or self._state == _state(descriptor):
+                break
         if not self.is_large:
             self.arrange()
 
@@ -182,6 +176,21 @@ class Snapshot:
     def stands(self, descriptor: int, asked_ns: int) -> bool:
         """Whether it may serve a request that came in at `asked_ns` (monotonic) for this open folder."""
         return self.asked_ns >= asked_ns or (self._settled and self._state == _state(descriptor))
+
+
+def _scan(descriptor: int, most_at_once: int) -> tuple[Names, Names]:
+    """The folders and the files. Links and the like are dropped when they are looked at; here it would cost more."""
+    folders, files = Names(most_at_once), Names(most_at_once)
+    with os.scandir(descriptor) as entries:
+        while batch := list(islice(entries, _BATCH)):
+            below = [entry.name for entry in batch if entry.is_dir(follow_symlinks=False)]
+            if not below:
+                files.add([entry.name for entry in batch])
+                continue
+            folders.add(below)
+            if others := [entry.name for entry in batch if not entry.is_dir(follow_symlinks=False)]:
+                files.add(others)
+    return folders, files
 
 
 def _state(descriptor: int) -> tuple[int, int]:
