@@ -107,13 +107,13 @@ _SECRETS = (
     (re.compile(r"(?i)\b(bearer|basic|sharedkey(?:lite)?)[ =:]+[^\s,;'\"]+"), r"\1 …"),
     (
         re.compile(
-            r"(?i)(?<![a-z0-9])((?:[\w.-]*(?:secret|token|passw(?:or)?d|signature|account[-_.]?key|access[-_.]?key|"
-            r"private[-_.]?key)[\w-]*)|sig|x-amz-[a-z-]+|x-goog-[a-z-]+|assertion|ticket|cursor)"
-            r"([\"']?\s*(?:[=:>]|%3d)\s*[\"']?)[^\s&;'\"<>]+"
+            r"(?i)(?<![a-z0-9])((?:[\w.-]{0,40}(?:secret|token|passw(?:or)?d|signature|account[-_.]?key|access[-_.]?key|"
+            r"private[-_.]?key)[\w-]{0,40})|pwd|api[-_.]?key|sig|x-amz-[a-z-]+|x-goog-[a-z-]+|assertion|ticket|cursor)"
+            r"([\"']?\s*(?:[=:>]|%3d)\s*)(?:\"[^\"]*\"|'[^']*'|[^\s&;'\"<>]+)"
         ),
         r"\1\2…",
     ),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s:/@]+):\S+@"), r"\1:…@"),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,20}://[^\s:/@]{1,200}):\S+@"), r"\1:…@"),
     (re.compile(r"-----BEGIN [^-]+-----.*?(-----END [^-]+-----|$)", re.S), "…"),
 )
 """How secrets stand in texts that others wrote: in signed addresses, headers, forms and errors."""

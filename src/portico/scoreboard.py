@@ -42,6 +42,7 @@ class Scoreboard:
     def publish(self, *, ending: bool = False) -> Snapshot:
         snapshot = self._metrics.snapshot(time.monotonic(), ending=ending)
         draft = self._file.with_suffix(".new")
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         draft.write_bytes(msgspec.json.encode(snapshot))
         os.replace(draft, self._file)
         return snapshot
@@ -69,5 +70,5 @@ class Scoreboard:
 def _read(file: Path) -> Snapshot | None:
     try:
         return msgspec.json.decode(file.read_bytes(), type=Snapshot)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError):
         return None

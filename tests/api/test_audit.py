@@ -233,7 +233,7 @@ async def test_where_it_is_required_nobody_signs_in_or_out_without_it(open_gatew
     assert (await gateway.client.get("/backend/session", headers=credentials)).status_code == 200
     mend_log(gateway)
     assert (await refresh(gateway, tokens["refresh_token"])).status_code == 200
-    assert (lines(gateway)[0]["action"], lines(gateway)[0]["lost"]) == ("audit", 4)
+    assert (lines(gateway)[0]["action"], lines(gateway)[0]["lost"]) == ("audit", 5)
 
 
 async def test_otherwise_changes_go_on_without_it(gateway: Gateway) -> None:

@@ -15,6 +15,7 @@ from .wire import MULTIPART, Broken, Wire, ask, get, head
 
 SHORT = {
     "portico.cli.server.HEADER_TIMEOUT": 1000,
+    "portico.cli.server.UNREAD_TIMEOUT": 1000,
     "portico.api.incoming.IDLE_SECONDS": 1.0,
     "portico.api.incoming.SMALL_SECONDS": 1.0,
     "portico.api.download.IDLE_SECONDS": 0.5,
@@ -132,6 +133,20 @@ async def test_a_reader_who_stops_is_ended(gateway: TunedGateway) -> None:
     ]
     wire.reset()
     assert not [file for file in held if file.endswith("/large")]
+
+
+async def all_answers(wire: Wire) -> None:
+    while True:
+        await wire.answer()
+
+
+async def test_whoever_takes_none_of_his_answers_loses_his_connection(gateway: TunedGateway) -> None:
+    wire = await Wire.to(gateway.port, receive_buffer=4096)
+    await wire.send(get("/backend/openapi.json") * 60)
+    await asyncio.sleep(5)
+    with pytest.raises(Broken):
+        await all_answers(wire)
+    await wire.close()
 
 
 async def test_many_idle_connections_keep_nobody_out(gateway: TunedGateway) -> None:

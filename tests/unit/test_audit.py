@@ -153,3 +153,29 @@ def test_off_and_standard_output(capfd: pytest.CaptureFixture[str], monkeypatch:
     captured = capfd.readouterr()
     assert json.loads(captured.out)["action"] == "served"
     assert json.loads(captured.err)["action"] == "commanded"
+
+
+def test_a_line_that_another_had_no_room_for_is_ended_first(file: Path) -> None:
+    file.write_bytes(b'{"time":"2026')
+    log = AuditLog(str(file))
+    log.end(line("move"))
+    torn, whole = file.read_text().splitlines()
+    assert torn == '{"time":"2026'
+    assert json.loads(whole)["action"] == "move"
+    log.close()
+
+
+def write_many(log: AuditLog) -> None:
+    for _ in range(10_000):
+        log.begin(line(path="/" + "a" * 200))
+
+
+def test_a_stream_that_nobody_reads_holds_up_nobody() -> None:
+    reading, writing = os.pipe()
+    log = AuditLog(writing, required=True)
+    with pytest.raises(Unavailable):
+        write_many(log)
+    os.read(reading, 2**20)
+    log.begin(line())
+    os.close(reading)
+    os.close(writing)

@@ -47,6 +47,15 @@ def lines(stream: io.BytesIO) -> list[dict[str, Any]]:
         f"/backend/1.0.0/filesystem/a?ticket={CANARY}",
         f"/backend/1.0.0/filesystem/?cursor={CANARY}",
         f"postgresql://portico:{CANARY}@db/portico",
+        f"postgresql://portico:p@{CANARY}@db/portico",
+        f"aws_secret_access_key={CANARY}",
+        f"{{'SecretAccessKey': '{CANARY}', 'SessionToken': '{CANARY}'}}",
+        f"<SecretAccessKey>{CANARY}</SecretAccessKey>",
+        f"db_password: {CANARY}",
+        f"password='a {CANARY} b'",
+        f'"private_key": "-----BEGIN PRIVATE KEY-----{CANARY}-----END PRIVATE KEY-----"',
+        f"PORTICO_SECRET_KEY={CANARY}",
+        f"a?password%3D{CANARY}",
     ],
 )
 def test_secrets_in_the_words_of_others_are_cut_out(stream: io.BytesIO, text: str) -> None:

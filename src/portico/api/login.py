@@ -109,7 +109,7 @@ async def _with_password(request: Request, services: Services, username: str, pa
 
 async def _with_refresh_token(request: Request, services: Services, token: str) -> TokenPair:
     name_action(request, "refresh")
-    services.audit.check()  # before the token is used up
+    services.audit.begin(line_of(request, "refresh"))  # before the token is used up
     try:
         pair = await services.tokens.refresh(token)
     except TokenReused as error:

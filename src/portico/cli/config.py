@@ -30,6 +30,7 @@ def _check_beyond_the_file(settings: "Settings") -> None:
     """What the settings name must be there too, or the next start would fail."""
     from portico.accounts.vault import SecretKey
     from portico.audit import open_audit
+    from portico.cli.listening import check_apart
     from portico.cli.tls import provided
     from portico.store.database import Database
 
@@ -38,5 +39,7 @@ def _check_beyond_the_file(settings: "Settings") -> None:
     if settings.secret_key_file.exists() or "PORTICO_SECRET_KEY" in os.environ:
         SecretKey.load(settings.secret_key_file)
     Database(settings.database_url)
+    if settings.metrics_address:
+        check_apart(settings.metrics_address[1], settings.port)
     if settings.audit_file not in (None, "stdout"):
         open_audit(settings.audit_file, required=True).check()

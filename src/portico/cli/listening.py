@@ -58,7 +58,16 @@ def check_free(address: Address, port: int) -> None:
         raise AddressUnusable(_reason(error, address, port)) from None
 
 
-def check_metrics(host: str, port: int) -> None:
+def check_apart(metrics_port: int, port: int) -> None:
+    if metrics_port == port:
+        raise AddressUnusable(
+            f"Port {port} is the gateway's own; give metrics.address another one, or leave it empty."
+        )
+
+
+def check_metrics(host: str, port: int, *, besides: int) -> None:
+    """Whether the metrics can have this address, and the gateway the port `besides` all the same."""
+    check_apart(port, besides)
     try:
         check_free(resolve(host), port)
     except AddressUnusable:

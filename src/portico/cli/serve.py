@@ -51,7 +51,7 @@ def serve(
     listening.check_exposure(address, protected=settings.tls_enabled or bool(settings.behind_proxy))
     listening.check_free(address, settings.port)
     if settings.metrics_address:
-        listening.check_metrics(*settings.metrics_address)
+        listening.check_metrics(*settings.metrics_address, besides=settings.port)
     certificate = _certificate(settings, str(address))
     user, password, password_file = with_settings(settings, _first_start)
     start = screen.Start(settings, address, certificate, user, password, password_file)

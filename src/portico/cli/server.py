@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from portico.errors import PorticoError
 from portico.settings import Settings, SettingsError, load
 
 HEADER_TIMEOUT = 10_000  # milliseconds
+UNREAD_TIMEOUT = 120_000  # milliseconds
 STOP_TIMEOUT = 25
 """Seconds that running requests have to end after SIGTERM, before their worker is killed."""
 
@@ -168,13 +170,30 @@ def _hearing_signals(app: Any) -> Any:
         async def send_held(message: Any) -> None:
             if message["type"] == "lifespan.startup.complete":
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-                release = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
-                asyncio.get_running_loop().call_later(0.1, release)
+                asyncio.get_running_loop().call_later(0.1, _serving)
             await send(message)
 
         await app(scope, receive, send_held)
 
     return application
+
+
+def _serving() -> None:
+    """What is to be done once Granian listens."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    if sys.platform == "linux":
+        _end_unread_answers()
+
+
+def _end_unread_answers() -> None:
+    """Have the kernel end connections whose client takes nothing; Granian would keep them, and their answers, for ever.
+
+    A connection has this from the socket that it came in by.
+    """
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as found:
+            if found.type == socket.SOCK_STREAM and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_TIMEOUT)
 
 
 def _contact(address: Address, port: int) -> tuple[str, int]:
