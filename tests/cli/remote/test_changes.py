@@ -99,3 +99,15 @@ def test_a_gateway_that_is_gone_is_a_failure_that_may_pass(
     for command in (["ls"], ["rm", "/x"], ["cat", "/x"], ["mkdir", "/x"], ["get", "/x"]):
         outcome = remote(*command)
         assert (outcome.code, outcome.err.count("\n")) == (5, 1), outcome.err
+
+
+@pytest.mark.parametrize("command", [("mv",), ("mv", "-c"), ("cp",)])
+@pytest.mark.parametrize("sources", [("/d/a.txt", "/e/a.txt"), ("/*/a.txt",)])
+def test_none_of_two_of_a_name_is_lost(
+    remote: Portico, there: Path, command: tuple[str, ...], sources: tuple[str, ...]
+) -> None:
+    make(there, b="0", d__a="1", e__a="2")
+    outcome = remote(*command, "/b.txt", *sources, "/into/")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome.err
+    assert "the name 'a.txt'" in outcome.err
+    assert tree(there) == {"b.txt": "0", "d/a.txt": "1", "e/a.txt": "2"}

@@ -1,5 +1,6 @@
 import os
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,7 @@ def test_an_error_is_the_end_or_not(remote: Portico, here: Path, there: Path) ->
         (("/none*",), 4, "matches"),
         (("/d",), 2, "add -r"),
         (("/d/a.txt", "/e/a.txt", "x"), 2, "the name 'a.txt'"),
+        (("-r", "/d/.", "/e/.", "x"), 2, "the name 'a.txt'"),
         ((), 2, "missing"),
     ],
 )
@@ -180,3 +182,13 @@ def test_a_reader_that_was_never_there(process: Start, there: Path) -> None:
     os.close(writer)
     assert command.communicate()[1] == b""
     assert command.returncode == 1
+
+
+def test_a_file_is_called_here_as_it_was_asked_for(
+    remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(there, a="1")
+    stat = Client.stat
+    monkeypatch.setattr(Client, "stat", lambda *given: replace(stat(*given), name="../evil.txt"))
+    assert remote("get", "/a.txt", "sub/").code == 0
+    assert tree(here) == {"sub/a.txt": "1"}

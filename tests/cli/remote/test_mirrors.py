@@ -1,9 +1,16 @@
 """`portico sync`, both ways."""
 
 import os
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from portico.cli.remote import downloads, mirrors
+from portico.cli.remote.download_plan import DownloadPlan
+from portico.cli.remote.opening import connect
+from portico.cli.remote.tallies import Tally
 
 from ..conftest import Portico
 from .conftest import last_line, make, tree
@@ -87,3 +94,53 @@ def test_failures(remote: Portico, here: Path, there: Path, arguments: tuple[str
     assert (outcome.code, outcome.err.count("\n")) == (code, 1), outcome.err
     assert tree(there) == {"f.txt": "2"}
     assert tree(here) == {"a.txt": "1"}
+
+
+def test_nothing_is_changed_behind_a_link_here(remote: Portico, here: Path, there: Path) -> None:
+    make(there, site__a="1", site__sub__b="2")
+    make(here, outside__precious="kept")
+    (here / "copy").mkdir()
+    (here / "copy" / "sub").symlink_to(here / "outside")
+    for options in (["--delete"], ["--delete", "-c"]):
+        outcome = remote("sync", "down", "/site", "copy", *options)
+        assert outcome.code == 1
+        assert "copy/sub is a link here; '/site/sub' was left out." in outcome.err
+        assert tree(here / "outside") == {"precious.txt": "kept"}
+    assert (here / "copy" / "a.txt").read_text() == "1"
+
+
+def test_the_target_itself_may_be_a_link(remote: Portico, here: Path, there: Path) -> None:
+    make(there, site__a="1")
+    make(here, real__old="x")
+    (here / "copy").symlink_to(here / "real")
+    assert remote("sync", "down", "/site", "copy", "--delete").code == 0
+    assert tree(here / "real") == {"a.txt": "1"}
+
+
+def test_files_on_their_way_are_not_extra(remote: Portico, here: Path, there: Path) -> None:
+    """The plan runs ahead of the transfers, or is slower than they are."""
+    make(there, site__a="1", site__b="2")
+    make(here, copy__old="x")
+    (here / "copy" / ".other.portico-part").write_text("of another program")
+    options = Namespace(dry_run=False, no_clobber=False, force=False, quiet=True, goes_on=False)
+    with connect(Namespace(profile=None)) as client:
+        plan = DownloadPlan(client, options, Tally("downloaded", options), whole=True)
+        for item in plan.of_folder("/site", "copy"):
+            Path(item.target).with_suffix(".12ab").write_text("half of it")
+    assert plan.extra == ["copy/old.txt"]
+
+
+def test_what_went_by_itself_is_gone(
+    remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(there, site__a="1")
+    make(here, copy__old="x")
+    fetch = downloads.download
+
+    def meddle(*arguments: Any) -> None:
+        fetch(*arguments)
+        (here / "copy" / "old.txt").unlink()
+
+    monkeypatch.setattr(mirrors, "download", meddle)
+    outcome = remote("sync", "down", "/site", "copy", "--delete")
+    assert (outcome.code, outcome.err.count("\n")) == (0, 1), outcome.err

@@ -144,6 +144,8 @@ def test_failures_at_the_gateway_are_named(
         (("-", "a.txt", "/x"), 2, "Standard input"),
         (("-", "/"), 2, "is a folder"),
         (("a.txt", "d/a.txt", "/x"), 2, "the name 'a.txt'"),
+        (("-r", "a.txt", "d/.", "/x"), 2, "the name 'a.txt'"),
+        (("-r", "d/.", "d/.", "/x"), 2, "the name 'a.txt'"),
         (("a.txt", "/taken/x.txt"), 1, "taken"),
         (("a.txt", "/x/../y"), 2, ".."),
         (("-j", "0", "a.txt", "/"), 2, "--jobs"),
@@ -204,3 +206,10 @@ portico put FILE.txt '/it'\\''s & more/'
     done = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert tree(there) == {"it's & more/FILE.txt": "1"}
+
+
+def test_half_a_file_is_not_sent(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="1")
+    (here / "d" / ".b.txt.12ab34cd.portico-part").write_text("half")
+    assert remote("put", "-r", "d", "/").code == 0
+    assert tree(there) == {"d/a.txt": "1"}

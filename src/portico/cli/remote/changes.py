@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from portico.cli.exits import DONE, Missing, UsageMistake
 from portico.cli.remote.failures import common_code, sentence
 from portico.cli.remote.opening import connect
-from portico.cli.remote.paths import expanded, find, is_folder, looking_for, name_of
+from portico.cli.remote.paths import expanded, find, is_folder, looking_for, name_of, refuse_twins
 from portico.client.client import Client
 from portico.client.errors import COMMON, AlreadyExists, ClientError, FolderNotEmpty, NotPossible
 from portico.client.paths import clean, join
@@ -53,6 +53,7 @@ def _transfer(options: Namespace, act: Callable[..., None]) -> int:
     with connect(options) as client:
         paths = expanded(client, sources)
         into = len(paths) > 1 or is_folder(client, target)
+        refuse_twins(path.rstrip("/").rpartition("/")[2] for path in paths)
 
         def transfer(path: str) -> None:
             entry = find(client, path)

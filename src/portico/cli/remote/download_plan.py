@@ -6,13 +6,14 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from portico.cli.remote.locals import is_part
 from portico.cli.remote.paths import looking_for
 from portico.cli.remote.tallies import Tally
 from portico.cli.remote.transfers import Item
 from portico.cli.remote.upload_plan import milliseconds
 from portico.client.client import Client
 from portico.client.entries import Entry
-from portico.client.errors import ClientError
+from portico.client.errors import ClientError, NotPossible
 from portico.client.paths import check_name, join
 
 
@@ -49,8 +50,14 @@ class DownloadPlan:
         waiting = [(remote, local)]
         while waiting:
             there, here = waiting.pop()
+            if here != local and os.path.islink(here):
+                # What is behind it is outside the target: not ours to change, and still less to delete.
+                self._tally.fail(there, NotPossible(f"{here} is a link here; '{there}' was left out."))
+                continue
             if not self._has_folder(here, there):
                 continue
+            # Looked at before the first file is on its way, so that no file of our own making is found.
+            before = os.listdir(here) if self._whole and os.path.isdir(here) else []
             names = set()
             folders = []
             with looking_for(there, folder=True):
@@ -66,8 +73,8 @@ class DownloadPlan:
                         folders.append((path, target))
                     else:
                         yield from self._compared(entry, path, target)
-            if self._whole and os.path.isdir(here):
-                self.extra += [os.path.join(here, name) for name in sorted({*os.listdir(here)} - names)]
+            extra = sorted(name for name in {*before} - names if not is_part(name))
+            self.extra += [os.path.join(here, name) for name in extra]
             waiting += reversed(folders)
 
     def _has_folder(self, local: str, remote: str) -> bool:

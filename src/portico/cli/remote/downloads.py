@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from portico.cli.exits import DONE, Missing, UsageMistake
 from portico.cli.remote.download_plan import DownloadPlan, Wanted
 from portico.cli.remote.opening import connect
-from portico.cli.remote.paths import contents_of, expanded, find, is_pattern, looking_for
+from portico.cli.remote.paths import (
+    contents_of,
+    expanded,
+    find,
+    is_pattern,
+    looking_for,
+    name_of,
+    refuse_twins,
+)
 from portico.cli.remote.tallies import Tally
 from portico.cli.remote.transfers import Item, transfer
 from portico.client.client import Client
@@ -62,12 +70,19 @@ def _wanted(client: Client, sources: list[str], options: Namespace, tally: Tally
                 entry = find(client, match, folder=options.recursive)
                 if entry.is_folder and not options.recursive:
                     raise UsageMistake(f"'{match}' is a folder; add -r to fetch all that is in it.")
-                found.append(Wanted(entry, "" if content else entry.name))
+                found.append(Wanted(entry, "" if content else name_of(match)))
         except (ClientError, Missing, UsageMistake) as error:
             if not tally.goes_on:
                 raise
             tally.failures[source] = error
-    names = [wanted.name for wanted in found]
-    if twice := next((name for name in names if name and names.count(name) > 1), None):
-        raise UsageMistake(f"Two of the sources have the name '{twice}'; one would replace the other.")
+    if len(found) > 1:
+        refuse_twins(name for wanted in found for name in _names(client, wanted))
     return found
+
+
+def _names(client: Client, wanted: Wanted) -> Iterator[str]:
+    """Which names it takes in the target."""
+    if wanted.name:
+        yield wanted.name
+    else:
+        yield from (entry.name for entry in client.list(wanted.entry.path))

@@ -3,11 +3,12 @@
 import os
 import stat
 from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from glob import glob
 
 from portico.cli.exits import Missing, UsageMistake
-from portico.cli.remote.paths import is_pattern
+from portico.cli.remote.paths import is_pattern, refuse_twins
 from portico.cli.remote.tallies import Tally
 
 
@@ -49,10 +50,22 @@ def named_sources(sources: list[str], options: Namespace, tally: Tally) -> list[
             if not tally.goes_on:
                 raise
             tally.failures[source] = error
-    names = [named.name for named in found]
-    if twice := next((name for name in names if name and names.count(name) > 1), None):
-        raise UsageMistake(f"Two of the sources have the name '{twice}'; one would replace the other.")
+    if len(found) > 1:
+        refuse_twins(name for named in found for name in _names(named))
     return found
+
+
+def is_part(name: str) -> bool:
+    """Whether a file is, by its name, one that is still being downloaded."""
+    return name.startswith(".") and name.endswith(".portico-part")
+
+
+def _names(named: Named) -> Iterator[str]:
+    """Which names it takes in the target."""
+    if named.name:
+        yield named.name
+    else:
+        yield from (name for name in os.listdir(named.path) if not is_part(name))
 
 
 def _expanded(source: str, options: Namespace) -> list[str]:
@@ -76,10 +89,13 @@ def _named(path: str, *, recursive: bool) -> Named:
 
 
 def content_of(folder: str, tally: Tally) -> Content:
-    """What is in a folder. Links to files are followed, links to folders are not: they may lead in circles."""
+    """What is in a folder. Links to files are followed, links to folders are not: they may lead in circles.
+
+    What is still being downloaded is passed over: half a file is nobody's content.
+    """
     content = Content()
     with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
+        found = sorted((entry for entry in entries if not is_part(entry.name)), key=lambda entry: entry.name)
     for entry in found:
         if entry.is_dir(follow_symlinks=False):
             content.folders.append(entry.name)

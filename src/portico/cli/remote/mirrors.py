@@ -4,6 +4,7 @@ import os
 import shutil
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import suppress
 
 from portico.cli.exits import Missing, UsageMistake
 from portico.cli.remote.download_plan import DownloadPlan
@@ -69,7 +70,8 @@ def _delete(
 
 
 def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
-        os.unlink(path)
+    with suppress(FileNotFoundError):  # that is what was wanted
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)

@@ -1,11 +1,11 @@
 """Paths at the gateway as they are typed, patterns among them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import translate
 
-from portico.cli.exits import Missing
+from portico.cli.exits import Missing, UsageMistake
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import NotAFolder, NotFound
@@ -108,6 +108,15 @@ def contents_of(path: str) -> tuple[str, bool]:
     if path in ("", ".", "/", "/."):
         return "/", True
     return (path[:-1], True) if path.endswith("/.") else (path, False)
+
+
+def refuse_twins(names: Iterable[str]) -> None:
+    """Several sources go into one folder: of two with the same name, one would be lost."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UsageMistake(f"Two of the sources have the name '{name}'; one would replace the other.")
+        seen.add(name)
 
 
 def name_of(path: str) -> str:
