@@ -18,17 +18,9 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     gateway = Gateway(tmp_path_factory.mktemp("command") / "home")
     gateway.start()
-    gateway.command(
-        "user",
-        "add",
-        "reader",
-        "--root",
-        "/web",
-        "--rights",
-        "list,download",
-        "--password-stdin",
-        stdin="pass word",
-    )
+    for name, rights in (("reader", "list,download"), ("bringer", "upload")):
+        words = ("user", "add", name, "--root", "/web", "--rights", rights, "--password-stdin")
+        gateway.command(*words, stdin="pass word")
     yield gateway
     gateway.stop()
 
@@ -65,7 +57,7 @@ def password(gateway: Gateway) -> str:
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where profiles are kept, with nothing of the environment of whoever runs the tests."""
-    for name in ("PORTICO_URL", "PORTICO_TOKEN", "PORTICO_PROFILE"):
+    for name in ("PORTICO_URL", "PORTICO_TOKEN", "PORTICO_PROFILE", "PORTICO_CA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config" / "portico" / "profiles"

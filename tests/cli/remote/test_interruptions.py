@@ -142,3 +142,23 @@ def test_elsewhere_there_is_none(process: Start, many: Path) -> None:
     assert err.count(b"\n") == 1
     assert b"\r" not in err
     assert b"\x1b" not in err
+
+
+def test_a_hang_up_that_is_ignored(process: Start, many: Path, there: Path) -> None:
+    def ignore() -> None:  # as nohup does
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    command = process("put", "-r", "many", "/", preexec_fn=ignore)
+    wait_until(lambda: names(there), "files arrive")
+    command.send_signal(signal.SIGHUP)
+    assert command.wait(60) == 0
+    assert len(names(there)) == FILES
+
+
+def test_a_system_without_hang_ups(
+    remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(signal, "SIGHUP")
+    (here / "a.txt").write_text("1")
+    assert remote("put", "a.txt", "/").code == 0
+    assert names(there) == ["a.txt"]

@@ -55,12 +55,12 @@ def test_json_is_one_object_a_line(remote: Portico) -> None:
     assert entries[2] == {
         "name": "a.txt",
         "absolutePath": "/a.txt",
-        "type": "FILE",
+        "type": "REGULAR",
         "size": 3,
         "contentType": "text/plain",
         "lastModified": "2023-11-14T22:13:20.000Z",
     }
-    assert {entry["type"] for entry in entries} == {"FILE", "DIRECTORY"}
+    assert {entry["type"] for entry in entries} == {"REGULAR", "DIRECTORY"}
 
 
 @pytest.mark.usefixtures("files")

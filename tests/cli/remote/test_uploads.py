@@ -213,3 +213,40 @@ def test_half_a_file_is_not_sent(remote: Portico, here: Path, there: Path) -> No
     (here / "d" / ".b.txt.12ab34cd.portico-part").write_text("half")
     assert remote("put", "-r", "d", "/").code == 0
     assert tree(there) == {"d/a.txt": "1"}
+
+
+def test_who_may_only_bring_files(
+    portico: Portico, gateway: Gateway, config: Path, here: Path, there: Path
+) -> None:
+    portico("login", gateway.url, "--user", "bringer", "--password-stdin", stdin="pass word")
+    make(here, a="1", b="2", d__a="1", d__b="2", d__c="3")
+    for arguments in (
+        ["a.txt", "/one.txt"],
+        ["a.txt", "b.txt", "/box"],
+        ["-r", "d", "/"],
+        ["-n", "a.txt", "/"],
+    ):
+        outcome = portico("put", *arguments)
+        assert outcome.code == 0, outcome.err
+    assert sorted(tree(there)) == [
+        "a.txt",
+        "box/a.txt",
+        "box/b.txt",
+        "d/a.txt",
+        "d/b.txt",
+        "d/c.txt",
+        "one.txt",
+    ]
+    outcome = portico("sync", "up", "d", "/d", "--delete")
+    assert (outcome.code, outcome.err.count("\n")) == (1, 1), outcome.err
+
+
+def test_names_that_look_like_options(remote: Portico, here: Path, there: Path) -> None:
+    (here / "-r").write_text("dash")
+    assert remote("put", "-n", "--", "-r", "/dash/").code == 0
+    assert tree(there) == {"dash/-r": "dash"}
+    assert remote("get", "/dash/-r", "--", "-n").code == 0
+    assert tree(here) == {"-r": "dash", "-n": "dash"}
+    assert remote("ls", "--", "dash").out == "-r\n"
+    assert remote("rm", "--", "dash/-r").code == 0
+    assert remote("put", "-n", "--").code == 2

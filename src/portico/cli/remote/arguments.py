@@ -35,8 +35,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """What was typed, the command's name first; help that was asked for is printed, and ends the program."""
     name, *rest = words
     parser = parser_of(name)
-    options = parser.parse_intermixed_args(rest)
+    # argparse drops the `--` too early, and takes what is behind it for options.
+    split = rest.index("--") if "--" in rest and name in _LEAST | {"ls": 0} else len(rest)
+    options = parser.parse_intermixed_args(rest[:split])
     options.command = name
+    if split < len(rest):
+        options.paths = [*options.paths, *rest[split + 1 :]]
     if getattr(options, "jobs", 1) not in range(1, MOST_JOBS + 1):
         parser.error(f"--jobs must be a number from 1 to {MOST_JOBS}")
     least = _LEAST.get(name, 0)

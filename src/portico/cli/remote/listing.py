@@ -87,7 +87,7 @@ def _facts(entry: Entry) -> dict[str, object]:
     facts = {
         "name": entry.name,
         "absolutePath": entry.path,
-        "type": "DIRECTORY" if entry.is_folder else "FILE",
+        "type": "DIRECTORY" if entry.is_folder else "REGULAR",
         "size": entry.size,
         "contentType": entry.content_type,
         "lastModified": entry.last_modified,

@@ -8,7 +8,7 @@ from fnmatch import translate
 from portico.cli.exits import Missing, UsageMistake
 from portico.client.client import Client
 from portico.client.entries import Entry
-from portico.client.errors import NotAFolder, NotFound
+from portico.client.errors import Forbidden, NotAFolder, NotFound
 from portico.client.paths import clean, join, split
 
 
@@ -32,12 +32,15 @@ def find(client: Client, path: str, *, folder: bool = False) -> Entry:
 
 
 def is_folder(client: Client, path: str) -> bool:
-    """Whether a target is a folder: one that is there, or one that is written with a slash."""
+    """Whether a target is a folder: one that is there, or one that is written with a slash.
+
+    Who may not look finds none: the gateway tells what stands in the way.
+    """
     if path.endswith("/") or not path:
         return True
     try:
         return client.stat(path).is_folder
-    except NotFound:
+    except (NotFound, Forbidden):
         return False
 
 

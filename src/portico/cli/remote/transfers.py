@@ -19,6 +19,9 @@ _AHEAD = 10_000
 _SLICE = 5_000
 """How many files are handed over before errors are looked at, where one of them is to be the end."""
 
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+"""By their names, as not every system has them all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -117,8 +120,10 @@ def _ending(ahead: _Lookahead) -> Iterator[None]:
         raise KeyboardInterrupt
 
     here = threading.current_thread() is threading.main_thread()
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP] if here else []
-    former = {number: signal.signal(number, interrupt) for number in numbers}
+    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)] if here else []
+    # What is ignored stays so: that is how nohup keeps a command alive.
+    heard = [number for number in numbers if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    former = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:

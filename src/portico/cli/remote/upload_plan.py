@@ -10,7 +10,7 @@ from portico.cli.remote.tallies import Tally
 from portico.cli.remote.transfers import Item
 from portico.client.client import Client
 from portico.client.entries import Entry
-from portico.client.errors import ClientError, IsAFolder, NotAFolder, NotFound
+from portico.client.errors import ClientError, Forbidden, IsAFolder, NotAFolder, NotFound
 from portico.client.paths import check_name, clean, join, split
 
 _FEW = 2
@@ -87,13 +87,17 @@ class UploadPlan:
             listed = {entry.name: entry for entry in self._client.list(folder)}
         except NotFound:
             return Known({}, complete=True)
+        except Forbidden:
+            if self._whole:
+                raise
+            return Known({}, complete=False)  # some may bring files and not look at those that are there
         return Known(listed, complete=True, exists=True)
 
     def _look(self, folder: str, name: str) -> Entry | None:
         try:
             return self._client.stat(join(folder, name))
         except ClientError as error:
-            if isinstance(error, NotFound | NotAFolder) or error.code == "invalid-path":
+            if isinstance(error, NotFound | NotAFolder | Forbidden) or error.code == "invalid-path":
                 return None  # what stands in the way is told when the file is sent
             raise
 
