@@ -3,9 +3,9 @@
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-from portico.client.errors import ConnectionFailed, NotAGateway, Unreachable
+from portico.client.errors import ConnectionFailed, InvalidRequest, NotAGateway, Unreachable
 from portico.client.steps import Ask, Piece
 
 CHUNK = 256 * 1024
@@ -38,6 +38,8 @@ class Origin:
         try:
             parts = urlsplit(url if "://" in url else f"https://{url}")
             host, port = parts.hostname, parts.port
+            if host and not host.isascii():
+                host = host.encode("idna").decode()
         except ValueError:
             host = port = None
         if not host or parts.scheme not in ("http", "https") or parts.query or parts.username:
@@ -46,7 +48,8 @@ class Origin:
             )
         tls = parts.scheme == "https"
         context, file = (ca, None) if isinstance(ca, ssl.SSLContext) else (None, ca)
-        return cls(host, port or (443 if tls else 80), parts.path.rstrip("/"), tls, file, context)
+        prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+        return cls(host, port or (443 if tls else 80), prefix, tls, file, context)
 
     @property
     def authority(self) -> str:
@@ -97,7 +100,10 @@ def request_head(ask: Ask, origin: Origin) -> bytes:
         lines.append(f"Content-Length: {ask.body.length if ask.body else 0}")
     if is_expectant(ask):
         lines.append("Expect: 100-continue")
-    return "\r\n".join([*lines, "", ""]).encode("ascii")
+    try:
+        return "\r\n".join([*lines, "", ""]).encode("ascii")
+    except UnicodeEncodeError:
+        raise InvalidRequest("The token holds characters that no token has; copy it again.") from None
 
 
 def framed(ask: Ask) -> Iterator[Piece]:

@@ -162,3 +162,28 @@ def test_a_system_without_hang_ups(
     (here / "a.txt").write_text("1")
     assert remote("put", "a.txt", "/").code == 0
     assert names(there) == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("ls >&-", 2, "Standard output is closed"),
+        ("cat /a.txt >&-", 2, "Standard output is closed"),
+        ("get /a.txt - >&-", 2, "Standard output is closed"),
+        ("whoami --json >&-", 2, "Standard output is closed"),
+        ("put - /x <&-", 2, "Standard input is closed"),
+        ("login --password-stdin <&-", 2, "Standard input is closed"),
+        ("login --user web <&-", 2, "--password-stdin"),
+        ("get /a.txt x.txt >&- <&-", 0, "1 downloaded"),
+        ("get /a.txt x.txt 2>&-", 0, ""),
+        ("get /none x.txt 2>&-", 4, ""),
+    ],
+)
+@pytest.mark.usefixtures("remote")
+def test_streams_that_are_closed(there: Path, line: str, code: int, words: str) -> None:
+    (there / "a.txt").write_text("1")
+    command = f"{sys.executable} -m portico {line}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert words in done.stderr
+    assert done.stderr.count("\n") == bool(words)

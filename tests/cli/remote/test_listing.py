@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ..conftest import Portico
-from .conftest import make
+from .conftest import Start, make
 
 
 @pytest.fixture
@@ -86,3 +86,14 @@ def test_a_name_like_a_pattern_is_itself(remote: Portico, there: Path) -> None:
     make(there, **{"[ab]": "odd", "a": "plain"})
     assert remote("ls", "/[ab].txt").out == "[ab].txt\n"
     assert remote("ls", "/?.txt").out == "a.txt\n"
+
+
+def test_an_output_that_cannot_say_a_name(
+    process: Start, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(there, **{"é名𝄞": "1"})
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    out, err = process("ls").communicate()
+    assert (out, err) == (b"\xe9\\u540d\\U0001d11e.txt\n", b"")
+    out, err = process("ls", "--json").communicate()
+    assert json.loads(out)["name"] == "é名𝄞.txt"

@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from portico.client import keyring, profiles
+from portico.client.wire import Origin
 
 from ...gateways import Gateway
 from ..conftest import Portico
@@ -139,6 +140,7 @@ def test_tokens_go_to_no_other_gateway(remote: Portico, monkeypatch: pytest.Monk
         (("login", "URL", "--user", "web", "--password-stdin"), 1, "password"),
         (("login", "URL", "--password", "x"), 2, "Unrecognized arguments"),
         (("login", "ftp://example.com", "--user", "web", "--password-stdin"), 1, "https://"),
+        (("login", "http://[bad", "--user", "web", "--password-stdin"), 1, "https://"),
         (("login", "http://127.0.0.1:1", "--user", "web", "--password-stdin"), 5, "failed"),
         (("login", "URL", "--profile", ".x", "--user", "web", "--password-stdin"), 2, "profile"),
     ],
@@ -302,3 +304,28 @@ def test_a_password_in_clear_is_warned_of(capsys: pytest.CaptureFixture[str], ur
 
     _warn_of_clear_text(url)
     assert ("Warning" in capsys.readouterr().err) is warned
+
+
+def test_addresses_beyond_ascii() -> None:
+    origin = Origin.of("https://bücher.example/größe a", None)
+    assert (origin.host, origin.prefix) == ("xn--bcher-kva.example", "/gr%C3%B6%C3%9Fe%20a")
+    assert Origin.of("https://a.example/already%20quoted/", None).prefix == "/already%20quoted"
+
+
+@pytest.mark.parametrize("token", ["é", "a\nb", "a\x7f"])
+def test_a_token_that_is_none(
+    portico: Portico, gateway: Gateway, config: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("PORTICO_URL", gateway.url)
+    monkeypatch.setenv("PORTICO_TOKEN", token)
+    outcome = portico("ls")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome.err
+    assert "PORTICO_TOKEN" in outcome.err
+
+
+def test_a_kept_token_that_is_none(remote: Portico, config: Path) -> None:
+    kept = json.loads((config / "default.json").read_text())
+    kept["tokens"]["access_token"] = "é"
+    (config / "default.json").write_text(json.dumps(kept))
+    outcome = remote("ls")
+    assert outcome.err == "The token holds characters that no token has; copy it again.\n"

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from portico.cli.remote import units
 from portico.cli.remote.tallies import Tally
+from portico.cli.terminal import speaks_unicode
 
 _INTERVAL = 0.2
 _WINDOW = 10.0
@@ -74,7 +75,7 @@ def _is_shown(tally: Tally) -> bool:
 
 
 def _drawn(share: float) -> str:
-    full, empty = ("█", "░") if (sys.stderr.encoding or "").lower().startswith("utf") else ("#", ".")
+    full, empty = ("█", "░") if speaks_unicode(sys.stderr) else ("#", ".")
     return full * int(share * _WIDTH) + empty * (_WIDTH - int(share * _WIDTH))
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from portico.cli.exits import DONE
 from portico.cli.remote import arguments
 from portico.cli.remote.failures import exit_code, sentence
+from portico.cli.terminal import mend_streams
 from portico.client.errors import ClientError
 
 _MODULES = {
@@ -27,6 +28,7 @@ _MODULES = {
 
 def run(words: list[str], home: str | None) -> int:
     """The home is the gateway's business: it is taken and not looked at."""
+    mend_streams()
     try:
         options = arguments.parse(words)
     except SystemExit:  # help was asked for

@@ -1,7 +1,6 @@
 """`portico get` and `portico cat`: from the gateway to local files and folders, or to standard output."""
 
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
 
@@ -19,6 +18,7 @@ from portico.cli.remote.paths import (
 )
 from portico.cli.remote.tallies import Tally
 from portico.cli.remote.transfers import Item, transfer
+from portico.cli.terminal import standard_output
 from portico.client.client import Client
 from portico.client.errors import ClientError
 
@@ -41,10 +41,11 @@ def get(options: Namespace) -> int:
 
 
 def cat(options: Namespace) -> int:
+    out = standard_output().buffer
     with connect(options) as client:
         for path in expanded(client, options.paths):
             with looking_for(path):
-                client.download(path, sys.stdout.buffer)
+                client.download(path, out)
     return DONE
 
 

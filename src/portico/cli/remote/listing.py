@@ -1,7 +1,6 @@
 """`portico ls`."""
 
 import json
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 
@@ -9,6 +8,7 @@ from portico.cli.exits import DONE
 from portico.cli.remote import units
 from portico.cli.remote.opening import connect
 from portico.cli.remote.paths import expanded, find, looking_for
+from portico.cli.terminal import speaks_unicode, standard_output
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import NotAFolder
@@ -62,9 +62,11 @@ def _below(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:
 
 
 def _shown(options: Namespace) -> Callable[[str | None, Entry], None]:
+    out = standard_output()
     if options.as_json:
-        return lambda _, entry: print(json.dumps(_facts(entry), ensure_ascii=False))
-    unprintable = _UNPRINTABLE if sys.stdout.isatty() else {}
+        escaped = not speaks_unicode(out)
+        return lambda _, entry: print(json.dumps(_facts(entry), ensure_ascii=escaped))
+    unprintable = _UNPRINTABLE if out.isatty() else {}
 
     def shown_name(path: str | None, entry: Entry) -> str:
         return (path or entry.name).translate(unprintable) + "/" * entry.is_folder

@@ -35,6 +35,8 @@ def connect(options: Namespace, **settings: Any) -> Gateway:
     url, token = os.environ.get("PORTICO_URL"), os.environ.get("PORTICO_TOKEN")
     if options.profile:
         url = token = None
+    if token and not (token.isascii() and token.isprintable()):
+        raise UsageMistake("PORTICO_TOKEN holds characters that no token has; copy it again.")
     if profile and (url is None or same_place(url, profile.url)):
         tokens = Tokens(token) if token else Store(profile)
         return Gateway(profile.url, tokens=tokens, ca=profile.ca, **settings)

@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 from portico.cli.exits import DONE, FAILED, UsageMistake
 from portico.cli.remote.failures import exit_code, sentence
 from portico.cli.remote.opening import Gateway, connect, describe, profile_name
-from portico.cli.terminal import at_terminal, read_standard_input
+from portico.cli.terminal import at_terminal, read_standard_input, speaks_unicode, standard_output
 from portico.client import profiles
 from portico.client.errors import ClientError, NotSignedIn, ProfileUnusable
 from portico.client.profiles import Profile, Store, normal, same_place
+from portico.client.wire import Origin
 
 
 def login(options: Namespace) -> int:
@@ -24,6 +25,7 @@ def login(options: Namespace) -> int:
     if not url:
         raise UsageMistake("Name the gateway: portico login https://files.example.com")
     url = normal(url)
+    Origin.of(url, None)  # what is no address is told before anything is asked
     if before and not same_place(url, before.url):
         before = None
     ca = os.path.abspath(options.ca) if options.ca else (before.ca if before else None)
@@ -59,11 +61,13 @@ def logout(options: Namespace) -> int:
 
 
 def whoami(options: Namespace) -> int:
+    out = standard_output()
     with connect(options) as gateway:
         session = gateway.whoami()
     url, profile = describe(options)
     if options.as_json:
-        print(json.dumps({**session, "url": url, "profile": profile}, ensure_ascii=False))
+        facts = {**session, "url": url, "profile": profile}
+        print(json.dumps(facts, ensure_ascii=not speaks_unicode(out)))
         return DONE
     by = f" (profile {profile})" if profile and profile != profiles.DEFAULT else ""
     print(

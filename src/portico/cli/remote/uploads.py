@@ -2,7 +2,6 @@
 
 import os
 import stat
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -15,6 +14,7 @@ from portico.cli.remote.paths import is_folder
 from portico.cli.remote.tallies import Tally
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.remote.upload_plan import UploadPlan
+from portico.cli.terminal import standard_input
 from portico.client.client import Client
 from portico.client.files import OnConflict
 from portico.client.paths import clean
@@ -25,7 +25,7 @@ def put(options: Namespace) -> int:
     tally = Tally("uploaded", options)
     with connect(options, connections=options.jobs) as client:
         if sources == ["-"]:
-            return _put_stream(client, options, sys.stdin.buffer, target, tally)
+            return _put_stream(client, options, standard_input(), target, tally)
         if "-" in sources:
             raise UsageMistake("Standard input is stored by itself; name the files in another command.")
         named = named_sources(sources, options, tally)
