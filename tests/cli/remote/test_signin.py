@@ -171,7 +171,9 @@ def test_a_damaged_profile_is_mended_by_signing_in(
     assert remote("ls").code == 0
 
 
-def test_a_self_signed_gateway(portico: Portico, config: Path, tmp_path: Path) -> None:
+def test_a_self_signed_gateway(
+    portico: Portico, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tls").mkdir()
     gateway = Gateway(tmp_path / "tls" / "home", tls=True)
     gateway.start()
@@ -182,6 +184,14 @@ def test_a_self_signed_gateway(portico: Portico, config: Path, tmp_path: Path) -
         assert (outcome.code, outcome.err.count("\n")) == (1, 1)
         assert "--ca FILE" in outcome.err
         assert portico(*arguments, "--ca", str(gateway.certificate), stdin=password).code == 0
+        assert portico("ls").code == 0
+        token = json.loads((config / "default.json").read_text())["tokens"]["access_token"]
+        (config / "default.json").unlink()
+        monkeypatch.setenv("PORTICO_URL", gateway.url)
+        monkeypatch.setenv("PORTICO_TOKEN", token)
+        outcome = portico("ls")
+        assert (outcome.code, "PORTICO_CA" in outcome.err) == (1, True)
+        monkeypatch.setenv("PORTICO_CA", str(gateway.certificate))
         assert portico("ls").code == 0
     finally:
         gateway.stop()
@@ -329,3 +339,43 @@ def test_a_kept_token_that_is_none(remote: Portico, config: Path) -> None:
     (config / "default.json").write_text(json.dumps(kept))
     outcome = remote("ls")
     assert outcome.err == "The token holds characters that no token has; copy it again.\n"
+
+
+def is_good(gateway: Gateway, token: str) -> bool:
+    with gateway.client() as client:
+        answer = client.get("/backend/session", headers={"Authorization": f"Bearer {token}"})
+    return answer.status_code == 200
+
+
+def test_signing_in_again_ends_the_former_token(
+    remote: Portico, gateway: Gateway, config: Path, password: str
+) -> None:
+    tokens = []
+    for user, secret in (("web", password), ("reader", "pass word"), ("web", password)):
+        tokens.append(json.loads((config / "default.json").read_text())["tokens"]["access_token"])
+        assert is_good(gateway, tokens[-1])
+        assert remote("login", "--user", user, "--password-stdin", stdin=secret).code == 0
+    assert not any(is_good(gateway, token) for token in tokens)
+    assert remote("ls").code == 0
+
+
+def test_signing_in_elsewhere_with_the_former_gateway_gone(
+    remote: Portico, gateway: Gateway, config: Path, password: str
+) -> None:
+    kept = json.loads((config / "default.json").read_text())
+    (config / "default.json").write_text(json.dumps({**kept, "url": "http://127.0.0.1:1"}))
+    outcome = remote("login", gateway.url, "--user", "web", "--password-stdin", stdin=password)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert remote("ls").code == 0
+
+
+def test_a_refused_token_of_the_environment(
+    remote: Portico, gateway: Gateway, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "a.txt").write_text("1")
+    monkeypatch.setenv("PORTICO_TOKEN", "wrong")
+    for command in (["ls"], ["put", "a.txt", "/"], ["get", "/a.txt"]):
+        outcome = remote(*command)
+        assert (outcome.code, outcome.err.count("\n")) == (1, 1), outcome.err
+        assert "PORTICO_TOKEN" in outcome.err
+    assert remote("ls", "--profile", "default").code == 0

@@ -250,3 +250,18 @@ def test_names_that_look_like_options(remote: Portico, here: Path, there: Path) 
     assert remote("ls", "--", "dash").out == "-r\n"
     assert remote("rm", "--", "dash/-r").code == 0
     assert remote("put", "-n", "--").code == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/version"), reason="this system has no such files")
+def test_files_whose_size_is_a_lie(remote: Portico, here: Path, there: Path) -> None:
+    assert os.stat("/proc/version").st_size == 0
+    for target in ("/named", "/folder/"):
+        assert remote("put", "/proc/version", target).code == 0
+    content = Path("/proc/version").read_text()
+    assert tree(there) == {"named": content, "folder/version": content}
+
+
+def test_an_empty_file(remote: Portico, here: Path, there: Path) -> None:
+    (here / "empty").touch()
+    assert remote("put", "empty", "/").code == 0
+    assert tree(there) == {"empty": ""}

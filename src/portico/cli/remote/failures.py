@@ -9,7 +9,6 @@ from portico.client.errors import (
     InvalidPath,
     InvalidRequest,
     NotSignedIn,
-    SignInFailed,
     Temporary,
     Unreachable,
 )
@@ -33,11 +32,13 @@ def sentence(error: Exception) -> str:
         return f"{error.filename or 'The system'}: {error.strerror or error}."
     if not isinstance(error, ClientError):
         return str(error)
-    if isinstance(error, NotSignedIn) and not isinstance(error, SignInFailed):
+    if type(error) is NotSignedIn:
         return "You are not signed in, or not any more; sign in with 'portico login URL'."
     detail = error.detail
     if isinstance(error, Unreachable):
-        detail = detail.replace("name its file as ca", "name its file with 'portico login --ca FILE'")
+        detail = detail.replace(
+            "name its file as ca", "name its file with 'portico login --ca FILE', or in PORTICO_CA"
+        )
     if error.request_id and (error.status or 0) >= 500:
         # Under this number the gateway's administrator finds what is behind it.
         detail = f"{detail.rstrip('.')} (request {error.request_id})."

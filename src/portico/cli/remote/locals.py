@@ -25,6 +25,10 @@ class Named:
     def is_folder(self) -> bool:
         return stat.S_ISDIR(self.status.st_mode)
 
+    @property
+    def is_regular(self) -> bool:
+        return stat.S_ISREG(self.status.st_mode)
+
 
 @dataclass(slots=True)
 class Content:

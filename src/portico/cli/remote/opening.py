@@ -6,13 +6,30 @@ from typing import Any
 
 from portico.cli.exits import UsageMistake
 from portico.client.client import Client
-from portico.client.errors import ProfileUnusable
+from portico.client.errors import NotSignedIn, ProfileUnusable
 from portico.client.profiles import Store, check_name, chosen, find, same_place
 from portico.client.session import Tokens
-from portico.client.steps import Ask
+from portico.client.steps import Ask, Steps, T
+
+
+class TokenRefused(NotSignedIn):
+    """The gateway does not take the token of the environment, which no sign-in renews."""
 
 
 class Gateway(Client):
+    by_variable = False
+    """Whether the token is that of PORTICO_TOKEN."""
+
+    def _run(self, steps: Steps[T]) -> T:
+        try:
+            return super()._run(steps)
+        except NotSignedIn:
+            if not self.by_variable:
+                raise
+            raise TokenRefused(
+                "The gateway refused the token in PORTICO_TOKEN; it has ended, or is of another gateway."
+            ) from None
+
     def whoami(self) -> dict[str, Any]:
         """Who is signed in, as the gateway says it."""
         facts: dict[str, Any] = self._run(self._session.request(Ask("GET", "/backend/session"))).json()
@@ -38,10 +55,15 @@ def connect(options: Namespace, **settings: Any) -> Gateway:
     if token and not (token.isascii() and token.isprintable()):
         raise UsageMistake("PORTICO_TOKEN holds characters that no token has; copy it again.")
     if profile and (url is None or same_place(url, profile.url)):
-        tokens = Tokens(token) if token else Store(profile)
-        return Gateway(profile.url, tokens=tokens, ca=profile.ca, **settings)
+        gateway = Gateway(
+            profile.url, tokens=Tokens(token) if token else Store(profile), ca=profile.ca, **settings
+        )
+        gateway.by_variable = bool(token)
+        return gateway
     if url and token:
-        return Gateway(url, tokens=Tokens(token), **settings)
+        gateway = Gateway(url, tokens=Tokens(token), ca=os.environ.get("PORTICO_CA") or None, **settings)
+        gateway.by_variable = True
+        return gateway
     if url:
         raise UsageMistake(f"You are not signed in at {url}; set PORTICO_TOKEN, or use 'portico login'.")
     where = f" with the profile {options.profile}" if options.profile else ""

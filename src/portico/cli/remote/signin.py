@@ -5,7 +5,9 @@ import json
 import os
 import sys
 from argparse import Namespace
+from contextlib import suppress
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from portico.cli.exits import DONE, FAILED, UsageMistake
@@ -15,12 +17,13 @@ from portico.cli.terminal import at_terminal, read_standard_input, speaks_unicod
 from portico.client import profiles
 from portico.client.errors import ClientError, NotSignedIn, ProfileUnusable
 from portico.client.profiles import Profile, Store, normal, same_place
+from portico.client.session import Tokens
 from portico.client.wire import Origin
 
 
 def login(options: Namespace) -> int:
     name = profile_name(options)
-    before = _before(name)
+    former = before = _before(name)
     url = options.url or os.environ.get("PORTICO_URL") or (before.url if before else None)
     if not url:
         raise UsageMistake("Name the gateway: portico login https://files.example.com")
@@ -32,9 +35,12 @@ def login(options: Namespace) -> int:
     _warn_of_clear_text(url)
     user = options.user or (before.user if before and options.password_stdin else None)
     profile = Profile(name, url, user or _ask_user(before), ca)
+    old = Store(former).load() if former else None
     store = Store(profile, prefer_key_ring=True)
     with Gateway(url, tokens=store, ca=ca) as gateway:
         gateway.login(profile.user, _password(options, profile))
+    if former and old:
+        _end(former, old)
     print(f"Signed in to {url} as {profile.user}.")
     return DONE
 
@@ -81,6 +87,14 @@ def _before(name: str) -> Profile | None:
         return profiles.find(name)
     except ProfileUnusable:
         return None  # a sign-in mends it
+
+
+def _end(former: Profile, tokens: Tokens) -> None:
+    """End tokens that nobody keeps any more. A gateway that is gone, or knows them no more, is no matter."""
+    # Handed over as they are, not as a store: the profile holds the new ones, and is not to be touched.
+    settings: dict[str, Any] = {"tokens": tokens, "ca": former.ca, "attempts": 1, "timeout": 5.0}
+    with suppress(ClientError), Gateway(former.url, **settings) as gateway:
+        gateway.logout()
 
 
 def _ask_user(before: Profile | None) -> str:

@@ -22,6 +22,8 @@ class Tally:
     def __init__(self, done: str, options: Namespace) -> None:
         """`done` is the word for what is done to files, such as `uploaded`."""
         self.done_word = done
+        self._twice = done == "uploaded"
+        """Whether the end is told twice: when all is sent, and when it is stored."""
         self.quiet: bool = options.quiet
         self.goes_on: bool = options.goes_on
         self.dry: bool = options.dry_run
@@ -72,7 +74,8 @@ class Tally:
     def progress(self, path: str, done: int, total: int | None) -> None:
         """How far the transfer of a file is. Small ones report once, when they are through."""
         with self._lock:
-            if path in self._running or done != total:
+            known = self._running.pop(path, None)
+            if done != total or (known and self._twice):
                 self._running[path] = (done, total)
             else:
                 self._finished += 1

@@ -1,7 +1,5 @@
 """`portico put`: local files and folders to the gateway, or standard input."""
 
-import os
-import stat
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -17,7 +15,9 @@ from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.terminal import standard_input
 from portico.client.client import Client
 from portico.client.files import OnConflict
-from portico.client.paths import clean
+from portico.client.paths import clean, join
+
+_CHUNK = 256 * 1024
 
 
 def put(options: Namespace) -> int:
@@ -30,8 +30,10 @@ def put(options: Namespace) -> int:
             raise UsageMistake("Standard input is stored by itself; name the files in another command.")
         named = named_sources(sources, options, tally)
         if len(named) == 1 and _is_stream(named[0]):
-            with open(named[0].path, "rb") as stream:
-                return _put_stream(client, options, stream, target, tally)
+            if named[0].is_regular and is_folder(client, target):
+                target = join(clean(target), named[0].name)
+            with open(named[0].path, "rb", buffering=0) as stream:
+                return _put_stream(client, options, iter(lambda: stream.read(_CHUNK), b""), target, tally)
         if named:
             into = len(sources) > 1 or len(named) > 1 or named[0].is_folder or is_folder(client, target)
             plan = UploadPlan(client, options, tally).of_sources(named, clean(target), into=into)
@@ -50,7 +52,9 @@ def upload(client: Client, options: Namespace, plan: Iterator[Item], tally: Tall
     transfer(plan, lambda items, seen: client.upload_all(items, on_conflict=conflict, progress=seen), tally)
 
 
-def _put_stream(client: Client, options: Namespace, stream: BinaryIO, target: str, tally: Tally) -> int:
+def _put_stream(
+    client: Client, options: Namespace, stream: BinaryIO | Iterator[bytes], target: str, tally: Tally
+) -> int:
     if is_folder(client, target):
         raise UsageMistake(f"'{target}' is a folder; add the name that the content shall have there.")
     if options.dry_run:
@@ -63,8 +67,11 @@ def _put_stream(client: Client, options: Namespace, stream: BinaryIO, target: st
 
 
 def _is_stream(named: Named) -> bool:
-    """Whether it is a pipe or a device, as `<(command)` is: its size says nothing."""
-    return not (named.is_folder or stat.S_ISREG(os.stat(named.path).st_mode))
+    """Whether its size says nothing: of a pipe or a device, as `<(command)` is, or of a file as those in /proc are."""
+    if not named.is_regular or named.status.st_size:
+        return not (named.is_folder or named.is_regular)
+    with open(named.path, "rb", buffering=0) as file:
+        return bool(file.read(1))
 
 
 def _on_conflict(options: Namespace) -> OnConflict | None:
