@@ -1,6 +1,7 @@
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,11 +9,13 @@ from portico.client import (
     Changed,
     Client,
     ConnectionFailed,
+    InvalidPath,
     IsAFolder,
     NotFound,
     NotPossible,
     TransfersFailed,
     downloads,
+    parts,
 )
 from portico.client.parts import Part
 
@@ -202,6 +205,135 @@ def test_two_programs_do_not_share_a_part(client: Client, root: Path, tmp_path: 
     client.download("/file", tmp_path / "local")
     other.close()
     assert left_in(tmp_path) == ["local"]
+
+
+def test_a_finished_file_is_nobodys_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes while a part gets its name must not take the finished file for a part, and empty it."""
+    first = Part(str(tmp_path / "local"), keep=True)
+    (tmp_path / ".local.portico-part").write_bytes(b"whole")
+    first.begin(5, '"1"')
+    replace, lock = os.replace, parts._lock
+
+    def while_replacing(source: str, target: str) -> None:
+        with pytest.raises(NotPossible, match="another program"):
+            Part(str(tmp_path / "local"), keep=True)
+        replace(source, target)
+
+    def late(descriptor: int, target: str) -> None:
+        monkeypatch.setattr(parts, "_lock", lock)
+        monkeypatch.setattr(os, "replace", while_replacing)
+        first.commit()
+        lock(descriptor, target)
+
+    monkeypatch.setattr(parts, "_lock", late)
+    second = Part(str(tmp_path / "local"), keep=True)
+    assert first.closed
+    assert (tmp_path / "local").read_bytes() == b"whole"
+    second.close()
+    assert left_in(tmp_path) == ["local"]
+
+
+class Sparing(io.RawIOBase):
+    """A stream without a buffer, which takes at most 1000 bytes at once."""
+
+    def __init__(self, *, blocked: bool = False) -> None:
+        self.content = b""
+        self._blocked = blocked
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any) -> int | None:
+        taken = bytes(memoryview(piece)[:1000])
+        self.content += taken
+        return None if self._blocked else len(taken)
+
+
+def test_a_stream_that_takes_less_than_it_is_given(client: Client, root: Path) -> None:
+    (root / "file").write_bytes(LARGE)
+    stream = Sparing()
+    client.download("/file", stream)  # type: ignore[arg-type]
+    assert stream.content == LARGE
+    with pytest.raises(BlockingIOError):
+        client.download("/file", Sparing(blocked=True))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [0, len(LARGE)])
+def test_that_of_an_entry_gets_its_time(client: Client, root: Path, tmp_path: Path, size: int) -> None:
+    (root / "file").write_bytes(LARGE[:size])
+    os.utime(root / "file", (1_700_000_000.25, 1_700_000_000.25))
+    entry = client.stat("/file")
+    client.download(entry, tmp_path / "one")
+    client.download_all([(entry, tmp_path / "two"), ("/file", tmp_path / "now")])
+    assert entry.modified is not None
+    for name in ("one", "two"):
+        assert (tmp_path / name).stat().st_mtime == entry.modified.timestamp() == 1_700_000_000.25
+    assert (tmp_path / "now").stat().st_mtime > 1_700_000_001
+    stream = io.BytesIO()
+    client.download(entry, stream)
+    assert stream.getvalue() == LARGE[:size]
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "\u540d" * 85])
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_name_as_long_as_can_be(
+    client: Client, root: Path, tmp_path: Path, name: str, resume: bool
+) -> None:
+    (root / "file").write_bytes(LARGE)
+    client.download("/file", tmp_path / name, resume=resume)
+    assert left_in(tmp_path) == [name]
+
+
+def test_long_names_do_not_share_a_part() -> None:
+    one, other = (parts._hidden("n" * 254 + last, "") for last in "ab")
+    assert one != other
+    assert len(one) == len(other) == 255
+    assert one.endswith(".portico-part")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o755, 0o444])
+def test_the_mode_of_what_is_replaced_stays(client: Client, root: Path, tmp_path: Path, mode: int) -> None:
+    (root / "file").write_bytes(LARGE)
+    (tmp_path / "local").touch(mode)
+    (tmp_path / "local").chmod(mode)
+    client.download("/file", tmp_path / "local")
+    assert (tmp_path / "local").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "local").read_bytes() == LARGE
+
+
+def test_what_is_no_file_is_not_replaced(client: Client, root: Path, tmp_path: Path) -> None:
+    (root / "file").write_bytes(LARGE)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+    for name in ("fifo", "link"):
+        with pytest.raises(NotPossible, match="give the stream"):
+            client.download("/file", tmp_path / name)
+    assert left_in(tmp_path) == ["fifo", "link"]
+
+
+def test_a_link_is_replaced_and_not_followed(client: Client, root: Path, tmp_path: Path) -> None:
+    (root / "file").write_bytes(LARGE)
+    (tmp_path / "real").write_bytes(b"real")
+    (tmp_path / "link").symlink_to("real")
+    client.download("/file", tmp_path / "link")
+    assert (tmp_path / "real").read_bytes() == b"real"
+    assert (tmp_path / "link").read_bytes() == LARGE
+
+
+def test_a_folder_is_made(client: Client, root: Path, tmp_path: Path) -> None:
+    (root / "file").write_bytes(LARGE)
+    client.download("/file", f"{tmp_path}/new/")
+    client.download_all([("/file", f"{tmp_path}/newer/and/deeper/")])
+    assert (tmp_path / "new" / "file").read_bytes() == LARGE
+    assert (tmp_path / "newer" / "and" / "deeper" / "file").read_bytes() == LARGE
+    (tmp_path / "taken").touch()
+    with pytest.raises(TransfersFailed) as failed:
+        client.download_all([("/file", f"{tmp_path}/taken/"), ("/a\\b", tmp_path), ("/file", tmp_path / "x")])
+    assert {path: type(error) for path, error in failed.value.failures.items()} == {
+        "/file": FileExistsError,
+        "/a\\b": InvalidPath,
+    }
+    assert (tmp_path / "x").exists()
 
 
 def test_many_files(client: Client, root: Path, tmp_path: Path) -> None:

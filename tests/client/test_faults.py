@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -21,13 +22,14 @@ from portico.client import (
     NotAGateway,
     NotFound,
     ProviderUnavailable,
+    TransfersFailed,
     Unavailable,
     Unreachable,
     wire,
 )
 
 from ..gateways import Gateway, free_port
-from ..servers.proxy import Call, Cut, Fault, FaultProxy, Lost, Reply, Reset, Silent
+from ..servers.proxy import Altered, Call, Cut, Fault, FaultProxy, Lost, Reply, Reset, Silent
 from .conftest import MakeClient
 from .test_uploads import LARGE, Pipe
 
@@ -178,6 +180,52 @@ def watched(proxy: FaultProxy) -> list[bytes]:
     return bodies
 
 
+def test_what_was_changed_since_is_read_again(
+    proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path
+) -> None:
+    locals_ = [tmp_path / name for name in ("one", "two", "three")]
+    for local in locals_:
+        local.write_bytes(b"old")
+
+    def meddle(reply: Reply) -> Reply:
+        locals_[0].write_bytes(b"new")
+        locals_[1].unlink()
+        return AWAY
+
+    proxy.on(is_upload, Altered(meddle))
+    with pytest.raises(TransfersFailed) as failed:
+        proxied.upload_all((local, "/") for local in locals_)
+    assert {path: type(error) for path, error in failed.value.failures.items()} == {"/two": FileNotFoundError}
+    assert [(root / name).read_bytes() for name in ("one", "three")] == [b"new", b"old"]
+
+
+def test_a_lost_answer_to_one_who_may_not_replace(
+    make: MakeClient, gateway: Gateway, proxy: FaultProxy
+) -> None:
+    if "keeper" not in gateway.command("user", "list"):
+        gateway.command(
+            "user", "add", "keeper", "--rights", "list,upload", "--password-stdin", stdin="keeper-password"
+        )
+    client = make(
+        f"http://127.0.0.1:{proxy.port}", username="keeper", password="keeper-password", timeout=5.0
+    )
+    client.login()
+    folder = f"/{uuid4().hex}"
+    proxy.on(is_upload, Lost())
+    client.upload(b"mine", f"{folder}/file")
+    with pytest.raises(AlreadyExists):
+        client.upload(b"mine", f"{folder}/file")
+    proxy.on(is_upload, Lost())
+    client.upload_all((b"x" * number, f"{folder}/{number}") for number in range(5))
+    assert {entry.name: entry.size for entry in client.list(folder)} == {
+        "file": 4,
+        **{str(number): number for number in range(5)},
+    }
+    proxy.on(is_upload, Lost())
+    with pytest.raises(AlreadyExists):
+        client.upload(b"longer", f"{folder}/file")
+
+
 def test_silence_ends(make: MakeClient, proxy: FaultProxy) -> None:
     client = make(f"http://127.0.0.1:{proxy.port}", timeout=0.5, attempts=1)
     client.login()
@@ -313,6 +361,34 @@ with Client({gateway.url!r}, username="web", password={password!r}) as client:
     _, errors = process.communicate(timeout=20)
     assert "KeyboardInterrupt" in errors
     assert process.returncode != 0
+
+
+def test_ctrl_c_leaves_no_part_behind(gateway: Gateway, password: str, root: Path, tmp_path: Path) -> None:
+    for number in range(8):
+        (root / str(number)).write_bytes(HUGE)
+    script = f"""
+import os, time
+from portico import Client
+
+def told(path, done, total):
+    os.write(1, b"going\\n")
+    time.sleep(0.1)
+
+items = [(f"/{{number}}", {str(tmp_path)!r}) for number in range(8)]
+with Client({gateway.url!r}, username="web", password={password!r}) as client:
+    client.download_all(items, progress=told)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for _ in range(20):
+        assert process.stdout.readline() == "going\n"
+    assert len(list(tmp_path.iterdir())) == 8
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert "KeyboardInterrupt" in errors
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_answer_before_the_end_stops_the_body(

@@ -1,5 +1,6 @@
 import io
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from portico.client import (
     SourceChanged,
     TransfersFailed,
     WrongSize,
+    sources,
     uploads,
 )
 
@@ -133,6 +135,55 @@ def test_a_file_that_changes_while_it_is_sent_is_not_stored(
         client.upload_all([(local, "/log"), (b"1", "/one")], progress=meddle)
     assert [type(error) for error in failed.value.failures.values()] == [SourceChanged]
     assert (root / "one").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["path", "stream"])
+def test_a_file_that_is_rewritten_while_it_is_sent_is_not_stored(
+    client: Client, root: Path, tmp_path: Path, opened: bool
+) -> None:
+    local = tmp_path / "table"
+    local.write_bytes(LARGE)
+    (root / "table").write_bytes(b"old")
+
+    def meddle(path: str, done: int, total: int | None) -> None:
+        if done == 256 * 1024:
+            with open(local, "r+b") as file:
+                file.write(LARGE[::-1])  # of the same size
+
+    with pytest.raises(SourceChanged, match="written to"), open(local, "rb") as stream:
+        client.upload(stream if opened else local, "/table", progress=meddle)
+    assert (root / "table").read_bytes() == b"old"
+    client.upload(local, "/table")
+    assert (root / "table").read_bytes() == LARGE[::-1]
+
+
+def test_a_small_file_that_changes_while_it_is_read(
+    client: Client, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = tmp_path / "table"
+    local.write_bytes(b"old")
+    stamps = iter([(1, 3, 1), (1, 3, 2)])
+    monkeypatch.setattr(sources, "_version", lambda file: next(stamps))
+    with pytest.raises(TransfersFailed) as failed:
+        client.upload_all([(local, "/table"), (b"1", "/one")])
+    assert [type(error) for error in failed.value.failures.values()] == [SourceChanged]
+    assert [path.name for path in root.iterdir()] == ["one"]
+
+
+def test_what_says_that_it_is_empty_and_is_not(client: Client, root: Path, tmp_path: Path) -> None:
+    if not Path("/proc/version").exists():
+        pytest.skip("there are no such files here")
+    client.upload("/proc/version", "/version")
+    client.upload_all([("/proc/version", "/many/"), (b"1", "/many/one")])
+    for name in ("version", "many/version"):
+        assert (root / name).read_bytes() == Path("/proc/version").read_bytes()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor(1) as writer:
+        written = writer.submit(fifo.write_bytes, LARGE)
+        client.upload(fifo, "/piped")
+        written.result()
+    assert (root / "piped").read_bytes() == LARGE
 
 
 def test_the_size_can_be_verified(proxied: Client, proxy: FaultProxy) -> None:

@@ -114,7 +114,7 @@ class Client(Base):
 
     def download(
         self,
-        path: str,
+        path: str | Entry,
         target: LocalPath | BinaryIO,
         *,
         resume: bool = False,
@@ -124,23 +124,23 @@ class Client(Base):
 
         The local file appears when it is whole; large ones are fetched in several ranges at once. With `resume`, what
         an interrupted download has left beside it is used, if the file is still the same at the gateway. A local folder
-        takes the file under its own name.
+        takes the file under its own name, and is made if it ends with a slash. An entry of a listing, instead of the
+        path, gives the local file the time that the file has at the gateway.
         """
         if isinstance(target, str | os.PathLike):
-            local = downloads.local_target(path, target)
             options = downloads.Options(resume, progress, self._limit)
-            self._run(downloads.to_file(self._session, path, local, options))
+            self._run(downloads.to_file(self._session, path, target, options))
         else:
             self._run(downloads.to_stream(self._session, path, target, progress))
 
     def download_all(
         self,
-        items: Iterable[tuple[str, LocalPath]],
+        items: Iterable[tuple[str | Entry, LocalPath]],
         *,
         resume: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Fetch many files, each from its path to a local one; `TransfersFailed` names in the end what failed."""
+        """Fetch many files, each from its path, or entry, to a local one; `TransfersFailed` names in the end what failed."""
         options = downloads.Options(resume, progress, self._limit)
         self._run(downloads.to_files(self._session, items, options))
 

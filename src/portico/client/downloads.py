@@ -5,9 +5,10 @@ is another version by then, that is `Changed`.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from io import FileIO
+from errno import EAGAIN
+from io import FileIO, RawIOBase
 from typing import BinaryIO
 
 from portico.client import files
@@ -129,13 +130,21 @@ def read(session: Session, path: str, start: int, stop: int | None, etag: str | 
     return bytes(content)
 
 
-def to_stream(session: Session, path: str, stream: BinaryIO, progress: Progress | None) -> Steps[Entry]:
-    meter = Meter(clean(path), None, progress)
-    return (yield from receive(session, Incoming(clean(path), stream.write, meter=meter)))
+def to_stream(
+    session: Session, wanted: str | Entry, stream: BinaryIO, progress: Progress | None
+) -> Steps[Entry]:
+    path = clean(_path(wanted))
+    meter = Meter(path, None, progress)
+    return (yield from receive(session, Incoming(path, _writer(stream), meter=meter)))
 
 
-def to_file(session: Session, path: str, local: str, options: Options) -> Steps[None]:
-    path = clean(path)
+def to_file(
+    session: Session, wanted: str | Entry, place: str | os.PathLike[str], options: Options
+) -> Steps[None]:
+    """Fetch a file to a path, or into a folder. That of an entry gets the entry's time."""
+    path = clean(_path(wanted))
+    modified = wanted.modified if isinstance(wanted, Entry) else None
+    local = yield from work(lambda: _local_target(path, place))
     part = yield from work(lambda: Part(local, keep=options.resume))
     try:
         if part.etag:
@@ -149,7 +158,7 @@ def to_file(session: Session, path: str, local: str, options: Options) -> Steps[
         gaps = list(part.gaps(RANGE))
         ranges = (_range(session, path, part, meter, start, stop) for start, stop in gaps)
         yield Together(ranges, min(options.limit, len(gaps)))
-        yield from work(part.commit)
+        yield from work(lambda: part.commit(modified))
     finally:
         if not part.closed:
             yield from work(part.close)
@@ -194,38 +203,47 @@ def _note(part: Part, start: int, stop: int) -> Steps[None]:
         part.add(start, stop)
 
 
-def _writer(file: FileIO) -> Callable[[Piece], None]:
+def _writer(file: BinaryIO | FileIO) -> Callable[[Piece], None]:
     def write(piece: Piece) -> None:
-        left = memoryview(piece)
+        left = piece
         while left:
-            left = left[file.write(left) :]
+            taken: int | None = file.write(left)  # what has no buffer may take less than all
+            if taken is None and isinstance(file, RawIOBase):
+                raise BlockingIOError(
+                    EAGAIN, "The stream takes nothing in; it must not be a non-blocking one"
+                )
+            if taken is None or taken >= len(left):
+                return
+            left = memoryview(left)[taken:]
 
     return write
 
 
 def to_files(
-    session: Session, items: Iterable[tuple[str, str | os.PathLike[str]]], options: Options
+    session: Session, items: Iterable[tuple[str | Entry, str | os.PathLike[str]]], options: Options
 ) -> Steps[None]:
     failures: dict[str, Exception] = {}
 
-    def job(path: str, local: str) -> Steps[None]:
+    def job(wanted: str | Entry, local: str | os.PathLike[str]) -> Steps[None]:
         try:
-            yield from to_file(session, path, local, options)
+            yield from to_file(session, wanted, local, options)
         except COMMON:
             raise
         except (ClientError, OSError) as error:
-            failures[path] = error
+            failures[_path(wanted)] = error
 
-    def jobs() -> Iterator[Steps[None]]:
-        for path, local in items:
-            yield job(path, local_target(path, local))
-
-    yield Together(jobs(), options.limit)
+    yield Together((job(wanted, local) for wanted, local in items), options.limit)
     if failures:
         raise TransfersFailed(failures)
 
 
-def local_target(path: str, local: str | os.PathLike[str]) -> str:
-    """A folder, or what ends with a slash, takes the file under its own name."""
+def _path(wanted: str | Entry) -> str:
+    return wanted.path if isinstance(wanted, Entry) else wanted
+
+
+def _local_target(path: str, local: str | os.PathLike[str]) -> str:
+    """A folder takes the file under its own name, and so does what ends with a slash; that is made if need be."""
     name = os.fspath(local)
-    return join(name, split(clean(path))[1]) if name.endswith("/") or os.path.isdir(name) else name
+    if name.endswith("/"):
+        os.makedirs(name, exist_ok=True)
+    return join(name, split(path)[1]) if name.endswith("/") or os.path.isdir(name) else name

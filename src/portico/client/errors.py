@@ -194,7 +194,7 @@ class NotAGateway(ClientError):
 
 
 class SourceChanged(ClientError):
-    """A local file or stream did not hold as many bytes as it had said; nothing was stored."""
+    """A local file or stream changed while it was read; nothing was stored."""
 
     code = "source-changed"
 

@@ -5,17 +5,23 @@ is and which ranges of it are there.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Iterator
+from datetime import datetime
+from io import FileIO
 from typing import Any
 
 from portico.client.errors import NotPossible
 
 _MARK = b"\nportico-part 1 "
 _LONGEST_NOTE = 1024 * 1024
+_SUFFIX = ".portico-part"
+_LONGEST_NAME = 255
 
 
 class Part:
@@ -28,12 +34,14 @@ class Part:
         self.keep = keep
         self._lock = threading.Lock()
         self._done: list[tuple[int, int]] = []
-        self.path = os.path.join(folder, f".{name}{unique}.portico-part")
+        self.path = os.path.join(folder, _hidden(name, unique))
         self.etag: str | None = None
         self.size = 0
-        self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115
+        self._mode = _mode(target)
+        self._file = _locked(self.path, target)
         try:
-            _lock(self._file.fileno(), target)
+            if self._mode is not None:
+                os.chmod(self.path, self._mode | stat.S_IRUSR | stat.S_IWUSR)
             if keep:
                 self._recall()
         except BaseException:
@@ -76,18 +84,32 @@ class Part:
                 os.fsync(self._file.fileno())  # a note must not outlive the bytes that it speaks of
                 self._note()
 
-    def commit(self) -> None:
-        """Give the file its name."""
+    def commit(self, modified: datetime | None = None) -> None:
+        """Give the file its name, the mode of what it replaces, and the time if there is one."""
         self._file.truncate(self.size)
-        self._file.close()
+        if modified is not None:
+            os.utime(self.path, (modified.timestamp(), modified.timestamp()))
+        if self._mode is not None:
+            os.chmod(self.path, self._mode)
+        self._release()
         os.replace(self.path, self._target)
+        self._file.close()
 
     def close(self) -> None:
         """Let go of it; what cannot be carried on is removed."""
-        self._file.close()
+        self._release()
         if not (self.keep and self.etag and self._done):
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
+        self._file.close()
+
+    def _release(self) -> None:
+        """The lock ends behind the part's name: whoever came between would take the finished file for a part.
+
+        Where an open file cannot be renamed there are no locks.
+        """
+        if os.name == "nt":
+            self._file.close()
 
     def _note(self) -> None:
         note = json.dumps({"etag": self.etag, "size": self.size, "done": self._done}).encode()
@@ -126,6 +148,43 @@ def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((start, stop))
     return merged
+
+
+def _hidden(name: str, unique: str) -> str:
+    """Beside the target; a name that would be too long is cut, and told from its like by a hash."""
+    whole = f".{name}{unique}{_SUFFIX}"
+    if len(os.fsencode(whole)) <= _LONGEST_NAME:
+        return whole
+    rest = f".{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}{unique}{_SUFFIX}"
+    while len(os.fsencode(f".{name}{rest}")) > _LONGEST_NAME:
+        name = name[:-1]
+    return f".{name}{rest}"
+
+
+def _mode(target: str) -> int | None:
+    """The mode of the file that is to be replaced; None if there is none, or a link to it."""
+    try:
+        if not stat.S_ISREG(kind := os.stat(target).st_mode) and not stat.S_ISDIR(kind):
+            raise NotPossible(f"{target} is not a file that could be replaced; open it, and give the stream.")
+        kind = os.lstat(target).st_mode
+    except FileNotFoundError:
+        return None
+    return stat.S_IMODE(kind) & 0o777 if stat.S_ISREG(kind) else None
+
+
+def _locked(path: str, target: str) -> FileIO:
+    """The part, made if need be, for this download alone."""
+    while True:
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115
+        try:
+            _lock(file.fileno(), target)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                    return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # it was given another name, or removed, before it was locked
 
 
 def _lock(descriptor: int, target: str) -> None:

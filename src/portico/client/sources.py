@@ -2,6 +2,7 @@
 
 import io
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, cast
 
@@ -31,25 +32,62 @@ class Content:
     def read(self) -> "Content":
         return self
 
+    def again(self) -> "Content":
+        """What is to be sent after a failure."""
+        return self
+
 
 class LocalFile:
-    """A file by its path, as long as it was when it was named."""
+    """A file by its path, as long as it was when it was named.
 
-    replayable = True
+    What tells its size only by being read, such as a pipe or a file of the kernel's, has none.
+    """
+
     slow = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        self.size: int | None = os.stat(path).st_size
+        status = os.stat(path)
+        self.size: int | None = status.st_size
+        self._once = not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
+        self._begun = False
+        if self._once or (stat.S_ISREG(status.st_mode) and not status.st_size and _is_endowed(self.path)):
+            self.size = None
+
+    @property
+    def replayable(self) -> bool:
+        return not (self._once and self._begun)
 
     def chunks(self) -> Iterator[Piece]:
+        self._begun = True
         with open(self.path, "rb", buffering=0) as file:
-            yield from _exactly(file, self.size or 0, self.path)
+            if self.size is None:
+                yield from _all(file)
+            else:
+                yield from _exactly(file, self.size, self.path)
 
     def read(self) -> Content:
         """The whole of a small file, as long as it is now."""
         with open(self.path, "rb") as file:
-            return Content(file.read())
+            before = _version(file)
+            content = file.read()
+            if _version(file) != before:
+                raise _rewritten(self.path)
+        return Snapshot(self.path, content, before)
+
+
+class Snapshot(Content):
+    """The content of a local file, as it was at one moment."""
+
+    def __init__(self, path: str, content: bytes, version: "_Version | None") -> None:
+        super().__init__(content)
+        self._path = path
+        self._version = version
+
+    def again(self) -> Content:
+        """The file as it is now: what is stored later must not be older than the file is by then."""
+        status = os.stat(self._path)
+        return self if _version_of(status) == self._version else LocalFile(self._path).read()
 
 
 class Stream:
@@ -77,8 +115,7 @@ class Stream:
             self._file.seek(self._start)
             yield from _exactly(self._file, self.size, "The stream")
         else:
-            while chunk := self._file.read(_CHUNK):
-                yield chunk
+            yield from _all(self._file)
 
     def read(self) -> Content:
         return Content(b"".join(self.chunks()))
@@ -123,8 +160,39 @@ def source_of(given: Uploadable) -> Source:
     return Chunks(given)
 
 
+_Version = tuple[int, int, int]
+
+
+def _version_of(status: os.stat_result) -> _Version:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _version(file: BinaryIO | io.FileIO) -> _Version | None:
+    """Differs when the file behind it was written to; None if there is none."""
+    # Others may have a descriptor too, but asking for it can have effects.
+    if isinstance(file, io.FileIO | io.BufferedReader | io.BufferedRandom):
+        return _version_of(os.fstat(file.fileno()))
+    return None
+
+
+def _is_endowed(path: str) -> bool:
+    """Whether there are bytes in a file that says it is empty."""
+    with open(path, "rb", buffering=0) as file:
+        return bool(file.read(1)) and not os.fstat(file.fileno()).st_size
+
+
+def _all(file: BinaryIO | io.FileIO) -> Iterator[Piece]:
+    while chunk := file.read(_CHUNK):
+        yield chunk
+
+
+def _rewritten(name: str) -> SourceChanged:
+    return SourceChanged(f"{name} was written to while it was sent; it was not stored. Send it again.")
+
+
 def _exactly(file: BinaryIO | io.FileIO, size: int, name: str) -> Iterator[Piece]:
     """So many bytes, and then the file's end: what changes while it is sent must not be stored as if it were whole."""
+    before = _version(file)
     left = size
     while left:
         chunk = file.read(min(_CHUNK, left))
@@ -138,3 +206,5 @@ def _exactly(file: BinaryIO | io.FileIO, size: int, name: str) -> Iterator[Piece
         raise SourceChanged(
             f"{name} has grown beyond {size} bytes while it was sent; it was not stored. Send it again."
         )
+    if _version(file) != before:
+        raise _rewritten(name)

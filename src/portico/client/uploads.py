@@ -9,13 +9,17 @@ its request never left, if the gateway itself said that it failed, or if a look 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from portico.client import files
 from portico.client.errors import (
     COMMON,
+    AlreadyExists,
     ClientError,
     ConnectionFailed,
+    Forbidden,
     NotFound,
+    SourceChanged,
     Temporary,
     TransfersFailed,
     WrongSize,
@@ -25,7 +29,7 @@ from portico.client.forms import Form, Outgoing
 from portico.client.paths import check_name, clean, join, split, target
 from portico.client.progress import Meter, Progress
 from portico.client.session import Repeat, Session
-from portico.client.sources import Uploadable, source_of
+from portico.client.sources import Content, Uploadable, source_of
 from portico.client.steps import Ask, Steps, Together, work
 
 SMALL = 1024 * 1024
@@ -115,14 +119,27 @@ def _in_memory(batch: list[Outgoing], failures: dict[str, Exception]) -> list[Ou
     for file in batch:
         try:
             read.append(replace(file, source=file.source.read()))
-        except OSError as error:
+        except (OSError, SourceChanged) as error:
             failures[file.path] = error
     return read
 
 
-def _send(session: Session, batch: list[Outgoing], options: Options) -> Steps[Mapping[str, ClientError]]:
-    """Send files to one folder; those that the gateway refused for their own sake, and why."""
-    failures: dict[str, ClientError] = {}
+def _again(batch: list[Outgoing], failures: dict[str, Exception]) -> list[Outgoing]:
+    """The batch with the contents that its files have by now."""
+    renewed = []
+    for file in batch:
+        source = file.source
+        try:
+            renewed.append(replace(file, source=source.again()) if isinstance(source, Content) else file)
+        except (OSError, SourceChanged) as error:
+            failures[file.path] = error
+    return renewed
+
+
+def _send(session: Session, batch: list[Outgoing], options: Options) -> Steps[Mapping[str, Exception]]:
+    """Send files to one folder; those that could not be stored for their own sake, and why."""
+    failures: dict[str, Exception] = {}
+    lost = False
     patience = session.patience()
     left = batch
     while left:
@@ -141,15 +158,22 @@ def _send(session: Session, batch: list[Outgoing], options: Options) -> Steps[Ma
             if not form.replayable or not (yield from _may_repeat(session, form, left[0], error, options)):
                 raise
             yield from patience.after(error)
+            # Of several files the first may stand, even if the end of the request never left.
+            lost = lost or (isinstance(error, ConnectionFailed) and (form.closed or len(left) > 1))
+            rest = yield from work(partial(_again, rest, failures))
         except ClientError as error:
             stored, rest = _by_fate(left, error)
-            culprits = {file.path for file in rest if file.name in error.failed}
+            culprits = [file for file in rest if file.name in error.failed]
             if isinstance(error, COMMON):
                 raise
             if not culprits and not stored:
-                culprits = {file.path for file in rest}
-            failures |= dict.fromkeys(culprits, error)
-            rest = [file for file in rest if file.path not in culprits]
+                culprits = rest
+            rest = [file for file in rest if file not in culprits]
+            for file in culprits:
+                if lost and isinstance(error, AlreadyExists) and (yield from _stands(session, file)):
+                    stored.append(file)
+                else:
+                    failures[file.path] = error
         failures |= yield from _looked_at(session, stored, options)
         left = rest
     return failures
@@ -175,6 +199,14 @@ def _may_repeat(
     except NotFound:
         return True
     return False
+
+
+def _stands(session: Session, file: Outgoing) -> Steps[bool]:
+    """Whether it seems to be the file itself that is in its way, sent before by a request whose answer was lost."""
+    try:
+        return (yield from files.stat(session, file.path)).size == file.sent
+    except (NotFound, Forbidden):
+        return False
 
 
 def _looked_at(session: Session, stored: list[Outgoing], options: Options) -> Steps[dict[str, ClientError]]:

@@ -63,19 +63,20 @@ class _Crew:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._errors: list[BaseException] = []
+        self._running = need.limit
+        self._over = threading.Event()
 
     def work(self) -> None:
         threads = [threading.Thread(target=self._labour, daemon=True) for _ in range(self._need.limit)]
-        for thread in threads:
-            thread.start()
         try:
             for thread in threads:
-                thread.join()
+                thread.start()
+            # A join that is interrupted leaves a thread that counts as ended, in some versions of Python.
+            if threads:
+                self._over.wait()
         except BaseException:
             self._stop.set()
-            end = time.monotonic() + _GRACE_SECONDS
-            for thread in threads:
-                thread.join(max(0.0, end - time.monotonic()))
+            self._over.wait(_GRACE_SECONDS)
             raise
         if self._errors:
             raise self._errors[0]
@@ -88,6 +89,11 @@ class _Crew:
             # One that was told to stop because another failed comes behind that one.
             self._errors.append(error)
             self._stop.set()
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running:
+                    self._over.set()
 
     def _next(self) -> Steps[None] | None:
         with self._lock:
