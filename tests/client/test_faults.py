@@ -364,27 +364,25 @@ with Client({gateway.url!r}, username="web", password={password!r}) as client:
 
 
 def test_ctrl_c_leaves_no_part_behind(gateway: Gateway, password: str, root: Path, tmp_path: Path) -> None:
-    for number in range(8):
-        (root / str(number)).write_bytes(HUGE)
+    (root / "file").write_bytes(HUGE)
     script = f"""
 import os, time
 from portico import Client
 
 def told(path, done, total):
     os.write(1, b"going\\n")
-    time.sleep(0.1)
+    time.sleep(0.5)
 
-items = [(f"/{{number}}", {str(tmp_path)!r}) for number in range(8)]
 with Client({gateway.url!r}, username="web", password={password!r}) as client:
-    client.download_all(items, progress=told)
+    client.download_all([("/file", {str(tmp_path)!r})], progress=told)
 """
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    for _ in range(20):
+    for _ in range(3):
         assert process.stdout.readline() == "going\n"
-    assert len(list(tmp_path.iterdir())) == 8
+    assert [path.suffix for path in tmp_path.iterdir()] == [".portico-part"]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert "KeyboardInterrupt" in errors
