@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -324,6 +324,16 @@ def test_encrypted(make: MakeClient, tmp_path: Path) -> None:
         assert (tmp_path / "local").read_bytes() == LARGE
     finally:
         gateway.stop()
+
+
+def test_http_where_https_is_meant_and_the_other_way_round(
+    make: MakeClient, gateway: Gateway, speaker: Callable[[bytes], str]
+) -> None:
+    with pytest.raises(Unreachable, match=f"did you mean http://localhost:{gateway.port}/at\\?"):
+        make(f"https://localhost:{gateway.port}/at").stat("/")
+    url = speaker(b"\x15\x03\x01\x00\x02\x02\x46")
+    with pytest.raises(Unreachable, match=url.replace("http", "did you mean https")):
+        make(url).stat("/")
 
 
 @pytest.mark.parametrize("kind", ["Client", "AsyncClient"])

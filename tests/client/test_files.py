@@ -85,6 +85,9 @@ def test_stat_and_head(client: Client, root: Path) -> None:
     client.make_folder("/folder")
     with pytest.raises(IsAFolder):
         client.head("/folder")
+    with pytest.raises(NotFound, match="There is no '/none'") as missing:
+        client.head("/none")
+    assert missing.value.request_id
 
 
 def test_make_copy_move_delete(client: Client, root: Path) -> None:

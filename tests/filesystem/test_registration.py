@@ -32,6 +32,11 @@ def test_fsspec_finds_it_by_the_entry_point(tmp_path: Path) -> None:
     assert found == "<class 'portico.filesystem.tree.PorticoFileSystem'>\n"
 
 
+def test_it_can_be_imported_where_there_are_no_forks() -> None:
+    script = "import fsspec, os; del os.register_at_fork; import portico.filesystem as it; print(it.__name__)"
+    assert python(script) == "portico.filesystem\n"
+
+
 def test_it_imports_nothing_of_the_server_and_the_client_nothing_of_it() -> None:
     script = "import portico.filesystem, sys; print([name for name in sys.modules if 'portico' in name])"
     loaded = eval(python(script))

@@ -6,7 +6,7 @@ import os
 import pickle
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import fsspec
@@ -96,6 +96,8 @@ def test_moves(fs: PorticoFileSystem, root: Path) -> None:
     fs.mv("/folder", "/other/", recursive=True)
     fs.mv("/other/folder/*", "/flat/")
     fs.mv("/flat", "/flat")
+    fs.mv("/other/x", PurePosixPath("/other/y"))
+    fs.mv(PurePosixPath("/other/y"), "/other/x")
     found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     assert found == {"other/x", "flat/uno", "flat/two"}
     with pytest.raises(FileNotFoundError):

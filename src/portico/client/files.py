@@ -38,6 +38,8 @@ def head(session: Session, path: str) -> Steps[Entry]:
         raise IsAFolder(
             f"'{path}' is a folder; name a file in it.", status=error.status, request_id=error.request_id
         ) from None
+    except NotFound as error:  # nor one that could say it in words
+        raise NotFound(f"There is no '{path}'.", status=error.status, request_id=error.request_id) from None
     return described(path, answer)
 
 

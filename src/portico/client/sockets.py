@@ -16,6 +16,7 @@ from portico.client.wire import (
     PATIENCE,
     Head,
     Origin,
+    closed,
     failure,
     framed,
     is_expectant,
@@ -86,7 +87,7 @@ class _Connection:
             if context:
                 self._socket = context.wrap_socket(self._socket, server_hostname=origin.host)
         except OSError as error:
-            raise failure(origin, error) from None
+            raise failure(origin, error, opening=True) from None
 
     def perform(self, ask: Ask, stopped: Flag) -> Answer:
         self._sent = self.keeps = False
@@ -153,7 +154,7 @@ class _Connection:
                 raise NotAGateway("The answer begins with more headers than are taken in.")
             data = receive(CHUNK)
             if not data:
-                raise failure(self._origin, ConnectionError("it was closed"), sent=self._sent)
+                raise failure(self._origin, closed(self._buffer), sent=self._sent)
             self._buffer += data
         block, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
         return Head.of(block)

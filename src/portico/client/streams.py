@@ -15,6 +15,7 @@ from portico.client.wire import (
     PATIENCE,
     Head,
     Origin,
+    closed,
     failure,
     framed,
     is_expectant,
@@ -69,7 +70,7 @@ class Streams:
                     limit=_CHUNK,
                 )
         except OSError as error:
-            raise failure(origin, error) from None
+            raise failure(origin, error, opening=True) from None
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return _Connection(origin, self._timeout, reader, writer)
 
@@ -143,7 +144,7 @@ class _Connection:
                 raise NotAGateway("The answer begins with more headers than are taken in.")
             data = await self._receive()
             if not data:
-                raise _Broken(ConnectionError("it was closed"))
+                raise _Broken(closed(self._buffer))
             self._buffer += data
         block, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
         return Head.of(block)

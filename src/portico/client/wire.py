@@ -17,6 +17,8 @@ IDLE_SECONDS = 8.0
 PATIENCE = 20
 """By how much longer than usual a patient request waits for its answer."""
 
+_ALERT = b"\x15\x03"
+"""How TLS begins to say that it did not understand."""
 _EXPECTANT = 1024 * 1024
 """Bodies of this size on are sent only when the gateway says that it will take them."""
 
@@ -66,8 +68,8 @@ class Origin:
         return self.context if self.tls else None
 
 
-def failure(origin: Origin, error: Exception, *, sent: bool = False) -> Exception:
-    """What a broken connection means to the caller."""
+def failure(origin: Origin, error: Exception, *, sent: bool = False, opening: bool = False) -> Exception:
+    """What a broken connection means to the caller; `opening` if there was none yet."""
     import socket
 
     place = origin.authority
@@ -76,12 +78,28 @@ def failure(origin: Origin, error: Exception, *, sent: bool = False) -> Exceptio
         return Unreachable(
             f"The certificate of {place} was refused: {reason}; if it is your own, name its file as ca."
         )
+    if opening and isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        reason = (error.reason or "it failed").lower().replace("_", " ")
+        return Unreachable(
+            f"{place} does not speak TLS as it should ({reason}); did you mean http://{place}{origin.prefix}?"
+        )
+    if isinstance(error, _Alerted) and not origin.tls:
+        return Unreachable(f"{place} speaks TLS; did you mean https://{place}{origin.prefix}?")
     if isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME:
         return Unreachable(f"There is no host named {origin.host}; look at the address.")
     if isinstance(error, TimeoutError):
         return ConnectionFailed(f"{place} was silent for too long.", sent=sent)
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return ConnectionFailed(f"The connection to {place} failed: {reason}.", sent=sent)
+
+
+class _Alerted(ConnectionError):
+    """The other side wants TLS."""
+
+
+def closed(received: bytes) -> ConnectionError:
+    """Why a connection has ended before an answer, by what had come of one."""
+    return _Alerted() if received.startswith(_ALERT) else ConnectionError("it was closed")
 
 
 def is_expectant(ask: Ask) -> bool:

@@ -135,4 +135,5 @@ def _forked() -> None:
     _lock = threading.Lock()  # another thread may have held it
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):  # not everywhere are there forks
+    os.register_at_fork(after_in_child=_forked)

@@ -83,7 +83,13 @@ class PorticoFileSystem(Reading):
         self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
     ) -> None:
         """One file or folder is moved at the gateway, without a copy; an existing folder takes it in."""
-        if not isinstance(path1, str) or has_magic(path1) or maxdepth is not None:
+        path1, path2 = stringify_path(path1), stringify_path(path2)
+        if (
+            not isinstance(path1, str)
+            or not isinstance(path2, str)
+            or has_magic(path1)
+            or maxdepth is not None
+        ):
             super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
             return
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)
