@@ -228,7 +228,9 @@ def load(
 
 def commented_file(values: Mapping[str, str]) -> str:
     """A whole `application.properties`: `values` are set, every other setting stands there as a comment."""
-    lines = ["# The settings of this gateway. A change takes effect when Portico is started again."]
+    lines = [
+        "# The settings of this gateway. A change takes effect at the next start, or on SIGHUP; see docs/settings.md."
+    ]
     lines += ["# The environment beats this file: security.client-id is PORTICO_SECURITY_CLIENT_ID there."]
     for key, name in KEYS.items():
         lines += [
