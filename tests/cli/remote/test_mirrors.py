@@ -144,3 +144,13 @@ def test_what_went_by_itself_is_gone(
     monkeypatch.setattr(mirrors, "download", meddle)
     outcome = remote("sync", "down", "/site", "copy", "--delete")
     assert (outcome.code, outcome.err.count("\n")) == (0, 1), outcome.err
+
+
+def test_what_came_down_does_not_go_up_again(remote: Portico, here: Path, there: Path) -> None:
+    make(there, site__a="1", site__sub__b="2")
+    past = 1_700_000_000
+    os.utime(there / "site" / "a.txt", (past, past))
+    remote("sync", "down", "/site", "copy")
+    assert (here / "copy" / "a.txt").stat().st_mtime == past
+    assert last_line(remote("sync", "up", "copy", "/site")).startswith("0 uploaded, 2 skipped")
+    assert last_line(remote("sync", "down", "/site", "copy")).startswith("0 downloaded, 2 skipped")

@@ -102,7 +102,7 @@ class DownloadPlan:
         elif status and not options.force and is_current(status, entry):
             tally.skip()
         else:
-            yield Item(remote, local, entry.size or 0)
+            yield Item(remote, local, entry.size or 0, entry)
 
 
 def is_current(status: os.stat_result, entry: Entry) -> bool:

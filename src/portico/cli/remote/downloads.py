@@ -21,6 +21,7 @@ from portico.cli.remote.transfers import Item, transfer
 from portico.cli.terminal import standard_output
 from portico.client.client import Client
 from portico.client.errors import ClientError
+from portico.client.progress import Progress
 
 
 def get(options: Namespace) -> int:
@@ -56,9 +57,13 @@ def download(client: Client, options: Namespace, plan: Iterator[Item], tally: Ta
             tally.plan(item.size)
             print(f"download {item.source} to {item.target}")
         return
-    transfer(
-        plan, lambda items, seen: client.download_all(items, resume=options.resume, progress=seen), tally
-    )
+
+    def fetch(items: Iterator[Item], progress: Progress) -> None:
+        # By their entries, so that files here get the times of those there, and are known again by them.
+        pairs = ((item.entry or item.source, item.target) for item in items)
+        client.download_all(pairs, resume=options.resume, progress=progress)
+
+    transfer(plan, fetch, tally)
 
 
 def _wanted(client: Client, sources: list[str], options: Namespace, tally: Tally) -> list[Wanted]:

@@ -11,6 +11,7 @@ from types import FrameType
 
 from portico.cli.remote.bars import Bar
 from portico.cli.remote.tallies import Halt, Tally
+from portico.client.entries import Entry
 from portico.client.errors import AlreadyExists, TransfersFailed
 from portico.client.progress import Progress
 
@@ -30,10 +31,12 @@ class Item:
     source: str
     target: str
     size: int
+    entry: Entry | None = None
+    """Of a source at the gateway."""
 
 
-Send = Callable[[Iterator[tuple[str, str]], Progress], None]
-"""Transfers pairs of source and target; `TransfersFailed` in the end."""
+Send = Callable[[Iterator[Item], Progress], None]
+"""Makes the transfers; `TransfersFailed` in the end."""
 
 
 def transfer(plan: Iterator[Item], send: Send, tally: Tally) -> None:
@@ -43,7 +46,7 @@ def transfer(plan: Iterator[Item], send: Send, tally: Tally) -> None:
         while not (ahead.ended or tally.halted):
             items = ahead if tally.goes_on else islice(ahead, _SLICE)
             try:
-                send(((item.source, item.target) for item in items), tally.progress)
+                send(iter(items), tally.progress)
             except TransfersFailed as error:
                 _note(error, tally)
 

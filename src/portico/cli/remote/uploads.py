@@ -16,6 +16,7 @@ from portico.cli.terminal import standard_input
 from portico.client.client import Client
 from portico.client.files import OnConflict
 from portico.client.paths import clean, join
+from portico.client.progress import Progress
 
 _CHUNK = 256 * 1024
 
@@ -49,7 +50,12 @@ def upload(client: Client, options: Namespace, plan: Iterator[Item], tally: Tall
             print(f"upload {item.source} to {item.target}")
         return
     conflict = _on_conflict(options)
-    transfer(plan, lambda items, seen: client.upload_all(items, on_conflict=conflict, progress=seen), tally)
+
+    def send(items: Iterator[Item], progress: Progress) -> None:
+        pairs = ((item.source, item.target) for item in items)
+        client.upload_all(pairs, on_conflict=conflict, progress=progress)
+
+    transfer(plan, send, tally)
 
 
 def _put_stream(
