@@ -3,9 +3,12 @@
 import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cache
+from typing import Any
 
 from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3 import models, responses
 from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
@@ -15,11 +18,30 @@ KEYS = {"access-key-id": "portico-test", "secret-access-key": "portico-test-secr
 @cache
 def moto_s3() -> str:
     """The server's address; it is started when it is first asked for."""
+    _tell_when_uploads_began()
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     atexit.register(server.stop)
     host, port = server.get_host_and_port()
     return f"http://{host}:{port}"
+
+
+def _tell_when_uploads_began() -> None:
+    """moto says of every multipart upload that it was begun in 2010; a sweep goes by when it was."""
+    began: dict[str, datetime] = {}
+    create, result = models.FakeMultipart.__init__, responses.ActionResult
+
+    def noted(upload: Any, *args: Any, **options: Any) -> None:
+        create(upload, *args, **options)
+        began[upload.id] = datetime.now(UTC)
+
+    def dated(content: Any) -> Any:
+        for upload in content.get("Uploads", ()) if isinstance(content, dict) else ():
+            upload["Initiated"] = began[upload["UploadId"]]
+        return result(content)
+
+    models.FakeMultipart.__init__ = noted
+    responses.ActionResult = dated
 
 
 @contextmanager
