@@ -13,14 +13,14 @@ from bench.table import BUDGET, Line, render, save
 from bench.workplace import Workplace, say
 
 GROUPS = {
-    "listing": 90,
-    "objects": 60,
-    "uploads": 150,
-    "downloads": 60,
-    "logins": 15,
+    "listing": 80,
+    "objects": 50,
+    "uploads": 110,
+    "downloads": 40,
+    "logins": 12,
     "memory": 60,
-    "growth": 30,
-    "commands": 40,
+    "growth": 25,
+    "commands": 20,
 }
 """And the seconds after which a group makes no more than one round of each line."""
 
