@@ -40,24 +40,45 @@ class Page:
     cursor: str | None
 
 
-def entry_of(item: dict[str, Any]) -> Entry:
-    try:
-        return Entry(
-            item["name"],
-            item["absolutePath"],
-            item["type"] == "DIRECTORY",
-            item.get("size"),
-            item["contentType"],
-            item.get("lastModified"),
-        )
-    except (KeyError, TypeError):
-        raise NotAGateway("The answer holds an entry that cannot be understood.") from None
+def entry_of(item: Any) -> Entry:
+    match item:
+        case {
+            "name": str(name),
+            "absolutePath": str(path),
+            "type": str(kind),
+            "contentType": str(content_type),
+        }:
+            size, modified = item.get("size"), item.get("lastModified")
+            if isinstance(size, int | None) and _is_moment(modified):
+                return Entry(name, path, kind == "DIRECTORY", size, content_type, modified)
+    raise NotAGateway("The answer holds an entry that cannot be understood.")
 
 
-def page_of(body: dict[str, Any]) -> Page:
-    """The page without the entry for the folder itself."""
+def _is_moment(text: Any) -> bool:
+    """Whether it is a time, or none was told."""
+    if text is None:
+        return True
+    if not isinstance(text, str):
+        return False
+    if len(text) == 24 and text[19] == "." and text[:4].isdecimal() and text[17:19].isdecimal():
+        return True  # as a gateway writes it; a thousand of them are looked at
     try:
-        items, cursor = body["content"], body["nextCursor"]
-    except (KeyError, TypeError):
-        raise NotAGateway("The answer is not a page of a listing.") from None
-    return Page([entry_of(item) for item in items if not item.get("isCurrentFolder")], cursor)
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def page_of(body: Any, asked: str | None = None) -> Page:
+    """The page without the entry for the folder itself; `asked` is the cursor that it was asked for with."""
+    match body:
+        case {"content": [*items], "nextCursor": str() | None as cursor} if cursor is None or cursor != asked:
+            return Page(
+                [
+                    entry_of(item)
+                    for item in items
+                    if not (isinstance(item, dict) and item.get("isCurrentFolder"))
+                ],
+                cursor,
+            )
+    raise NotAGateway("The answer is not a page of a listing.")

@@ -22,7 +22,7 @@ OnConflict = Literal["replace", "fail", "rename"]
 
 def page(session: Session, path: str, size: int | None, cursor: str | None) -> Steps[Page]:
     request = Ask("GET", target(clean(path), action="LIST", size=size, cursor=cursor))
-    return page_of((yield from session.request(request)).json())
+    return page_of((yield from session.request(request)).json(), cursor)
 
 
 def stat(session: Session, path: str) -> Steps[Entry]:
