@@ -117,7 +117,11 @@ async def on_disk(effort: Effort) -> list[Figure]:
 
 async def _refill(drive: Drive, top: os.PathLike[str]) -> None:
     for path in ("own", "sub/own", "canary"):
-        await put(drive, path, OWN)
+        try:
+            await put(drive, path, OWN)
+        except PorticoError:  # one of the tries has made a folder of a file, or a file of a folder
+            await drive.delete(Path(Path.parse(path).segments[:1]), recursive=True)
+            await put(drive, path, OWN)
     for name, target in (("link", "../alice"), ("sub/link", "../../alice/canary")):
         place = os.path.join(top, "al", name)
         if not os.path.lexists(place):
