@@ -254,3 +254,10 @@ def test_a_mass_of_what_could_begin_a_boundary(content: bytes) -> None:
     body = form(named("a", content))
     for size in (2**10, 2**14 + 1, 2**21):
         assert read(pieces(body, size)) == ([("a", content)], None)
+
+
+@pytest.mark.parametrize("header", [b"Content-Disposition\n: form-data", b"\nContent-Disposition: form-data"])
+def test_a_bare_line_feed_in_a_header_is_refused_wherever_the_body_is_cut(header: bytes) -> None:
+    body = b"--frontier\r\n" + header + b'; name="data"; filename="a"\r\n\r\nx\r\n--frontier--\r\n'
+    for place in range(len(body)):
+        assert read([body[:place], body[place:]]) == ([], "invalid-request")

@@ -217,6 +217,9 @@ SERVER_GAPS: Mapping[tuple[str, str], str] = {
 }
 """(provider, test) -> why the test's server, unlike the service itself, cannot do this; with a link."""
 
+BY_CHANCE = {("s3-swift", "test_one_of_many_writers_wins_where_nothing_may_be_replaced")}
+"""Those that show in most runs, but not in all: a race that sometimes ends well."""
+
 _NAMING = "https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-shares--directories--files--and-metadata"
 _AZURE_CHARACTERS = Refusal(InvalidPath, f'Azure Files forbids " \\ / : | < > * ? in names: {_NAMING}')
 _AZURE_UNICODE = Refusal(InvalidPath, f"Azure Files forbids code points like U+E000 in names: {_NAMING}")
@@ -237,12 +240,12 @@ SERVICE_LIMITS: Mapping[tuple[str, str], Refusal] = {
 
 
 def known_gap(provider: str, test: str) -> pytest.MarkDecorator | None:
-    """The mark for a test that is known to fail: strict, so that it is told when it no longer does.
+    """The mark for a test that is known to fail: strict where it always does, so that it is told when it no longer does.
 
     `test` is the function's name, with its own case if it has one: `test_odd_name[emoji]`.
     """
     if reason := SERVER_GAPS.get((provider, test)):
-        return pytest.mark.xfail(strict=True, reason=reason)
+        return pytest.mark.xfail(strict=(provider, test) not in BY_CHANCE, reason=reason)
     if refusal := SERVICE_LIMITS.get((provider, test)):
         return pytest.mark.xfail(strict=True, raises=refusal.error, reason=refusal.reason)
     return None

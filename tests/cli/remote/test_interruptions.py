@@ -48,6 +48,13 @@ def interrupt(command: "subprocess.Popen[bytes]", number: signal.Signals = signa
     assert command.stderr.read() == b"Interrupted.\n"
 
 
+def at_rest(folder: Path) -> bool:
+    """Whether the gateway has stored all that it had of the files when their sender was gone."""
+    before = len(contents(folder))
+    time.sleep(0.5)
+    return len(contents(folder)) == before
+
+
 def test_an_upload_that_is_interrupted_twice(
     process: Start, remote: Portico, many: Path, there: Path, gateway: Gateway
 ) -> None:
@@ -56,7 +63,7 @@ def test_an_upload_that_is_interrupted_twice(
         command = process("put", "-r", "many", "/")
         wait_until(partial(more_than, len(stored), there), "files arrive")
         interrupt(command, number)
-        wait_until(lambda: gateway.staged == [], "nothing is left half")
+        wait_until(lambda: gateway.staged == [] and at_rest(there), "nothing is left half")
         stored = contents(there / "many")
         assert 0 < len(stored) < FILES
         assert {len(content) for content in stored.values()} == {SIZE}
