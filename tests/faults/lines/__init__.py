@@ -49,7 +49,6 @@ BRIEF = (
     "stall",
     "stop-stalled",
     "load-slow-clients",
-    "load-overload",
     "fuzz-multipart",
     "fuzz-path",
     "document",
