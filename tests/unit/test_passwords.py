@@ -1,4 +1,6 @@
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -37,6 +39,24 @@ async def test_a_password_is_known_again(passwords: Passwords) -> None:
     assert await passwords.verify(hashed, "correct hörse", familiar=True)
     assert not await passwords.verify(hashed, "correct horse")
     assert await passwords.hash("correct hörse") != hashed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
+async def test_strangers_are_hashed_in_the_time_that_others_leave(
+    passwords: Passwords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def noted(*_: object) -> bool:
+        seen.append(priority())
+        return False
+
+    seen: list[int] = []
+    monkeypatch.setattr(passwords, "_matches", noted)
+    await passwords.verify(None, "correct horse", familiar=True)
+    await passwords.verify(None, "correct horse")
+    assert seen == [priority(), min(priority() + 10, 19)]
 
 
 async def test_nobody_has_no_password_but_is_verified_all_the_same(

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from portico.accounts import throttle as module
 from portico.accounts.passwords import QUEUE
 from portico.accounts.throttle import ADDRESS_FAILURES, FAMILIAR, PAIR_FAILURES, WINDOW, Throttle, network_of
-from portico.errors import TooManyRequests
+from portico.errors import TooManyRequests, Unavailable
 from portico.store.database import Database
 from portico.store.tables import attempts
 
@@ -59,6 +59,51 @@ async def test_case_and_look_of_a_name_make_no_new_pair(throttle: Throttle) -> N
         await throttle.failed(name, HOME)
     await throttle.failed("alice", HOME)
     assert await wait_of(throttle, "ALICE") > 0
+
+
+async def test_a_flood_is_counted_in_a_few_transactions(
+    throttle: Throttle, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    begin = database.begin
+
+    def counted(within: Any = None) -> Any:
+        begun.append(within)
+        return begin(within)
+
+    monkeypatch.setattr(database, "begin", counted)
+    names = [f"user{number % 3}" for number in range(3 * PAIR_FAILURES - 1)]
+    await asyncio.gather(*(throttle.failed(name, HOME) for name in names))
+    assert len(begun) <= 2
+    assert await wait_of(throttle, "user0") == await wait_of(throttle, "user1") == WINDOW.total_seconds()
+    assert await throttle.check("user2", HOME) is False  # it has failed once less
+    await throttle.failed("user2", HOME)
+    assert await wait_of(throttle, "user2") > 0
+
+
+async def test_all_of_a_batch_hear_that_it_was_not_counted(
+    throttle: Throttle, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Any = None) -> Any:
+        raise Unavailable("The database does not answer.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "begin", broken)
+        outcomes = await asyncio.gather(
+            *(throttle.failed("alice", HOME) for _ in range(PAIR_FAILURES)), return_exceptions=True
+        )
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * PAIR_FAILURES
+    await fail(throttle, PAIR_FAILURES)
+    assert await wait_of(throttle) > 0
+
+
+async def test_who_leaves_does_not_take_the_others_along(throttle: Throttle) -> None:
+    leaving, *staying = [asyncio.create_task(throttle.failed("alice", HOME)) for _ in range(PAIR_FAILURES)]
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.gather(*staying)
+    assert leaving.cancelled()
+    assert await wait_of(throttle) > 0
 
 
 async def test_an_address_that_tries_many_names_waits(throttle: Throttle) -> None:

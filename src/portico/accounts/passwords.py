@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import sys
 from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ QUEUE = 8
 """How many may wait for a place, in each lane."""
 
 _SALT, _HASH = 16, 32
+_STEPS_BACK = 10
 
 Result = TypeVar("Result")
 
@@ -34,7 +36,7 @@ class Passwords:
     def __init__(self) -> None:
         self._hasher = PasswordHasher(PASSES, MEMORY_KIB, LANES, _HASH, _SALT, type=Type.ID)
         self._nobody = _unmatched_hash()
-        self._general = _Lane("password", _cores())
+        self._general = _Lane("password", _cores(), _step_back)
         self._familiar = _Lane("familiar-password", 1)
 
     async def hash(self, password: str) -> str:
@@ -69,8 +71,8 @@ class Passwords:
 
 
 class _Lane:
-    def __init__(self, name: str, places: int) -> None:
-        self._threads = ThreadPoolExecutor(places, thread_name_prefix=name)
+    def __init__(self, name: str, places: int, prepare: Callable[[], object] | None = None) -> None:
+        self._threads = ThreadPoolExecutor(places, thread_name_prefix=name, initializer=prepare)
         self._most = places + QUEUE
         self.inside = 0
 
@@ -87,6 +89,12 @@ class _Lane:
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
+
+
+def _step_back() -> None:
+    """Let this thread hash in the time that all others leave: a flood of guesses must not slow the listings down."""
+    if sys.platform == "linux":  # elsewhere this would mean the whole process
+        os.nice(_STEPS_BACK)
 
 
 def _unmatched_hash() -> str:

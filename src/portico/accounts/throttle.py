@@ -1,15 +1,20 @@
 """Throttling of sign-ins: failures are counted in the database, so over all workers and nodes.
 
 An account is never locked. What is slowed down is an address, and a user name tried from an address.
+
+Failures that come while the database is busy are written together: a flood costs one transaction after the other, not
+one for each guess, and whoever signs in meanwhile stands behind one of them at most.
 """
 
+import asyncio
 import ipaddress
 import math
+from collections import Counter
 from datetime import timedelta
 from hashlib import sha256
 from typing import Final
 
-from sqlalchemy import case, delete, func, or_, select
+from sqlalchemy import Integer, case, delete, func, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.accounts import moments
@@ -30,12 +35,15 @@ MOST_ROWS: Final = 100_000
 """What a sweep leaves at most, so that a flood cannot fill the disk."""
 
 _WINDOW_MS = WINDOW // timedelta(milliseconds=1)
+_GIVEN = literal_column("excluded.failures", Integer)  # of the row that could not be inserted
 _FAMILIAR_MS = FAMILIAR // timedelta(milliseconds=1)
 
 
 class Throttle:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._batch: _Batch | None = None
+        """What waits for the database; who fails from now on is written with it."""
 
     async def check(self, username: str, address: str, *, within: AsyncConnection | None = None) -> bool:
         """Whether the pair is familiar; `TooManyRequests` if it, or for strangers its address, has to wait."""
@@ -57,16 +65,13 @@ class Throttle:
         return familiar
 
     async def failed(self, username: str, address: str) -> None:
-        now = moments.now()
-        stale = or_(attempts.c.since <= now - _WINDOW_MS, attempts.c.since >= now + _WINDOW_MS)
-        # Sorted, so that two failures at once cannot lock each other's rows crosswise.
-        rows = [{"digest": key, "failures": 1, "since": now} for key in sorted(_keys(username, address))]
-        change = {
-            "failures": case((stale, 1), else_=attempts.c.failures + 1),
-            "since": case((stale, now), else_=attempts.c.since),
-        }
-        async with self._database.begin() as transaction:
-            await transaction.execute(upsert(self._database.dialect, attempts, rows, change))
+        """Count it; it is counted for all when this returns."""
+        if self._batch is None:
+            self._batch = _Batch()
+            self._batch.written = asyncio.create_task(self._write(self._batch))
+        batch = self._batch
+        batch.failures.update(_keys(username, address))
+        await asyncio.shield(batch.written)  # others wait for it, too
 
     async def succeeded(self, username: str, address: str, *, within: AsyncConnection | None = None) -> None:
         """Clear the pair's failures and make it familiar. The address keeps its count: it may have one good account."""
@@ -93,6 +98,33 @@ class Throttle:
                     .limit(rows - MOST_ROWS)
                 )
                 await transaction.execute(delete(attempts).where(attempts.c.digest.in_(oldest)))
+
+    async def _write(self, batch: "_Batch") -> None:
+        try:
+            async with self._database.begin() as transaction:
+                self._batch = None
+                now = moments.now()
+                stale = or_(attempts.c.since <= now - _WINDOW_MS, attempts.c.since >= now + _WINDOW_MS)
+                change = {
+                    "failures": case((stale, _GIVEN), else_=attempts.c.failures + _GIVEN),
+                    "since": case((stale, now), else_=attempts.c.since),
+                }
+                # Sorted, so that two transactions cannot lock each other's rows crosswise.
+                failures = sorted(batch.failures.items())
+                rows = [{"digest": key, "failures": times, "since": now} for key, times in failures]
+                await transaction.execute(upsert(self._database.dialect, attempts, rows, change))
+        finally:
+            if self._batch is batch:  # the database never came
+                self._batch = None
+
+
+class _Batch:
+    """Failures by key, and the task that writes them."""
+
+    written: asyncio.Task[None]
+
+    def __init__(self) -> None:
+        self.failures: Counter[bytes] = Counter()
 
 
 def network_of(address: str) -> str:
