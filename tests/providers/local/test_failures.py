@@ -1,13 +1,16 @@
 """The operating system's failures, told as ours, without its words."""
 
+import asyncio
 import errno
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path as Folder
 from typing import Any
 
 import pytest
 
+from portico.entries import Entry
 from portico.errors import (
     PorticoError,
     ProviderFailed,
@@ -17,6 +20,7 @@ from portico.errors import (
     Unavailable,
 )
 from portico.providers.local import LocalProvider
+from portico.providers.local.staging import StagedFile
 
 from .actions import at, content, names, put
 
@@ -131,6 +135,31 @@ async def test_a_copy_without_the_help_of_the_kernel(
     await provider.copy(at("file"), at("copy"))
     monkeypatch.undo()
     assert await content(provider, "copy") == data
+
+
+async def test_a_disk_that_hangs_holds_up_no_listing_and_no_download(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (top / "file").write_bytes(b"content")
+    hanging = threading.Event()
+    commit = StagedFile.commit
+
+    def stuck(staged: StagedFile) -> Entry:
+        assert hanging.wait(20)
+        return commit(staged)
+
+    monkeypatch.setattr(StagedFile, "commit", stuck)
+    uploads = [asyncio.create_task(put(provider, f"new/{number}", b"x")) for number in range(100)]
+    try:
+        async with asyncio.timeout(10):
+            assert "file" in await names(provider)
+            assert (await provider.stat(at("file"))).size == 7
+            assert await content(provider, "file") == b"content"
+        assert not any(upload.done() for upload in uploads)
+    finally:
+        hanging.set()
+        await asyncio.gather(*uploads)
+    assert len(await names(provider, "new")) == 100
 
 
 async def test_many_small_pieces(provider: LocalProvider) -> None:

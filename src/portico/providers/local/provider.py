@@ -60,10 +60,14 @@ class LocalProvider(Provider):
         self._recent = RecentPages()
         self._pages = Turns()
         self._arranging: set[asyncio.Task[None]] = set()
-        self._files = Threads(16, "local-files")
-        # Reading a huge folder takes a second; it must not take the places of those who wait for a small one.
+        # Each kind of work has threads of its own, so that the quick ones never queue behind the slow ones: hundreds of
+        # uploads wait for the disk, and a page of a small folder must not wait with them.
+        self._looks = Threads(8, "local-looks")
+        self._reads = Threads(8, "local-reads")
+        self._writes = Threads(16, "local-writes")
+        # Reading a huge folder takes a second.
         self._scans = Threads(2, "local-scans")
-        # Nor must whole trees that are copied, moved or removed, which may take minutes.
+        # To copy, move or remove a whole tree may take minutes.
         self._trees = Threads(4, "local-trees")
 
     # Listing
@@ -72,7 +76,7 @@ class LocalProvider(Provider):
         position = _read_token(token)
         asked_ns = time.monotonic_ns()
         async with self._pages.turn():
-            known = await self._hop(self._files, folder, self._known_page, folder, size, position, asked_ns)
+            known = await self._hop(self._looks, folder, self._known_page, folder, size, position, asked_ns)
         if known is not None:
             return known
         page, snapshot = await self._hop(
@@ -126,7 +130,7 @@ class LocalProvider(Provider):
     # Files
 
     async def stat(self, path: Path) -> Entry:
-        return await self._hop(self._files, path, self._stat, path)
+        return await self._hop(self._looks, path, self._stat, path)
 
     def _stat(self, path: Path) -> Entry:
         if path.is_root:
@@ -138,7 +142,7 @@ class LocalProvider(Provider):
     async def read(
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
     ) -> Download:
-        return await self._hop(self._files, path, self._read, path, start, stop, etag)
+        return await self._hop(self._looks, path, self._read, path, start, stop, etag)
 
     def _read(self, path: Path, start: int, stop: int | None, etag: str | None) -> Download:
         with opened_parent(self._top, path) as folder:
@@ -154,7 +158,7 @@ class LocalProvider(Provider):
 
     async def _chunks(self, path: Path, file: OpenFile, start: int, stop: int) -> AsyncGenerator[bytes]:
         while start < stop:
-            chunk = await self._hop(self._files, path, file.read, min(_BATCH, stop - start), start)
+            chunk = await self._hop(self._reads, path, file.read, min(_BATCH, stop - start), start)
             if not chunk:
                 raise ProviderFailed(f"'{path.name}' became shorter while it was read.")
             start += len(chunk)
@@ -182,11 +186,11 @@ class LocalProvider(Provider):
                     if running:
                         await self._landed(path, running)
                     # The disk takes this batch while the next one arrives.
-                    running = self._files.start(staged.append, batch)
+                    running = self._writes.start(staged.append, batch)
                     batch, held = [], 0
             if running:
                 await self._landed(path, running)
-            running = self._files.start(_finish, staged, batch)
+            running = self._writes.start(_finish, staged, batch)
             entry: Entry = await self._landed(path, running)
             return entry
         except BaseException:
@@ -210,21 +214,21 @@ class LocalProvider(Provider):
             await asyncio.wait([running])
             running.exception()
         try:
-            await self._hop(self._files, path, staged.discard)
+            await self._hop(self._writes, path, staged.discard)
         except PorticoError as error:  # what is being handled says more
             log.warning("upload-not-discarded", code=error.code, cause=error.cause, left_to="sweep")
 
     # Folders and trees
 
     async def make_folder(self, path: Path) -> None:
-        await self._hop(self._files, path, self._make_folder, path)
+        await self._hop(self._writes, path, self._make_folder, path)
 
     def _make_folder(self, path: Path) -> None:
         with opened_folder(self._top, path, make=True):
             return
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
-        pool = self._trees if recursive else self._files
+        pool = self._trees if recursive else self._writes
         await self._hop(pool, path, self._delete, path, recursive)
 
     def _delete(self, path: Path, recursive: bool) -> None:
@@ -249,7 +253,7 @@ class LocalProvider(Provider):
         return await self._hop(self._scans, Path(), staging.sweep, self._top)
 
     async def close(self) -> None:
-        for threads in (self._files, self._scans, self._trees):
+        for threads in (self._looks, self._reads, self._writes, self._scans, self._trees):
             await asyncio.to_thread(threads.close)
 
     async def _hop(self, pool: Threads, path: Path, work: Callable[..., T], *args: Any) -> T:
