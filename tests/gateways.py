@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -42,10 +43,30 @@ class Gateway:
         return self.home / "files"
 
     @property
+    def password(self) -> str:
+        """Of the user `web`."""
+        return (self.home / "web-password.txt").read_text().strip()
+
+    @property
     def staged(self) -> list[str]:
         """What lies in the staging folder."""
         folder = self.files / ".portico~staging"
         return os.listdir(folder) if folder.exists() else []
+
+    def empty_root(self) -> Path:
+        """The folder of the user `web`, with nothing in it: nor will an upload of somebody who was interrupted, and
+        whom the gateway still believes to be there, put something into it."""
+        root = self.files / "web"
+
+        def emptied() -> bool:
+            if self.staged:
+                return False
+            shutil.rmtree(root, ignore_errors=True)
+            root.mkdir(parents=True, exist_ok=True)
+            return not os.listdir(root)
+
+        wait_until(emptied, "the user's folder can be emptied")
+        return root
 
     def start(self) -> None:
         with open(self.home.parent / "output.txt", "wb") as output:
@@ -100,7 +121,7 @@ class Gateway:
 
     def sign_in(self, profile: str = "default", user: str = "web", password: str | None = None) -> None:
         """`portico login`, with the profiles of whoever runs it."""
-        secret = password or (self.home / "web-password.txt").read_text()
+        secret = password or self.password
         self.command(
             "login", self.url, "--user", user, "--profile", profile, "--password-stdin", stdin=secret
         )
@@ -121,7 +142,7 @@ class Gateway:
             re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0]
             for word in ("id", "secret")
         )
-        password = (self.home / "web-password.txt").read_text().strip()
+        password = self.password
         form = {"grant_type": "password", "username": "web", "password": password}
         with self.client() as client:
             answer = client.post("/backend/login", data=form, auth=credentials)

@@ -74,7 +74,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 @pytest.fixture(scope="session")
 def password(gateway: Gateway) -> str:
-    return (gateway.home / "web-password.txt").read_text().strip()
+    return gateway.password
 
 
 @pytest.fixture(scope="session")
@@ -84,12 +84,9 @@ def root(gateway: Gateway) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def emptied(root: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+def emptied(gateway: Gateway) -> Iterator[None]:
     yield
-    import shutil
-
-    for entry in root.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    gateway.empty_root()
 
 
 @pytest.fixture(params=["sync", "async"])

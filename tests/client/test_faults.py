@@ -240,7 +240,7 @@ def test_a_connection_that_was_given_up_meanwhile(
     gateway = Gateway(tmp_path / "gateway" / "home")
     gateway.home.parent.mkdir()
     gateway.start()
-    client = make(gateway.url, password=(gateway.home / "web-password.txt").read_text().strip())
+    client = make(gateway.url, password=gateway.password)
     client.upload(b"1", "/file")
     gateway.stop()
     gateway.start()
@@ -307,12 +307,21 @@ def test_other_servers(make: MakeClient, speaker: Any) -> None:
         make(url, tokens=tokens).stat("/")
 
 
+@pytest.fixture
+def own_gateway(tmp_path: Path) -> Iterator[Gateway]:
+    """One that may be left in the middle of something."""
+    gateway = Gateway(tmp_path / "home")
+    gateway.start()
+    yield gateway
+    gateway.kill()
+
+
 def test_encrypted(make: MakeClient, tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "gateway" / "home", tls=True)
     gateway.home.parent.mkdir()
     gateway.start()
     try:
-        password = (gateway.home / "web-password.txt").read_text().strip()
+        password = gateway.password
         with pytest.raises(Unreachable, match="certificate"):
             make(gateway.url, password=password).stat("/")
         with pytest.raises(Unreachable, match="cannot be used"):
@@ -337,7 +346,8 @@ def test_http_where_https_is_meant_and_the_other_way_round(
 
 
 @pytest.mark.parametrize("kind", ["Client", "AsyncClient"])
-def test_ctrl_c_ends_a_transfer(gateway: Gateway, password: str, tmp_path: Path, kind: str) -> None:
+def test_ctrl_c_ends_a_transfer(own_gateway: Gateway, kind: str) -> None:
+    url, password = own_gateway.url, own_gateway.password
     call = "client.upload_all(items(), progress=told)"
     script = f"""
 import asyncio, sys
@@ -354,12 +364,12 @@ def told(path, done, total):
         print("going", flush=True)
 
 async def main():
-    async with AsyncClient({gateway.url!r}, username="web", password={password!r}) as client:
+    async with AsyncClient({url!r}, username="web", password={password!r}) as client:
         await {call}
 
 if {kind!r} == "AsyncClient":
     asyncio.run(main())
-with Client({gateway.url!r}, username="web", password={password!r}) as client:
+with Client({url!r}, username="web", password={password!r}) as client:
     {call}
 """
     process = subprocess.Popen(

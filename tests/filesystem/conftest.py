@@ -1,6 +1,5 @@
 """A gateway over a local folder, and the filesystem that reads it."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 @pytest.fixture(scope="package")
 def options(gateway: Gateway) -> dict[str, Any]:
     """What `storage_options` takes."""
-    password = (gateway.home / "web-password.txt").read_text().strip()
+    password = gateway.password
     return {"gateway": gateway.url, "username": "web", "password": password}
 
 
@@ -50,10 +49,6 @@ def fs(options: dict[str, Any]) -> PorticoFileSystem:
 
 
 @pytest.fixture
-def root(gateway: Gateway) -> Iterator[Path]:
-    """The user's root as the gateway has it on its disk; emptied afterwards."""
-    folder = gateway.files / "web"
-    folder.mkdir(parents=True, exist_ok=True)
-    yield folder
-    for entry in folder.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+def root(gateway: Gateway) -> Path:
+    """The user's root as the gateway has it on its disk, empty."""
+    return gateway.empty_root()

@@ -1,7 +1,6 @@
 """A gateway for the examples of the guides, and the examples themselves."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ class Guide:
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self.password = (gateway.home / "web-password.txt").read_text().strip()
+        self.password = gateway.password
         properties = (gateway.home / "application.properties").read_text()
         found = dict(re.findall(r"^security\.client-(id|secret)=(.*)$", properties, re.MULTILINE))
         self._known = {
@@ -57,7 +56,4 @@ def guide(gateway: Gateway) -> Guide:
 @pytest.fixture
 def root(gateway: Gateway) -> Path:
     """The user's root on the gateway's disk, empty."""
-    folder = gateway.files / "web"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
+    return gateway.empty_root()

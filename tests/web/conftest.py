@@ -78,8 +78,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 @pytest.fixture
 def gateway(running: Gateway) -> Gateway:
     """One gateway for all tests of the page, with an empty folder for its user."""
-    shutil.rmtree(running.files / "web", ignore_errors=True)
-    (running.files / "web").mkdir()
+    running.empty_root()
     return running
 
 

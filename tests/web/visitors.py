@@ -52,7 +52,7 @@ class Visitor:
 
     @property
     def password(self) -> str:
-        return (self.gateway.home / "web-password.txt").read_text().strip()
+        return self.gateway.password
 
     def sign_in(self, name: str = "web", password: str | None = None) -> None:
         self.page.get_by_label("User name").fill(name)

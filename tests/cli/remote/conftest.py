@@ -1,5 +1,4 @@
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -28,16 +27,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 @pytest.fixture
 def gateway(running: Gateway) -> Gateway:
     """A gateway without files."""
-    shutil.rmtree(running.files / "web", ignore_errors=True)
+    running.empty_root()
     return running
 
 
 @pytest.fixture
 def there(gateway: Gateway) -> Path:
     """Where the gateway keeps what the user `web` sees."""
-    folder = gateway.files / "web"
-    folder.mkdir(exist_ok=True)
-    return folder
+    return gateway.files / "web"
 
 
 @pytest.fixture
@@ -51,7 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def password(gateway: Gateway) -> str:
-    return (gateway.home / "web-password.txt").read_text()
+    return gateway.password
 
 
 @pytest.fixture

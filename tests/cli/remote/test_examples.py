@@ -24,7 +24,7 @@ def test_the_examples_run(gateway: Gateway, here: Path, there: Path, tmp_path: P
     (here / "photos" / "summer").mkdir(parents=True)
     for name in ("2025.csv", "2026.csv", "photos/a.jpg", "photos/summer/b.jpg"):
         (here / name).write_text("year,sum\n2026,1\n")
-    (here / "password.txt").write_text((gateway.home / "web-password.txt").read_text())
+    (here / "password.txt").write_text(gateway.password)
     lines = "".join(blocks)
     # The one that asks for the password needs a person.
     lines = lines.replace(

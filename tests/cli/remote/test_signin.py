@@ -179,7 +179,7 @@ def test_a_self_signed_gateway(
     gateway.start()
     try:
         arguments = ("login", gateway.url, "--user", "web", "--password-stdin")
-        password = (gateway.home / "web-password.txt").read_text()
+        password = gateway.password
         outcome = portico(*arguments, stdin=password)
         assert (outcome.code, outcome.err.count("\n")) == (1, 1)
         assert "--ca FILE" in outcome.err

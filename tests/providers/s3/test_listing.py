@@ -7,7 +7,7 @@ from portico.errors import InvalidCursor, NotFound, ProviderFailed, ProviderUnav
 from portico.paths import Path
 from portico.providers.s3 import S3Provider
 
-from ...servers.proxy import FaultProxy
+from ...servers.proxy import FaultProxy, Reply
 from .actions import at, error, listing, listings, page, put, said
 
 
@@ -37,6 +37,8 @@ async def test_a_page_is_one_call_and_size_and_token_are_handed_on(
 
 
 async def test_a_missing_folder_costs_one_call_more(provider: S3Provider, proxy: FaultProxy) -> None:
+    proxy.on(listing, said(200, page()))
+    proxy.on(lambda call: call.method == "HEAD", Reply(404))
     with pytest.raises(NotFound):
         await provider.list_page(at("missing"), 10, None)
     assert [call.method for call in proxy.calls] == ["GET", "HEAD"]
