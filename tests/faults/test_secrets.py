@@ -81,7 +81,7 @@ def test_no_secret_is_written_down(start: Start, gossip: str) -> None:
     canaries |= {
         tokens["access_token"],
         tokens["refresh_token"],
-        (gateway.home / "web-password.txt").read_text().strip(),
+        gateway.password,
     }
     with gateway.signed_in() as client:
         canaries.add(client.headers["Authorization"].removeprefix("Bearer "))

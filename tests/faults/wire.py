@@ -18,6 +18,10 @@ class Broken(Exception):
     """The connection ended before an answer had come, or in the middle of one."""
 
 
+TRANSPORT = (Broken, TimeoutError, OSError)
+"""What may be raised instead of an answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from ..figures import Effort, Figure, Lines, at_most, none_of
 from ..processes import TunedGateway
-from ..wire import Answer, Broken, ask
+from ..wire import TRANSPORT, Answer, ask
 
 PROXY = "127.0.0.1"
 HOME, ELSEWHERE = "192.0.2.1", "198.18.{}.{}"
@@ -24,7 +24,7 @@ def credentials(gateway: TunedGateway) -> tuple[str, str]:
         re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0]
         for word in ("id", "secret")
     ]
-    password = (gateway.home / "web-password.txt").read_text().strip()
+    password = gateway.password
     return b64encode(":".join(pair).encode()).decode(), password
 
 
@@ -69,7 +69,7 @@ class Flood:
         request = sign_in(self._client, name, f"guess-{self._random.random()}", address)
         try:
             answer = await ask(self._gateway.port, request, 60)
-        except (Broken, TimeoutError, OSError) as error:
+        except TRANSPORT as error:
             self.statuses[type(error).__name__] += 1
         else:
             self.statuses[f"{answer.status} {answer.code}"] += 1

@@ -3,64 +3,18 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from ...gateways import FILES
 from ..figures import Effort, Figure, Lines, at_most, none_of
 from ..processes import TunedGateway
-from ..wire import MULTIPART, Broken, Wire, ask, form, get, head, post
+from ..visitor import Visitor, visited
+from ..wire import MULTIPART, TRANSPORT, Wire, ask, form, head, post
 from .aborts import left_over
 from .floods import credentials
 from .memory import Peak, send
 
 MIB = 2**20
-TRANSPORT = (Broken, TimeoutError, OSError)
-
-
-class Visitor:
-    """Somebody who lists a small folder again and again, each time over a connection of his own."""
-
-    def __init__(self, gateway: TunedGateway) -> None:
-        self._gateway = gateway
-        self.waits: list[float] = []
-        self.wrong: list[str] = []
-
-    async def run(self) -> None:
-        while True:
-            await self.visit()
-            await asyncio.sleep(0.1)
-
-    async def visit(self) -> None:
-        start = time.monotonic()
-        try:
-            answer = await ask(self._gateway.port, get(f"{FILES}/", self._gateway.token), 10)
-        except TRANSPORT as error:
-            self.wrong.append(type(error).__name__)
-        else:
-            if answer.status != 200:
-                self.wrong.append(f"{answer.status} {answer.code}")
-        finally:
-            self.waits.append(time.monotonic() - start)
-
-    def figures(self, word: str, limit: float) -> list[Figure]:
-        waits = sorted(self.waits)
-        return [
-            none_of(f"{word}: listings that failed meanwhile", len(waits), self.wrong),
-            at_most(f"{word}: a listing's wait, 95 of 100", limit, waits[int(len(waits) * 0.95)], "s"),
-            at_most(f"{word}: a listing's longest wait", 3 * limit, waits[-1], "s"),
-        ]
-
-
-async def beside(gateway: TunedGateway, load: Awaitable[object]) -> Visitor:
-    """A visitor's fate while the load lasts."""
-    visitor = Visitor(gateway)
-    visiting = asyncio.ensure_future(visitor.run())
-    try:
-        await load
-    finally:
-        visiting.cancel()
-        await asyncio.gather(visiting, return_exceptions=True)
-    return visitor
 
 
 async def recovered(gateway: TunedGateway) -> float:
@@ -68,7 +22,7 @@ async def recovered(gateway: TunedGateway) -> float:
     began = time.monotonic()
     quick = 0
     while quick < 3 and time.monotonic() - began < 60:
-        visitor = Visitor(gateway)
+        visitor = Visitor(gateway.port, gateway.token)
         await visitor.visit()
         quick = quick + 1 if not visitor.wrong and visitor.waits[0] < 0.5 else 0
     return time.monotonic() - began
@@ -81,13 +35,13 @@ async def uploads(effort: Effort) -> list[Figure]:
         gateway = set_.gateway
         peak = Peak(gateway)
         watching = asyncio.ensure_future(peak.watch())
-        sending = asyncio.gather(*(send(gateway, f"file-{each}", size) for each in range(number)))
-        began = time.monotonic()
-        visitor = await beside(gateway, sending)
-        took = time.monotonic() - began
+        async with visited(gateway) as visitor:
+            began = time.monotonic()
+            answers = await asyncio.gather(*(send(gateway, f"file-{each}", size) for each in range(number)))
+            took = time.monotonic() - began
         watching.cancel()
         wait = await recovered(gateway)
-        statuses = Counter(sending.result())
+        statuses = Counter(answers)
         names = await gateway.names()
     odd = [f"{times} × {status}" for status, times in statuses.items() if status not in (204, 503)]
     word = f"{number} uploads of {size // MIB} MiB"
@@ -119,11 +73,8 @@ async def slow_clients(effort: Effort) -> list[Figure]:
         for each, wire in enumerate(wires):
             await wire.send(upload if each % 2 else login)
         trickling = asyncio.ensure_future(_trickled(wires))
-        visitor = Visitor(gateway)
-        end = time.monotonic() + seconds
-        while time.monotonic() < end or len(visitor.waits) < 3:
-            await visitor.visit()
-            await asyncio.sleep(0.1)
+        async with visited(gateway) as visitor:
+            await asyncio.sleep(seconds)
         trickling.cancel()
         await asyncio.gather(trickling, return_exceptions=True)
         for wire in wires:
@@ -200,7 +151,8 @@ async def overload(effort: Effort) -> list[Figure]:
 
         capacity = await Demand(request, gateway.port).closed(16, seconds)
         demand = Demand(request, gateway.port)
-        visitor = await beside(gateway, demand.opened(4 * capacity, seconds))
+        async with visited(gateway) as visitor:
+            await demand.opened(4 * capacity, seconds)
         wait = await recovered(gateway)
         alive = gateway.running
     odd = [
