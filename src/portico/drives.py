@@ -11,6 +11,7 @@ from portico.accounts.vault import BadSecretKey
 from portico.cursors import CursorSeal
 from portico.drive import Drive
 from portico.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderRefused
+from portico.joint import Joint
 from portico.measured import Measured
 from portico.metrics import Metrics
 from portico.paths import Path
@@ -41,6 +42,7 @@ class Drives:
         self._metrics = metrics
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
+        self._opening: Joint[str, _Opened] = Joint()
         self._retired: list[tuple[float, Provider]] = []
 
     async def of(self, user: User) -> Drive:
@@ -70,14 +72,18 @@ class Drives:
 
     async def _open(self, name: str) -> _Opened:
         opened = self._opened.get(name)
-        now = time.monotonic()
-        if opened and now < opened.trusted_until:
+        if opened and time.monotonic() < opened.trusted_until:
             return opened
+        return await self._opening.run(name, lambda: self._look(name))
+
+    async def _look(self, name: str) -> _Opened:
+        """The provider as the connection is now."""
+        now = time.monotonic()
         try:
             connection = await self._connections.get(name)
         except (NotFound, BadSecretKey) as error:
             raise _not_set_up(name, error) from error
-        opened = self._opened.get(name)  # another request may have been quicker
+        opened = self._opened.get(name)
         if opened is None or opened.revision != connection.revision:
             if opened:
                 self._retired.append((now, opened.provider))

@@ -14,7 +14,7 @@ SOURCE = Path(portico.__file__).parent
 
 GROUND = {
     *("settings", "notation", "timestamps", "logs", "audit", "metrics", "scoreboard"),
-    *("cursors", "entries", "paths", "rights", "errors"),
+    *("cursors", "entries", "paths", "rights", "errors", "joint"),
 }
 LAYERS: list[set[str]] = [
     {"cli", "__main__"},

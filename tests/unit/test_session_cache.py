@@ -112,7 +112,7 @@ async def test_the_cache_is_bounded(tokens: Tokens, alice: User, monkeypatch: py
     for _ in range(10):
         await tokens.session((await tokens.issue(alice)).access_token)
     assert len(tokens._cache) <= 3
-    assert not tokens._asking
+    assert not tokens._asking._open
 
 
 async def test_without_the_database_nobody_is_believed(

@@ -81,7 +81,7 @@ async def test_a_flood_is_counted_in_a_few_transactions(
     assert await wait_of(throttle, "user2") > 0
 
 
-async def test_all_of_a_batch_hear_that_it_was_not_counted(
+async def test_what_the_database_did_not_take_is_told_and_counted_with_the_next(
     throttle: Throttle, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: Any = None) -> Any:
@@ -93,7 +93,8 @@ async def test_all_of_a_batch_hear_that_it_was_not_counted(
             *(throttle.failed("alice", HOME) for _ in range(PAIR_FAILURES)), return_exceptions=True
         )
     assert [type(outcome) for outcome in outcomes] == [Unavailable] * PAIR_FAILURES
-    await fail(throttle, PAIR_FAILURES)
+    assert await throttle.check("alice", HOME) is False
+    await throttle.failed("alice", HOME)
     assert await wait_of(throttle) > 0
 
 

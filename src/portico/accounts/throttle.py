@@ -6,7 +6,6 @@ Failures that come while the database is busy are written together: a flood cost
 one for each guess, and whoever signs in meanwhile stands behind one of them at most.
 """
 
-import asyncio
 import ipaddress
 import math
 from collections import Counter
@@ -20,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from portico.accounts import moments
 from portico.accounts.names import name_key
 from portico.errors import TooManyRequests
+from portico.joint import Joint
 from portico.store.database import AnyRow, Database, upsert
 from portico.store.tables import attempts
 
@@ -42,8 +42,9 @@ _FAMILIAR_MS = FAMILIAR // timedelta(milliseconds=1)
 class Throttle:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._batch: _Batch | None = None
-        """What waits for the database; who fails from now on is written with it."""
+        self._failures: Counter[bytes] = Counter()
+        """What waits for the database, by key."""
+        self._counting: Joint[None, None] = Joint()
 
     async def check(self, username: str, address: str, *, within: AsyncConnection | None = None) -> bool:
         """Whether the pair is familiar; `TooManyRequests` if it, or for strangers its address, has to wait."""
@@ -66,12 +67,8 @@ class Throttle:
 
     async def failed(self, username: str, address: str) -> None:
         """Count it; it is counted for all when this returns."""
-        if self._batch is None:
-            self._batch = _Batch()
-            self._batch.written = asyncio.create_task(self._write(self._batch))
-        batch = self._batch
-        batch.failures.update(_keys(username, address))
-        await asyncio.shield(batch.written)  # others wait for it, too
+        self._failures.update(_keys(username, address))
+        await self._counting.run(None, self._count)
 
     async def succeeded(self, username: str, address: str, *, within: AsyncConnection | None = None) -> None:
         """Clear the pair's failures and make it familiar. The address keeps its count: it may have one good account."""
@@ -99,32 +96,19 @@ class Throttle:
                 )
                 await transaction.execute(delete(attempts).where(attempts.c.digest.in_(oldest)))
 
-    async def _write(self, batch: "_Batch") -> None:
-        try:
-            async with self._database.begin() as transaction:
-                self._batch = None
-                now = moments.now()
-                stale = or_(attempts.c.since <= now - _WINDOW_MS, attempts.c.since >= now + _WINDOW_MS)
-                change = {
-                    "failures": case((stale, _GIVEN), else_=attempts.c.failures + _GIVEN),
-                    "since": case((stale, now), else_=attempts.c.since),
-                }
-                # Sorted, so that two transactions cannot lock each other's rows crosswise.
-                failures = sorted(batch.failures.items())
-                rows = [{"digest": key, "failures": times, "since": now} for key, times in failures]
-                await transaction.execute(upsert(self._database.dialect, attempts, rows, change))
-        finally:
-            if self._batch is batch:  # the database never came
-                self._batch = None
-
-
-class _Batch:
-    """Failures by key, and the task that writes them."""
-
-    written: asyncio.Task[None]
-
-    def __init__(self) -> None:
-        self.failures: Counter[bytes] = Counter()
+    async def _count(self) -> None:
+        async with self._database.begin() as transaction:
+            self._counting.close(None)
+            # Sorted, so that two transactions cannot lock each other's rows crosswise.
+            failures, self._failures = sorted(self._failures.items()), Counter()
+            now = moments.now()
+            stale = or_(attempts.c.since <= now - _WINDOW_MS, attempts.c.since >= now + _WINDOW_MS)
+            change = {
+                "failures": case((stale, _GIVEN), else_=attempts.c.failures + _GIVEN),
+                "since": case((stale, now), else_=attempts.c.since),
+            }
+            rows = [{"digest": key, "failures": times, "since": now} for key, times in failures]
+            await transaction.execute(upsert(self._database.dialect, attempts, rows, change))
 
 
 def network_of(address: str) -> str:

@@ -4,7 +4,6 @@ A sign-in opens a family, and every token that comes of it belongs to that famil
 the family: its tokens and tickets go with it, so nothing that exists can be ended but still usable.
 """
 
-import asyncio
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from portico.accounts import moments
 from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.errors import NotSignedIn
+from portico.joint import Joint
 from portico.rights import format_rights
 from portico.store.database import AnyRow, Database
 from portico.store.tables import access_tokens, families, refresh_tokens, tickets, users
@@ -100,7 +100,8 @@ class Tokens:
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
         self._cache: dict[bytes, tuple[float, int, Session]] = {}
-        self._asking: dict[bytes, asyncio.Task[Session | None]] = {}
+        self._asking: Joint[bytes, Session | None] = Joint()
+        self._checking: Joint[int, bool] = Joint()
         self._generation = 0
 
     async def issue(self, user: User, *, within: AsyncConnection | None = None) -> TokenPair:
@@ -135,11 +136,7 @@ class Tokens:
         cached = self._cache.get(digest)
         if cached is not None and moments.monotonic() < cached[0] and moments.now() < cached[1]:
             return cached[2]
-        task = self._asking.get(digest)
-        if task is None:
-            task = self._asking[digest] = asyncio.create_task(self._ask(digest, self._generation))
-            task.add_done_callback(lambda done: self._asked(digest, done))
-        session = await asyncio.shield(task)  # others may wait for the same answer
+        session = await self._asking.run(digest, lambda: self._ask(digest, self._generation))
         if session is None:
             raise not_signed_in()
         return session
@@ -152,8 +149,7 @@ class Tokens:
 
     async def still_valid(self, user_id: int) -> bool:
         """Whether the user exists and is enabled at this very moment."""
-        async with self._database.connect() as reading:
-            return (await reading.execute(_ENABLED, {"id": user_id})).first() is not None
+        return await self._checking.run(user_id, lambda: self._check(user_id))
 
     async def sweep(self) -> None:
         """Delete what expired, tickets included."""
@@ -166,7 +162,7 @@ class Tokens:
         """Believe nothing that was read before this moment."""
         self._generation += 1
         self._cache.clear()
-        self._asking.clear()
+        self._asking.close_all()
 
     async def _ask(self, digest: bytes, generation: int) -> Session | None:
         asked_at = moments.monotonic()
@@ -179,11 +175,10 @@ class Tokens:
             self._cache[digest] = (asked_at + CACHED, row.token_expires_at, session)
         return session
 
-    def _asked(self, digest: bytes, task: asyncio.Task[Session | None]) -> None:
-        if self._asking.get(digest) is task:
-            del self._asking[digest]
-        if not task.cancelled():
-            task.exception()  # seen, even if everybody who waited for it has gone
+    async def _check(self, user_id: int) -> bool:
+        async with self._database.connect() as reading:
+            self._checking.close(user_id)  # who asks from now on must not be told what is read now
+            return (await reading.execute(_ENABLED, {"id": user_id})).first() is not None
 
     async def _rotate(self, transaction: AsyncConnection, digest: bytes, found: AnyRow) -> TokenPair | User:
         """The new pair, or whose family was ended, which the transaction then has to keep."""
