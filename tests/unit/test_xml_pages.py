@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from portico.errors import ProviderFailed
@@ -85,6 +85,8 @@ def documents(draw: st.DrawFn) -> str:
 
 
 @settings(max_examples=300, deadline=None)
+@example("<R><Contents><Key\n/><Key>true</Key></Contents></R>")
+@example("<R><Contents><Key a='1'/><Key>true</Key></Contents></R>")
 @given(documents())
 def test_scan_and_parse_agree(text: str) -> None:
     parsed = parse(text, SHAPE)

@@ -139,7 +139,7 @@ def _uniform(insides: list[str], names: tuple[str, ...]) -> list[Record] | None:
         wanted = tag.startswith("</") and tag[2:-1] in names and pattern[-1] == re.escape(f"<{tag[2:-1]}>")
         if wanted:
             order.append(tag[2:-1])
-        elif tag.strip("</ >") in names and (text.strip() or "/" in tag):
+        elif _name_of(tag) in names and (text.strip() or "/" in tag):
             return None  # an empty one, or one with more than text inside
         pattern += ["([^<\0]*)" if wanted else "[^<\0]*", re.escape(tag)]
     if not order or len(set(order)) < len(order):
@@ -159,6 +159,10 @@ def _uniform(insides: list[str], names: tuple[str, ...]) -> list[Record] | None:
                 return None
     nothing = [None] * len(insides)
     return list(zip(*(columns.get(name, nothing) for name in names), strict=True))
+
+
+def _name_of(tag: str) -> str:
+    return re.split(r"[\s/>]", tag.removeprefix("</").removeprefix("<"), maxsplit=1)[0]
 
 
 def _column(insides: list[str], name: str, beginnings: int) -> list[str | None]:
