@@ -33,6 +33,7 @@ from portico.providers.local.descriptors import (
     opened_parent,
     translated,
 )
+from portico.providers.local.gathering import GATHERING
 from portico.providers.local.recent import RecentPages
 from portico.providers.local.snapshots import Snapshot, Snapshots
 from portico.providers.local.threads import Threads
@@ -42,8 +43,8 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-_BATCH = 2**20
-"""Bytes gathered before a thread writes them, and read by a thread at a time."""
+_READ = 2**20
+"""Bytes that a thread reads at a time."""
 _MOST_CHUNKS = 4096
 """That are gathered: each costs some memory of its own, however small it is."""
 
@@ -158,7 +159,7 @@ class LocalProvider(Provider):
 
     async def _chunks(self, path: Path, file: OpenFile, start: int, stop: int) -> AsyncGenerator[bytes]:
         while start < stop:
-            chunk = await self._hop(self._reads, path, file.read, min(_BATCH, stop - start), start)
+            chunk = await self._hop(self._reads, path, file.read, min(_READ, stop - start), start)
             if not chunk:
                 raise ProviderFailed(f"'{path.name}' became shorter while it was read.")
             start += len(chunk)
@@ -179,20 +180,21 @@ class LocalProvider(Provider):
         batch: list[bytes] = []
         held = 0
         try:
-            async for chunk in chunks:
-                batch.append(chunk)
-                held += len(chunk)
-                if held >= _BATCH or len(batch) >= _MOST_CHUNKS:
-                    if running:
-                        await self._landed(path, running)
-                    # The disk takes this batch while the next one arrives.
-                    running = self._writes.start(staged.append, batch)
-                    batch, held = [], 0
-            if running:
-                await self._landed(path, running)
-            running = self._writes.start(_finish, staged, batch)
-            entry: Entry = await self._landed(path, running)
-            return entry
+            with GATHERING.upload():
+                async for chunk in chunks:
+                    batch.append(chunk)
+                    held += len(chunk)
+                    if held >= GATHERING.enough or len(batch) >= _MOST_CHUNKS:
+                        if running:
+                            await self._landed(path, running)
+                        # The disk takes this batch while the next one arrives.
+                        running = self._writes.start(staged.append, batch)
+                        batch, held = [], 0
+                if running:
+                    await self._landed(path, running)
+                running = self._writes.start(_finish, staged, batch)
+                entry: Entry = await self._landed(path, running)
+                return entry
         except BaseException:
             await asyncio.shield(self._discard(path, staged, running))
             raise
