@@ -19,6 +19,7 @@ from portico.accounts.vault import SecretKey, Vault
 from portico.api.cors import Cors
 from portico.api.edge import Edge
 from portico.api.monitoring import serve_metrics
+from portico.api.pace import Pace
 from portico.api.queues import Queues
 from portico.api.routes import router
 from portico.api.services import Services
@@ -104,6 +105,7 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
             tickets=Tickets(database),
             drives=drives,
             queues=Queues(),
+            pace=Pace(),
             audit=audit,
             metrics=metrics,
             ready=database.ping,

@@ -9,6 +9,7 @@ from starlette.types import Message
 from portico.api import download, incoming
 from portico.api.download import FileResponse
 from portico.api.incoming import ClientGone, IncomingBody
+from portico.api.pace import Pace
 from portico.entries import Download, Entry
 from portico.errors import ClientTimeout
 
@@ -83,7 +84,7 @@ class Content:
 @pytest.mark.usefixtures("short")
 async def test_who_takes_nothing_of_a_download_is_let_go_and_the_file_closed() -> None:
     content = Content()
-    response = FileResponse(Download(Entry("a", False, 10), 0, 10, content), partial=False)
+    response = FileResponse(Download(Entry("a", False, 10), 0, 10, content), Pace(), partial=False)
 
     async def receive() -> Message:
         await asyncio.sleep(60)

@@ -60,6 +60,7 @@ async def visited(gateway: TunedGateway) -> AsyncIterator[Visitor]:
         process.stdin.write(gateway.token.encode() + b"\n")
         assert await process.stdout.readline() == b"ready\n"
         yield visitor
+        process.stdin.close()
         met, _ = await process.communicate()
         visitor.waits, visitor.wrong = json.loads(met)
     finally:

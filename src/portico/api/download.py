@@ -11,7 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from portico.api.incoming import ClientGone, until_gone
-from portico.api.services import name_action
+from portico.api.pace import Pace
+from portico.api.services import name_action, services_of
 from portico.drive import Drive
 from portico.entries import Download, Entry
 from portico.errors import Changed, IsAFolder, RangeNotSatisfiable
@@ -34,9 +35,10 @@ CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
 
 async def download(request: Request, drive: Drive, path: Path) -> Response:
     name_action(request, "download")
+    pace = services_of(request).pace
     if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
         # Nothing to weigh before it is read: that saves a call to the service.
-        return FileResponse(await drive.read(path), partial=False)
+        return FileResponse(await drive.read(path), pace, partial=False)
     entry = await drive.describe(path)
     if entry.is_folder:
         raise IsAFolder(f"'{path.name}' is a folder; list it, or download a file in it.")
@@ -49,16 +51,17 @@ async def download(request: Request, drive: Drive, path: Path) -> Response:
     # Only who asked for a part, or for this version, is told that the file has changed meanwhile.
     version = entry.etag if span or "If-Match" in request.headers else None
     content = await drive.read(path, start, stop, etag=version)
-    return FileResponse(content, partial=span is not None)
+    return FileResponse(content, pace, partial=span is not None)
 
 
 class FileResponse(Response):
     """A download on its way to the client, closed whatever happens on that way."""
 
-    def __init__(self, content: Download, *, partial: bool) -> None:
+    def __init__(self, content: Download, pace: Pace, *, partial: bool) -> None:
         span = (content.start, content.stop) if partial else None
         super().__init__(status_code=206 if partial else 200, headers=_headers(content.entry, span))
         self._content = content
+        self._pace = pace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         chunks = self._content.chunks
@@ -69,6 +72,7 @@ class FileResponse(Response):
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             async for chunk in chunks:
+                await self._pace.turn(len(chunk))
                 if gone.done():
                     raise ClientGone
                 # Somebody who takes nothing must not keep the file, the connection and the memory for ever.

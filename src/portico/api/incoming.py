@@ -7,6 +7,7 @@ from typing import Self
 from starlette.requests import Request
 from starlette.types import Receive
 
+from portico.api.pace import Pace
 from portico.errors import ClientTimeout, InvalidRequest
 
 IDLE_SECONDS = 30.0
@@ -27,8 +28,11 @@ class ClientGone(InvalidRequest):
 class IncomingBody:
     """The body's chunks, one after the other; pulling the next one is what lets the client send it."""
 
-    def __init__(self, receive: Receive, idle_seconds: float | None = None) -> None:
+    def __init__(
+        self, receive: Receive, idle_seconds: float | None = None, *, pace: Pace | None = None
+    ) -> None:
         self._receive = receive
+        self._pace = pace
         self._ended = False
         self._most_patience = self._patience = idle_seconds or IDLE_SECONDS
 
@@ -51,6 +55,8 @@ class IncomingBody:
             if chunk := message.get("body", b""):
                 waited, bought = time.monotonic() - began, len(chunk) / LEAST_RATE
                 self._patience = min(self._most_patience, self._patience - waited + bought)
+                if self._pace:
+                    await self._pace.turn(len(chunk))
                 return bytes(chunk)
         raise StopAsyncIteration
 

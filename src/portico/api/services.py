@@ -8,6 +8,7 @@ from starlette.requests import Request
 from portico.accounts.signin import SignIn
 from portico.accounts.tickets import Tickets
 from portico.accounts.tokens import Tokens
+from portico.api.pace import Pace
 from portico.api.queues import Queues
 from portico.audit import NoAudit
 from portico.drives import Drives
@@ -23,6 +24,7 @@ class Services:
     tickets: Tickets
     drives: Drives
     queues: Queues
+    pace: Pace
     audit: NoAudit
     metrics: Metrics
     ready: Callable[[], Awaitable[None]]

@@ -65,7 +65,8 @@ def _form(request: Request, services: Services) -> MultipartReader:
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise UnsupportedMediaType("The body is content-coded; send it as it is.")
     content_type = single_header(request, "Content-Type") or ""
-    return MultipartReader(IncomingBody(request.receive), content_type, max_parts=services.max_files)
+    body = IncomingBody(request.receive, pace=services.pace)
+    return MultipartReader(body, content_type, max_parts=services.max_files)
 
 
 def _announced_size(request: Request, drive: Drive) -> int | None:

@@ -9,7 +9,7 @@ from ...gateways import FILES
 from ..figures import Effort, Figure, Lines, at_most, none_of
 from ..processes import TunedGateway
 from ..visitor import Visitor, visited
-from ..wire import MULTIPART, TRANSPORT, Wire, ask, form, head, post
+from ..wire import MULTIPART, TRANSPORT, Wire, form, head, post
 from .aborts import left_over
 from .floods import credentials
 from .memory import Peak, send
@@ -99,60 +99,55 @@ async def _trickled(wires: list[Wire]) -> None:
 
 
 class Demand:
-    """Requests of one kind at a rate that does not care about the answers."""
+    """Clients with a connection each, who ask again and again."""
 
     def __init__(self, request: Callable[[], bytes], port: int) -> None:
         self._request, self._port = request, port
         self.statuses: Counter[str] = Counter()
         self.waits: list[float] = []
-        self._running: set[asyncio.Task[None]] = set()
 
-    async def ask(self) -> None:
-        start = time.monotonic()
-        try:
-            answer = await ask(self._port, self._request(), 30)
-            self.statuses[f"{answer.status} {answer.code}".strip()] += 1
-        except TRANSPORT as error:
-            self.statuses[type(error).__name__] += 1
-        self.waits.append(time.monotonic() - start)
-
-    async def closed(self, clients: int, seconds: float) -> float:
-        """As fast as so many clients can, who wait for their answers; how many a second that is."""
+    async def of(self, clients: int, seconds: float, rate: float = 0) -> None:
+        """For so long; together at that rate, as far as the answers come in time, or as fast as they come."""
         end = time.monotonic() + seconds
+        pause = clients / rate if rate else 0.0
+        await asyncio.gather(*(self._client(each * pause / clients, pause, end) for each in range(clients)))
 
-        async def client() -> None:
-            while time.monotonic() < end:
-                await self.ask()
-
-        await asyncio.gather(*(client() for _ in range(clients)))
-        return len(self.waits) / seconds
-
-    async def opened(self, rate: float, seconds: float) -> None:
-        began = time.monotonic()
-        for number in range(int(rate * seconds)):
-            if (ahead := began + number / rate - time.monotonic()) > 0:
-                await asyncio.sleep(ahead)
-            task = asyncio.ensure_future(self.ask())
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-        await asyncio.gather(*self._running)
+    async def _client(self, delay: float, pause: float, end: float) -> None:
+        await asyncio.sleep(delay)
+        wire: Wire | None = None
+        while (start := time.monotonic()) < end:
+            try:
+                wire = wire or await Wire.to(self._port)
+                await wire.send(self._request())
+                answer = await wire.answer(30)
+                self.statuses[f"{answer.status} {answer.code}".strip()] += 1
+            except TRANSPORT as error:
+                self.statuses[type(error).__name__] += 1
+                wire = None
+            now = time.monotonic()
+            self.waits.append(now - start)
+            await asyncio.sleep(max(0.0, start + pause - now))
+        if wire:
+            await wire.close()
 
 
 async def overload(effort: Effort) -> list[Figure]:
     """Four times as many small uploads as the gateway can take."""
-    seconds = effort.of(1, 15)
+    seconds, clients = effort.of(1, 15), effort.of(200, 2000)
     async with effort.gateway() as set_:
         gateway = set_.gateway
         numbers = iter(range(10**9))
 
         def request() -> bytes:
             body = form(f"file-{next(numbers) % 500}", b"x" * 1000)
-            return post(gateway.token, body, "/", "Connection: close")
+            return post(gateway.token, body)
 
-        capacity = await Demand(request, gateway.port).closed(16, seconds)
+        alone = Demand(request, gateway.port)
+        await alone.of(16, seconds)
+        capacity = len(alone.waits) / seconds
         demand = Demand(request, gateway.port)
         async with visited(gateway) as visitor:
-            await demand.opened(4 * capacity, seconds)
+            await demand.of(clients, seconds, 4 * capacity)
         wait = await recovered(gateway)
         alive = gateway.running
     odd = [
@@ -164,9 +159,9 @@ async def overload(effort: Effort) -> list[Figure]:
     return [
         Figure("the service stays up", "yes", "yes" if alive else "no", alive),
         Figure(
-            "capacity; answers at four times that",
+            f"capacity; answers when {clients} clients ask four times that",
             "shown",
-            f"{capacity:.0f}/s; {dict(demand.statuses)}",
+            f"{capacity:.0f}/s; {len(waits) / seconds:.0f}/s: {dict(demand.statuses)}",
             True,
         ),
         none_of("neither 204 nor 503", len(waits), odd),
