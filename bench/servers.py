@@ -111,8 +111,16 @@ class Portico(Process):
 class RcloneRcd(Process):
     """rclone's remote control: the peer that lists and takes uploads over HTTP."""
 
-    def __init__(self, work: Workplace, *, tls: bool = False, stores: dict[str, str] | None = None) -> None:
-        """`stores`: names of S3 remotes and their endpoints."""
+    def __init__(
+        self,
+        work: Workplace,
+        *,
+        tls: bool = False,
+        stores: dict[str, str] | None = None,
+        as_it_comes: bool = False,
+    ) -> None:
+        """`stores`: names of S3 remotes and their endpoints. `as_it_comes`: with the checks that it makes unless it is
+        told not to."""
         port = free_port()
         self.target = Target(port, tls)
         config = work.folder / f"rclone-{port}.conf"
@@ -126,7 +134,7 @@ class RcloneRcd(Process):
                 *("--config", str(config), "--cache-dir", str(work.folder / "rclone-cache")),
                 *("--ca-cert", str(work.certificate), "--transfers", "8", "--log-level", "ERROR"),
                 # What it may leave out without losing content.
-                *("--ignore-checksum", "--size-only", "--local-no-check-updated"),
+                *([] if as_it_comes else ["--ignore-checksum", "--size-only", "--local-no-check-updated"]),
             ],
             port,
             log=work.folder / f"rclone-{port}.log",

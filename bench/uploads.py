@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from boto3.s3.transfer import TransferConfig  # type: ignore[import-untyped]
 
@@ -22,10 +23,14 @@ from bench.workplace import GIB, Workplace, say
 GROUP = "uploads"
 SMALL = 10 * 1024
 COUNT = 1000
+COPYPARTY, RCLONE = "copyparty", "rclone rcd"
+_BARE = ", bare"
+"""Said of a peer that is told to leave out its checksums."""
+_BETTER = f"the better of {COPYPARTY} and {RCLONE}"
 NOTES = {
     "Portico": "Portico serves folders with 2 workers, as many as there are cores, and syncs every file and its folder before it answers; no peer does.",
-    "copyparty": "copyparty takes PUT, and is told not to compute checksums (--put-ck no); 'as it comes' it does.",
-    "rclone rcd": "rclone rcd: operations/uploadfile, without checksums, 8 transfers; to S3 with parts of 16 MiB, 8 at once, unsigned.",
+    "copyparty": "copyparty takes PUT; 'bare' it is told not to compute checksums (--put-ck no).",
+    "rclone rcd": "rclone rcd: operations/uploadfile, 8 transfers; 'bare', and always to S3, it is told not to compute checksums; to S3 with parts of 16 MiB, 8 at once, unsigned.",
     "nginx-dav": "nginx-dav takes PUT, 2 workers, its temporary files beside their target, so that it renames.",
     "boto3 straight": "boto3: upload_file, as `aws s3 cp` does it (the same s3transfer), with its own defaults.",
 }
@@ -122,18 +127,15 @@ def _to_folder(work: Workplace, tls: bool, quick: bool) -> list[Line]:
     home = Home(work, f"home-uploads-{over}")
     home.add("up", "local", folder=str(places.folder("portico")))
     gateway = Portico(home, tls=tls, workers=2)
-    rclone = RcloneRcd(work, tls=tls)
-    copyparty = Copyparty(work, places.folder("copyparty"), tls=tls)
-    default = Copyparty(work, places.folder("copyparty-default"), tls=tls, as_it_comes=True)
-    servers: dict[str, Any] = {"Portico": gateway, "copyparty": copyparty, "rclone rcd": rclone}
-    servers["copyparty as it comes"] = default
-    rclone_path = f"/operations/uploadfile?fs={places.folder('rclone')}&remote="
-    recipes = {
-        "Portico": posted(f"{FILES}/", gateway.bearer("up")),
-        "copyparty": put(""),
-        "copyparty as it comes": put(""),
-        "rclone rcd": posted(rclone_path, {}),
-    }
+    servers: dict[str, Any] = {"Portico": gateway}
+    recipes = {"Portico": posted(f"{FILES}/", gateway.bearer("up"))}
+    for way in ("", _BARE):
+        name = COPYPARTY + way
+        servers[name] = Copyparty(work, places.folder(name), tls=tls, as_it_comes=not way)
+        recipes[name] = put("")
+        name = RCLONE + way
+        servers[name] = RcloneRcd(work, tls=tls, as_it_comes=not way)
+        recipes[name] = posted(f"/operations/uploadfile?fs={quote(str(places.folder(name)))}&remote=", {})
     if nginx_program():
         servers["nginx-dav"] = Nginx(work, places.folder("nginx"), tls=tls)
         recipes["nginx-dav"] = put("")
@@ -150,7 +152,7 @@ def _to_folder(work: Workplace, tls: bool, quick: bool) -> list[Line]:
                 {
                     name: large(server, server.target, recipes[name], source, size, at_once, places.empty)
                     for name, server in servers.items()
-                    if at_once == 1 or name != "copyparty as it comes"
+                    if at_once == 1 or not name.endswith(_BARE)
                 },
             )
             what = (
@@ -168,22 +170,24 @@ def _to_folder(work: Workplace, tls: bool, quick: bool) -> list[Line]:
 def _folder_goals(tls: bool, at_once: int) -> dict[str, float]:
     if at_once > 1:
         return {}
-    return {"nginx-dav": 0.95} if tls else {"the better of copyparty and rclone rcd": 2.5}
+    return {"nginx-dav": 0.95} if tls else {_BETTER: 2.5}
 
 
 def _against(what: str, figures: dict[str, Figure], goals: dict[str, float], note: str = "") -> list[Line]:
-    """Ours against each of the others, and against the better of the two that keep users' files."""
+    """Ours against each of the others, and against the better of the two that keep users' files, as they come and bare."""
     ours = figures["Portico"]
     others = {name: figure for name, figure in figures.items() if name != "Portico"}
     lines = [
-        rate_line(GROUP, what, ours, name, figure, goals.get(name), note or NOTES.get(name, ""))
+        rate_line(
+            GROUP, what, ours, name, figure, goals.get(name), note or NOTES.get(name.removesuffix(_BARE), "")
+        )
         for name, figure in others.items()
     ]
-    peers = [figures[name] for name in ("copyparty", "rclone rcd") if name in figures]
-    label = "the better of copyparty and rclone rcd"
-    if len(peers) == 2 and label in goals:
-        best = max(peers, key=lambda figure: figure.value)
-        lines.insert(0, rate_line(GROUP, what, ours, label, best, goals[label], note))
+    for way in (_BARE, ""):
+        peers = [figures[name + way] for name in (COPYPARTY, RCLONE) if name + way in figures]
+        if len(peers) == 2 and _BETTER in goals:
+            best = max(peers, key=lambda figure: figure.value)
+            lines.insert(0, rate_line(GROUP, what, ours, _BETTER + way, best, goals.get(_BETTER + way), note))
     return lines
 
 
@@ -203,16 +207,14 @@ def _small_to_folder(
         contestants = {
             name: small(server, server.target, requests[name], connections, places.empty)
             for name, server in servers.items()
-            if connections == 8 or name != "copyparty as it comes"
+            if connections == 8 or not name.endswith(_BARE)
         }
         figures = in_turns(rounds, "files/s", contestants)
         what = f"1,000 × 10 KiB, one request each, {connections} connection{'s' * (connections > 1)}, {over}"
-        goals = (
-            {"the better of copyparty and rclone rcd": 1.1} if connections == 8 and over == "plain" else {}
-        )
+        goals = {_BETTER: 1.1} if connections == 8 and over == "plain" else {}
         lines += _against(what, figures, goals)
     together = {}
-    for name in ("Portico", "rclone rcd"):
+    for name in ("Portico", RCLONE):
         sending = recipes[name]("x")
         batches = []
         for start in range(0, COUNT, 100):

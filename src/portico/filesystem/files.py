@@ -3,6 +3,7 @@
 import errno
 import io
 import warnings
+from collections.abc import Callable
 from tempfile import SpooledTemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO, cast
@@ -52,7 +53,22 @@ class ReadFile(AbstractBufferedFile):
         return content
 
 
-class WriteFile(AbstractBufferedFile):
+class _StoredWhole:
+    """A `with` block that ends by an error leaves nothing behind."""
+
+    close: Callable[[], None]
+    discard: Callable[[], None]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+
+class WriteFile(_StoredWhole, AbstractBufferedFile):
     """A file on its way: kept here until it is closed, then sent and stored whole.
 
     Nothing is stored if the `with` block ends by an error, or if the file is never closed.
@@ -92,21 +108,13 @@ class WriteFile(AbstractBufferedFile):
         self._content.close()
         self.closed = True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
-
     def __del__(self) -> None:
         if not self.closed:
             warnings.warn(f"{self.path} was not closed, so it is not stored", ResourceWarning, stacklevel=2)
             self.discard()
 
 
-class Compressed(io.BufferedIOBase):
+class Compressed(_StoredWhole, io.BufferedIOBase):
     """A compressor that closes the file below it, which those of the standard library leave open."""
 
     def __init__(self, outer: Any, inner: WriteFile) -> None:
@@ -134,25 +142,12 @@ class Compressed(io.BufferedIOBase):
             self._inner.discard()
             super().close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
-
     def __del__(self) -> None:
         self.discard()
 
 
-class Text(io.TextIOWrapper):
+class Text(_StoredWhole, io.TextIOWrapper):
     """Text over one of the two above; an error discards it too."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.buffer.discard()  # type: ignore[attr-defined]
+    def discard(self) -> None:
+        self.buffer.discard()  # type: ignore[attr-defined]
