@@ -230,14 +230,18 @@ def nginx_program() -> str | None:
     return None
 
 
+_BOUNDARY = "------------------------d74496d66958873eXyQm27"
+"""As long as curl makes it, and browsers about: to look for a short one takes longer."""
+
+
 def form(name: str, content_type: str = "application/octet-stream") -> tuple[dict[str, str], bytes, bytes]:
     """Headers, and what stands before and after the one file of a form."""
     before = (
-        f'--bench-boundary\r\nContent-Disposition: form-data; name="data"; filename="{name}"\r\n'
+        f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="data"; filename="{name}"\r\n'
         f"Content-Type: {content_type}\r\n\r\n"
     )
-    headers = {"Content-Type": "multipart/form-data; boundary=bench-boundary"}
-    return headers, before.encode(), b"\r\n--bench-boundary--\r\n"
+    headers = {"Content-Type": f"multipart/form-data; boundary={_BOUNDARY}"}
+    return headers, before.encode(), f"\r\n--{_BOUNDARY}--\r\n".encode()
 
 
 def form_of(files: Iterable[tuple[str, bytes]]) -> tuple[dict[str, str], bytes]:
@@ -247,4 +251,4 @@ def form_of(files: Iterable[tuple[str, bytes]]) -> tuple[dict[str, str], bytes]:
     for name, content in files:
         headers, before, _ = form(name)
         pieces += [before, content, b"\r\n"]
-    return headers, b"".join(pieces) + b"--bench-boundary--\r\n"
+    return headers, b"".join(pieces) + f"--{_BOUNDARY}--\r\n".encode()
