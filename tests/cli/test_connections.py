@@ -5,7 +5,7 @@ import pytest
 
 from portico.errors import PorticoError, ProviderRefused, ProviderUnavailable
 from portico.providers import probe, registry
-from portico.providers.registry import Kind
+from portico.providers.registry import KINDS, Kind
 
 from .conftest import Portico
 
@@ -148,3 +148,32 @@ def test_a_failing_test(
     assert outcome.code == code
     assert outcome.out.splitlines() == ["list: ok", f"write: {error.detail}"]
     assert outcome.err.count("\n") == 1
+
+
+def test_a_kind_whose_extra_is_missing_is_added_with_a_warning(
+    portico: Portico, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sdk in ("not_installed", "not_installed.either"):
+        known = Kind("portico.providers.none:None", required=frozenset({"bucket"}), extra="s3", sdk=sdk)
+        monkeypatch.setattr(registry, "KINDS", {**registry.KINDS, "cloud": known})
+        outcome = portico(
+            "connection",
+            "add",
+            sdk.replace("_", "-").replace(".", "-"),
+            "--kind",
+            "cloud",
+            "--option",
+            "bucket=b",
+        )
+        assert outcome.code == 0
+        assert "pip install 'portico-gateway[s3]'" in outcome.err
+    assert all(registry.missing_extra(kind) is None for kind in KINDS)
+
+
+@pytest.mark.parametrize("prefix", ["a/../b", "a//b", "a\\b"])
+def test_a_prefix_that_is_no_path_is_refused_at_once(portico: Portico, kinds: None, prefix: str) -> None:
+    arguments = ("--kind", "cloud", "--option", "bucket=b", "--option", f"prefix={prefix}")
+    outcome = portico("connection", "add", "cloud", *arguments)
+    assert outcome.code != 0
+    assert "'prefix'" in outcome.err
+    assert portico("connection", "show", "cloud").code != 0

@@ -49,7 +49,7 @@ def add(
     secret_stdin: SecretStdin = False,
 ) -> None:
     """Add a connection; try it with 'portico connection test NAME'."""
-    from portico.providers.registry import check_options
+    from portico.providers.registry import check_options, missing_extra
 
     values = _given(option, secret_stdin)
     check_options(kind, values)
@@ -65,6 +65,8 @@ def add(
         typer.echo(
             f"Warning: the folder {values['folder']} does not exist yet; make it before it is used.", err=True
         )
+    if install := missing_extra(kind):
+        typer.echo(f"Warning: this kind needs an extra before it can be used: {install}", err=True)
 
 
 @app.command("set")

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 
-from portico.errors import InvalidRequest, ProviderRefused
+from portico.errors import InvalidPath, InvalidRequest, ProviderRefused
+from portico.paths import Path
 from portico.providers.base import Provider
 
 SECRET_OPTIONS = frozenset({"secret-access-key", "connection-string", "account-key", "sas-token"})
@@ -25,6 +27,8 @@ class Kind:
     optional: frozenset[str] = frozenset()
     extra: str | None = None
     """The installation extra that brings the service's SDK."""
+    sdk: str | None = None
+    """The module by which that SDK is known to be there."""
 
     @property
     def options(self) -> frozenset[str]:
@@ -42,24 +46,28 @@ KINDS: Mapping[str, Kind] = {
             {"prefix", "region", "endpoint-url", "access-key-id", "secret-access-key", "role-arn", "profile"}
         ),
         extra="s3",
+        sdk="aiobotocore",
     ),
     "azure-blob": Kind(
         "portico.providers.azure_blob:AzureBlobProvider",
         required=frozenset({"container"}),
         optional=_AZURE,
         extra="azure",
+        sdk="azure.storage.blob",
     ),
     "azure-files": Kind(
         "portico.providers.azure_files:AzureFilesProvider",
         required=frozenset({"share"}),
         optional=_AZURE,
         extra="azure",
+        sdk="azure.storage.fileshare",
     ),
     "gcs": Kind(
         "portico.providers.gcs:GcsProvider",
         required=frozenset({"bucket"}),
         optional=frozenset({"prefix", "service-account-file", "endpoint-url", "anonymous"}),
         extra="gcs",
+        sdk="gcloud.aio.auth",
     ),
 }
 
@@ -77,6 +85,22 @@ def check_options(kind: str, options: Mapping[str, str]) -> None:
             raise InvalidRequest(
                 f"A connection of kind {kind!r} needs the option {name!r}; add --option {name}=VALUE."
             )
+    try:
+        Path.parse(options.get(PREFIX_OPTION, ""))
+    except InvalidPath as error:
+        raise InvalidRequest(
+            f"The option {PREFIX_OPTION!r} is no path within the storage: {error.detail}"
+        ) from None
+
+
+def missing_extra(kind: str) -> str | None:
+    """How to install what this kind still needs on this machine; None if nothing is missing."""
+    known = _kind(kind)
+    try:
+        there = known.sdk is None or find_spec(known.sdk) is not None
+    except ModuleNotFoundError:  # not even the package that it would be in
+        there = False
+    return None if there else _install(known)
 
 
 def open_provider(kind: str, options: Mapping[str, str]) -> Provider:
@@ -89,12 +113,16 @@ def open_provider(kind: str, options: Mapping[str, str]) -> Provider:
     except ImportError as error:
         raise ProviderRefused(
             "This folder's storage service is not installed on the gateway; tell the administrator.",
-            cause=f"{kind!r} needs an extra ({error}): pip install 'portico-gateway[{known.extra}]'",
+            cause=f"{kind!r} needs an extra ({error}): {_install(known)}",
         ) from error
     arguments = {
         key.replace("-", "_"): value for key, value in options.items() if key != PREFIX_OPTION and value
     }
     return implementation(**arguments)
+
+
+def _install(kind: Kind) -> str:
+    return f"pip install 'portico-gateway[{kind.extra}]'"
 
 
 def _kind(name: str) -> Kind:
