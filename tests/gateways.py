@@ -54,8 +54,8 @@ class Gateway:
         return os.listdir(folder) if folder.exists() else []
 
     def empty_root(self) -> Path:
-        """The folder of the user `web`, with nothing in it: nor will an upload of somebody who was interrupted, and
-        whom the gateway still believes to be there, put something into it."""
+        """The folder of the user `web`, with nothing in it, nor on its way into it from somebody who was interrupted and
+        whom the gateway still believes to be there. (An upload whose first bytes it has not read yet is not seen.)"""
         root = self.files / "web"
 
         def emptied() -> bool:

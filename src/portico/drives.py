@@ -20,6 +20,8 @@ from portico.providers.registry import PREFIX_OPTION, open_provider
 
 _TRUSTED_SECONDS = 1.0
 """How long a connection is used without asking whether it was changed."""
+_JOINABLE_SECONDS = 0.2
+"""How old the answer to somebody else's question may be."""
 _RETIRED_SECONDS = 24 * 3600.0
 """How long a replaced provider may go on with the uploads that it has."""
 
@@ -42,7 +44,7 @@ class Drives:
         self._metrics = metrics
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
-        self._opening: Joint[str, _Opened] = Joint()
+        self._opening: Joint[str, _Opened] = Joint(_JOINABLE_SECONDS)
         self._retired: list[tuple[float, Provider]] = []
 
     async def of(self, user: User) -> Drive:
@@ -65,6 +67,7 @@ class Drives:
         await self._close_retired(before=time.monotonic() - _RETIRED_SECONDS)
 
     async def close(self) -> None:
+        await self._opening.end()
         for opened in self._opened.values():
             await opened.provider.close()
         self._opened.clear()

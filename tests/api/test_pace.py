@@ -2,7 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from portico.api.pace import LEAST, SLICE, Pace
+from portico.api.queries import FILESYSTEM
+
+from .gateways import Gateway
 
 
 async def worked(pace: Pace, sizes: list[int]) -> list[int]:
@@ -50,9 +55,10 @@ async def test_who_leaves_takes_no_ones_place() -> None:
     await asyncio.sleep(0)
     for task in leaving:
         task.cancel()
-    await asyncio.wait_for(staying, 10)
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert staying.done()
     await asyncio.gather(*leaving, return_exceptions=True)
-    assert not pace._waiting
 
 
 async def test_it_rests_when_nobody_comes() -> None:
@@ -60,3 +66,20 @@ async def test_it_rests_when_nobody_comes() -> None:
     await worked(pace, [SLICE] * 5)
     await asyncio.sleep(0.01)
     assert not pace._counting
+
+
+async def test_uploads_and_downloads_keep_to_it(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    async def turn(size: int) -> None:
+        sizes.append(size)
+
+    monkeypatch.setattr(gateway.services.pace, "turn", turn)
+    headers = await gateway.sign_in()
+    content = bytes(3 * 2**20)
+    files = {"data": ("large", content)}
+    assert (await gateway.client.post(f"{FILESYSTEM}/", files=files, headers=headers)).status_code == 204
+    assert sum(sizes) > len(content)
+    sizes.clear()
+    assert (await gateway.client.get(f"{FILESYSTEM}/large", headers=headers)).content == content
+    assert sum(sizes) == len(content)

@@ -244,12 +244,7 @@ def test_postgresql_understands_every_statement() -> None:
     for query in (_BY_DIGEST, _ENABLED, _REFRESHABLE, _TICKET):
         assert "SELECT" in str(query.compile(dialect=dialect))
     assert "FOR SHARE" in str(select(users).with_for_update(read=True).compile(dialect=dialect))
-    statement = upsert(
-        "postgresql",
-        attempts,
-        [{"digest": b"", "failures": 1, "since": 1}],
-        {"failures": attempts.c.failures + 1},
-    )
+    statement = upsert("postgresql", attempts, {"failures": attempts.c.failures + 1})
     compiled = str(statement.compile(dialect=dialect))
     # Without its table the column would be ambiguous: PostgreSQL sees the new row too.
     assert "ON CONFLICT (digest) DO UPDATE SET failures = (attempts.failures + " in compiled

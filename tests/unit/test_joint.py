@@ -39,13 +39,40 @@ async def test_it_is_done_once_for_all_who_ask_meanwhile() -> None:
 async def test_who_comes_after_it_was_closed_has_it_done_again() -> None:
     joint: Joint[str, int] = Joint()
     work = Work()
-    first = await begun(joint, work, 2)
-    joint.close("key")
+
+    async def closing() -> int:
+        joint.close("key")
+        return await work()
+
+    first = [asyncio.create_task(joint.run("key", closing)) for _ in range(2)]
+    await asyncio.sleep(0.01)
     second = await begun(joint, work, 2)
-    joint.close_all()
+    joint.close("key")  # it is not ours to close
     third = await begun(joint, work, 1)
+    joint.close_all()
+    fourth = await begun(joint, work, 1)
     work.may_end.set()
-    assert await asyncio.gather(*first, *second, *third) == [1, 1, 2, 2, 3]
+    assert await asyncio.gather(*first, *second, *third, *fourth) == [1, 1, 2, 2, 2, 3]
+
+
+async def test_nobody_joins_what_began_too_long_ago() -> None:
+    joint: Joint[str, int] = Joint(0.005)
+    work = Work()
+    first = await begun(joint, work, 2)
+    second = await begun(joint, work, 1)
+    work.may_end.set()
+    assert await asyncio.gather(*first, *second) == [1, 1, 2]
+    assert not joint._open
+    assert not joint._running
+
+
+async def test_it_can_be_broken_off() -> None:
+    joint: Joint[str, int] = Joint()
+    tasks = await begun(joint, Work(), 3)
+    await joint.end()
+    await asyncio.wait(tasks)
+    assert all(task.cancelled() for task in tasks)
+    await joint.end()
 
 
 async def test_one_who_leaves_does_not_take_the_others_along() -> None:

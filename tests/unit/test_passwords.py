@@ -59,6 +59,20 @@ async def test_strangers_are_hashed_in_the_time_that_others_leave(
     assert seen == [priority(), min(priority() + 10, 19)]
 
 
+async def test_where_no_thread_may_step_back_passwords_are_checked_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden(_: int) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "nice", forbidden)
+    passwords = Passwords()
+    try:
+        assert await passwords.verify(await passwords.hash("correct horse"), "correct horse")
+    finally:
+        passwords.close()
+
+
 async def test_nobody_has_no_password_but_is_verified_all_the_same(
     passwords: Passwords, monkeypatch: pytest.MonkeyPatch
 ) -> None:

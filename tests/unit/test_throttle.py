@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.accounts import throttle as module
 from portico.accounts.passwords import QUEUE
@@ -81,20 +82,20 @@ async def test_a_flood_is_counted_in_a_few_transactions(
     assert await wait_of(throttle, "user2") > 0
 
 
-async def test_what_the_database_did_not_take_is_told_and_counted_with_the_next(
-    throttle: Throttle, database: Database, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("broken", [(Database, "begin"), (AsyncConnection, "execute")])
+async def test_what_the_database_does_not_take_is_told_to_all_and_not_kept(
+    throttle: Throttle, monkeypatch: pytest.MonkeyPatch, broken: tuple[type, str]
 ) -> None:
-    def broken(_: Any = None) -> Any:
+    def fail_to(*_: Any) -> Any:
         raise Unavailable("The database does not answer.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(database, "begin", broken)
+        patch.setattr(*broken, fail_to)
         outcomes = await asyncio.gather(
             *(throttle.failed("alice", HOME) for _ in range(PAIR_FAILURES)), return_exceptions=True
         )
     assert [type(outcome) for outcome in outcomes] == [Unavailable] * PAIR_FAILURES
-    assert await throttle.check("alice", HOME) is False
-    await throttle.failed("alice", HOME)
+    await fail(throttle, PAIR_FAILURES)
     assert await wait_of(throttle) > 0
 
 

@@ -207,12 +207,26 @@ async def test_many_who_ask_whether_a_user_is_valid_share_a_few_answers(
 
 
 async def test_who_asks_after_a_user_was_disabled_is_not_told_what_was_read_before(
-    tokens: Tokens, users: Users, alice: User
+    tokens: Tokens, users: Users, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = [asyncio.create_task(tokens.still_valid(alice.id)) for _ in range(10)]
+    has_read, go_on = asyncio.Event(), asyncio.Event()
+    check = tokens._check
+
+    async def slow(user_id: int) -> bool:
+        answer = await check(user_id)
+        has_read.set()
+        await go_on.wait()
+        return answer
+
+    monkeypatch.setattr(tokens, "_check", slow)
+    early = asyncio.create_task(tokens.still_valid(alice.id))
+    await has_read.wait()
     await users.change("alice", disabled=True)
-    assert not await tokens.still_valid(alice.id)
-    await asyncio.gather(*before)
+    late = asyncio.create_task(tokens.still_valid(alice.id))
+    await asyncio.sleep(0)
+    go_on.set()
+    assert await early
+    assert not await late
 
 
 async def test_sweep_deletes_what_expired(

@@ -87,6 +87,7 @@ def documents(draw: st.DrawFn) -> str:
 @settings(max_examples=300, deadline=None)
 @example("<R><Contents><Key\n/><Key>true</Key></Contents></R>")
 @example("<R><Contents><Key a='1'/><Key>true</Key></Contents></R>")
+@example("<R><Contents><Key a='>'/><Foo>x</Foo><Size>1</Size></Contents></R>")
 @given(documents())
 def test_scan_and_parse_agree(text: str) -> None:
     parsed = parse(text, SHAPE)

@@ -7,6 +7,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from argon2 import PasswordHasher, Type
@@ -94,7 +95,8 @@ class _Lane:
 def _step_back() -> None:
     """Let this thread hash in the time that all others leave: a flood of guesses must not slow the listings down."""
     if sys.platform == "linux":  # elsewhere this would mean the whole process
-        os.nice(_STEPS_BACK)
+        with suppress(OSError):  # where a sandbox forbids it, it is only less polite
+            os.nice(_STEPS_BACK)
 
 
 def _unmatched_hash() -> str:

@@ -2,10 +2,11 @@
 
 An account is never locked. What is slowed down is an address, and a user name tried from an address.
 
-Failures that come while the database is busy are written together: a flood costs one transaction after the other, not
-one for each guess, and whoever signs in meanwhile stands behind one of them at most.
+Failures that come while others are being written are written together: a flood costs one transaction after the other,
+not one for each guess, and each worker has one of them at a time in the line of those who write.
 """
 
+import asyncio
 import ipaddress
 import math
 from collections import Counter
@@ -13,7 +14,7 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Final
 
-from sqlalchemy import Integer, case, delete, func, literal_column, or_, select
+from sqlalchemy import BigInteger, Integer, case, delete, func, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.accounts import moments
@@ -35,8 +36,15 @@ MOST_ROWS: Final = 100_000
 """What a sweep leaves at most, so that a flood cannot fill the disk."""
 
 _WINDOW_MS = WINDOW // timedelta(milliseconds=1)
-_GIVEN = literal_column("excluded.failures", Integer)  # of the row that could not be inserted
 _FAMILIAR_MS = FAMILIAR // timedelta(milliseconds=1)
+
+# The row that could not be inserted, because there is one.
+_FAILURES, _SINCE = literal_column("excluded.failures", Integer), literal_column("excluded.since", BigInteger)
+_STALE = or_(attempts.c.since <= _SINCE - _WINDOW_MS, attempts.c.since >= _SINCE + _WINDOW_MS)
+_INCREASED = {
+    "failures": case((_STALE, _FAILURES), else_=attempts.c.failures + _FAILURES),
+    "since": case((_STALE, _SINCE), else_=attempts.c.since),
+}
 
 
 class Throttle:
@@ -45,6 +53,8 @@ class Throttle:
         self._failures: Counter[bytes] = Counter()
         """What waits for the database, by key."""
         self._counting: Joint[None, None] = Joint()
+        self._turn = asyncio.Lock()
+        self._increase = upsert(database.dialect, attempts, _INCREASED)
 
     async def check(self, username: str, address: str, *, within: AsyncConnection | None = None) -> bool:
         """Whether the pair is familiar; `TooManyRequests` if it, or for strangers its address, has to wait."""
@@ -76,7 +86,7 @@ class Throttle:
         fresh = {"failures": 0, "since": (now := moments.now()), "succeeded_at": now}
         async with self._database.begin(within) as transaction:
             await transaction.execute(
-                upsert(self._database.dialect, attempts, [{"digest": pair, **fresh}], fresh)
+                upsert(self._database.dialect, attempts, fresh), {"digest": pair, **fresh}
             )
 
     async def sweep(self) -> None:
@@ -97,18 +107,15 @@ class Throttle:
                 await transaction.execute(delete(attempts).where(attempts.c.digest.in_(oldest)))
 
     async def _count(self) -> None:
-        async with self._database.begin() as transaction:
+        async with self._turn:
             self._counting.close(None)
-            # Sorted, so that two transactions cannot lock each other's rows crosswise.
-            failures, self._failures = sorted(self._failures.items()), Counter()
+            # Taken whatever becomes of them: who waits for a count that fails is told so.
+            failures, self._failures = self._failures, Counter()
             now = moments.now()
-            stale = or_(attempts.c.since <= now - _WINDOW_MS, attempts.c.since >= now + _WINDOW_MS)
-            change = {
-                "failures": case((stale, _GIVEN), else_=attempts.c.failures + _GIVEN),
-                "since": case((stale, now), else_=attempts.c.since),
-            }
-            rows = [{"digest": key, "failures": times, "since": now} for key, times in failures]
-            await transaction.execute(upsert(self._database.dialect, attempts, rows, change))
+            # Sorted, so that two transactions cannot lock each other's rows crosswise.
+            rows = [{"digest": key, "failures": failures[key], "since": now} for key in sorted(failures)]
+            async with self._database.begin() as transaction:
+                await transaction.execute(self._increase, rows)
 
 
 def network_of(address: str) -> str:

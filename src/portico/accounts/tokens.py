@@ -26,6 +26,8 @@ GRACE: Final = 60
 CACHED: Final = 0.8
 """Seconds that a session is believed without asking the database."""
 
+_JOINABLE = 0.2
+"""Seconds that the answer to somebody else's question may be old; with `CACHED`, no more than one in all."""
 _LONGEST = 256  # characters of anything presented as a token
 _MOST_CACHED = 10_000
 
@@ -100,7 +102,7 @@ class Tokens:
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
         self._cache: dict[bytes, tuple[float, int, Session]] = {}
-        self._asking: Joint[bytes, Session | None] = Joint()
+        self._asking: Joint[bytes, Session | None] = Joint(_JOINABLE)
         self._checking: Joint[int, bool] = Joint()
         self._generation = 0
 

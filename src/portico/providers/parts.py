@@ -109,7 +109,7 @@ class Lease:
 
 
 UPLOADS = MemoryBudget(512 * MIB)
-"""The one budget of this process."""
+"""The one budget of this process for uploads to services; those to folders hold little: see `local/gathering.py`."""
 
 
 def part_sizes(at_most: int | None, most_parts: int) -> Callable[[int], int]:

@@ -136,6 +136,8 @@ def _uniform(insides: list[str], names: tuple[str, ...]) -> list[Record] | None:
     order: list[str] = []
     pattern = ["(?<![^\0])"]
     for text, tag in zip(*[iter(_TAG.split(insides[0]))] * 2, strict=False):
+        if ">" in text:
+            return None  # the tag before it has one within an attribute
         wanted = tag.startswith("</") and tag[2:-1] in names and pattern[-1] == re.escape(f"<{tag[2:-1]}>")
         if wanted:
             order.append(tag[2:-1])

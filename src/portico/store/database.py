@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -138,21 +138,11 @@ class Database:
             self._turn.release()
 
 
-def upsert(
-    dialect: str, table: Table, rows: Sequence[Mapping[str, Any]], change: Mapping[str, Any]
-) -> postgresql.Insert | sqlite.Insert:
-    """Insert `rows`; where the primary key is taken, set the columns in `change` of the row that is there."""
-    if dialect == "postgresql":
-        return (
-            postgresql.insert(table)
-            .values(list(rows))
-            .on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change))
-        )
-    return (
-        sqlite.insert(table)
-        .values(list(rows))
-        .on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change))
-    )
+def upsert(dialect: str, table: Table, change: Mapping[str, Any]) -> postgresql.Insert | sqlite.Insert:
+    """Insert the rows that it is executed with; where the primary key is taken, set the columns in `change` of the row
+    that is there."""
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    return insert(table).on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change))
 
 
 def _file_of(url: URL) -> str | None:

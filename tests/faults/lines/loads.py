@@ -123,6 +123,8 @@ class Demand:
                 self.statuses[f"{answer.status} {answer.code}".strip()] += 1
             except TRANSPORT as error:
                 self.statuses[type(error).__name__] += 1
+                if wire:
+                    wire.reset()
                 wire = None
             now = time.monotonic()
             self.waits.append(now - start)

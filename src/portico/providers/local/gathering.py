@@ -10,7 +10,8 @@ LEAST = 2**16
 
 
 class Gathering:
-    """One for all uploads to folders of a process. An upload holds what it gathers, and as much that is being written."""
+    """One for all uploads to folders of a process. An upload holds about what it gathers, and as much that is being
+    written."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget

@@ -179,8 +179,8 @@ class LocalProvider(Provider):
         running: asyncio.Future[Any] | None = None
         batch: list[bytes] = []
         held = 0
-        try:
-            with GATHERING.upload():
+        with GATHERING.upload():
+            try:
                 async for chunk in chunks:
                     batch.append(chunk)
                     held += len(chunk)
@@ -195,11 +195,11 @@ class LocalProvider(Provider):
                 running = self._writes.start(_finish, staged, batch)
                 entry: Entry = await self._landed(path, running)
                 return entry
-        except BaseException:
-            await asyncio.shield(self._discard(path, staged, running))
-            raise
-        finally:
-            running = None  # it holds the error that holds this frame
+            except BaseException:
+                await asyncio.shield(self._discard(path, staged, running))
+                raise
+            finally:
+                running = None  # it holds the error that holds this frame
 
     async def _landed(self, path: Path, running: asyncio.Future[T]) -> T:
         """What a thread has done; it goes on even if whoever waits for it is cancelled."""
