@@ -27,6 +27,8 @@ class Bucket(Process):
 
     folder: Path
     target: Target
+    certificate: str | None = None
+    """By which it is known, if it speaks TLS."""
 
     @property
     def url(self) -> str:
@@ -37,7 +39,7 @@ class Bucket(Process):
         return s3_options(self.url)
 
     def client(self) -> Any:
-        return client(self.url)
+        return client(self.url, self.certificate)
 
     def signed(self, operation: str, **parameters: Any) -> str:
         """An address at which this one operation needs no other signature."""
@@ -57,7 +59,7 @@ class Bucket(Process):
 
 
 def client(url: str, verify: str | None = None) -> Any:
-    """boto3's client, as it comes."""
+    """boto3's client, as it comes but for trailing checksums, which `rclone serve s3` does not know."""
     return boto3.client(
         "s3",
         endpoint_url=url,
@@ -65,21 +67,29 @@ def client(url: str, verify: str | None = None) -> Any:
         aws_access_key_id=S3_KEY,
         aws_secret_access_key=S3_SECRET,
         verify=verify,
-        config=Config(signature_version="s3v4", s3={"addressing_style": "path"}, max_pool_connections=32),
+        config=Config(
+            signature_version="s3v4",
+            s3={"addressing_style": "path"},
+            max_pool_connections=32,
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        ),
     )
 
 
 class RcloneBucket(Bucket):
     """`rclone serve s3`: it keeps the parts of an upload in memory until that is completed."""
 
-    def __init__(self, work: Workplace) -> None:
+    def __init__(self, work: Workplace, *, tls: bool = False) -> None:
         port = free_port()
-        self.target = Target(port)
+        self.target = Target(port, tls)
         self.folder = work.make(f"rclone-s3-{port}")
+        self.certificate = str(work.certificate) if tls else None
+        secrets = ["--cert", str(work.certificate), "--key", str(work.key)] if tls else []
         super().__init__(
             "rclone serve s3",
             [
-                *(str(_BIN / "rclone"), "serve", "s3", "--addr", f"127.0.0.1:{port}"),
+                *(str(_BIN / "rclone"), "serve", "s3", "--addr", f"127.0.0.1:{port}", *secrets),
                 *("--auth-key", f"{S3_KEY},{S3_SECRET}", "--vfs-cache-mode", "off", "--log-level", "ERROR"),
                 *("--config", os.devnull, "--no-modtime", "--no-checksum", str(self.folder)),
             ],

@@ -70,7 +70,7 @@ def _canned(work: Workplace, store: CannedStore, quick: bool) -> list[Line]:
         "Blob", "azure-blob", container=BUCKET, account_url=f"{store.url}/account", account_key=sdks.BLOB_KEY
     )
     home.add("GCS", "gcs", bucket=BUCKET, endpoint_url=store.url, anonymous="true")
-    gateway, rclone = Portico(home), RcloneRcd(work, stores={"store": store.url})
+    gateway, rclone = Portico(home, workers=2), RcloneRcd(work, stores={"store": store.url})
     seconds, rounds = (0.4, 1) if quick else (0.8, 3)
     lines: list[Line] = []
     try:
@@ -131,7 +131,7 @@ def _real(work: Workplace, bucket: Bucket, quick: bool) -> list[Line]:
     say(f"object stores: pages through Portico from {bucket.name}")
     home = Home(work, f"home-real-{bucket.port}")
     home.add("s3", "s3", **bucket.s3)
-    gateway, rclone = Portico(home), RcloneRcd(work, stores={"store": bucket.url})
+    gateway, rclone = Portico(home, workers=2), RcloneRcd(work, stores={"store": bucket.url})
     seconds, rounds = (0.5, 1) if quick else (1.0, 3)
     try:
         store = bucket.client()

@@ -20,6 +20,7 @@ from bench.processes import ROOT
 
 GIB = 2**30
 _SETTLE_SECONDS = 2.5
+_LONG_AGO = 1_700_000_000
 _MEMORY = Path("/dev/shm")
 
 
@@ -55,7 +56,7 @@ class Workplace:
         return str(file)
 
     def big_folder(self, count: int) -> Path:
-        """A folder of so many empty files, built once; its mtime is old enough to be trusted."""
+        """A folder of so many empty files that nobody has written to for long, built once and at rest itself."""
         folder = self.kept / f"files-{count}"
         mark = self.kept / f"files-{count}.built"
         if not mark.exists():
@@ -67,6 +68,7 @@ class Workplace:
                 # Scattered, as names that people give are: the order of creation is not that of the listing.
                 name = f"file-{number * 7919 % count:07d}.txt"
                 os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o644, dir_fd=descriptor))
+                os.utime(name, (_LONG_AGO, _LONG_AGO), dir_fd=descriptor)
             os.close(descriptor)
             mark.touch()
         wait = folder.stat().st_mtime + _SETTLE_SECONDS - time.time()
