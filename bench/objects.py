@@ -17,6 +17,9 @@ from bench.workplace import Workplace, say
 
 GROUP = "object stores, one page of 1000"
 _GOALS = {"S3": 15.0}
+_WORKERS = (
+    "Portico serves these pages with 2 workers, as many as there are cores; rclone uses all cores by itself."
+)
 _PEERS = {"S3": "aiobotocore", "Blob": "azure-storage-blob", "GCS": "gcloud-aio-storage"}
 _RAW = {
     "S3": f"/{BUCKET}?list-type=2&prefix={FOLDER}&delimiter=/",
@@ -111,6 +114,7 @@ def _canned(work: Workplace, store: CannedStore, quick: bool) -> list[Line]:
                         "rclone rcd, cheapest",
                         figures["rclone rcd"],
                         2.0,
+                        _WORKERS,
                     )
                 )
             else:
