@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from portico.api import edge, incoming, upload
+from portico.api.session import drive_of
 from portico.errors import ProviderUnavailable
 from portico.providers.local import LocalProvider
 
@@ -291,6 +292,24 @@ async def test_who_is_disabled_meanwhile_stores_nothing(
     assert (answer.json()["stored"], answer.json()["failed"]) == ([], ["a.txt"])
     assert stored(gateway) == {"a.txt": OLD}
     assert gateway.left_over == []
+
+
+async def test_who_is_disabled_before_the_body_is_sent_for_stores_nothing(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done between reading the session and the body may take long."""
+    monkeypatch.setattr(upload, "_TRUSTED_SECONDS", 0.05)
+
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        found = await drive_of(*arguments, **options)
+        await gateway.users.change("web", disabled=True)
+        await asyncio.sleep(0.06)
+        return found
+
+    monkeypatch.setattr(upload, "drive_of", slow)
+    answer = await gateway.upload("", {"a.txt": b"hello"})
+    assert (answer.status_code, answer.json()["code"]) == (401, "not-signed-in")
+    assert stored(gateway) == {}
 
 
 async def test_an_upload_outlives_its_token(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,14 +261,15 @@ def test_a_stream_that_takes_less_than_it_is_given(client: Client, root: Path) -
 @pytest.mark.parametrize("size", [0, len(LARGE)])
 def test_that_of_an_entry_gets_its_time(client: Client, root: Path, tmp_path: Path, size: int) -> None:
     (root / "file").write_bytes(LARGE[:size])
-    os.utime(root / "file", (1_700_000_000.25, 1_700_000_000.25))
+    moment = 1_700_000_013_300_000_000  # 0.3 has no exact place among floats
+    os.utime(root / "file", ns=(moment, moment))
     entry = client.stat("/file")
     client.download(entry, tmp_path / "one")
     client.download_all([(entry, tmp_path / "two"), ("/file", tmp_path / "now")])
     assert entry.modified is not None
     for name in ("one", "two"):
-        assert (tmp_path / name).stat().st_mtime == entry.modified.timestamp() == 1_700_000_000.25
-    assert (tmp_path / "now").stat().st_mtime > 1_700_000_001
+        assert (tmp_path / name).stat().st_mtime_ns == moment
+    assert (tmp_path / "now").stat().st_mtime > 1_700_000_014
     stream = io.BytesIO()
     client.download(entry, stream)
     assert stream.getvalue() == LARGE[:size]

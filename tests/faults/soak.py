@@ -16,7 +16,7 @@ from .lines import LINES
 
 def main(arguments: list[str]) -> int:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the S3 server has a line for every call
-    logging.getLogger("asyncio").setLevel(logging.ERROR)  # and whoever trickles, for every byte that nobody takes
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # and the trickle, for every byte that nobody takes
     short = "--short" in arguments
     wanted = [name for name in arguments if not name.startswith("-")]
     if unknown := [name for name in wanted if not any(line.startswith(name) for line in LINES)]:

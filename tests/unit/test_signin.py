@@ -84,6 +84,31 @@ async def test_a_flood_does_not_crowd_out_who_signed_in_before(sign_in: SignIn, 
     assert {type(outcome) for outcome in outcomes} <= {WrongPassword, TooManyRequests}
 
 
+async def test_one_who_is_known_has_one_place_however_he_writes_his_name(
+    sign_in: SignIn, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, neighbour = "2001:db8::1", "2001:db8::2"
+    await sign_in.with_password("alice", "correct horse", home)
+    lanes: list[bool] = []
+    go_on = asyncio.Event()
+
+    async def verify(_: str | None, __: str, *, familiar: bool = False) -> bool:
+        lanes.append(familiar)
+        await go_on.wait()
+        return True
+
+    monkeypatch.setattr(sign_in._passwords, "verify", verify)
+    attempts = [("alice", home), ("Alice", home), ("ALICE", neighbour)]
+    tasks = [
+        asyncio.create_task(sign_in.with_password(name, "correct horse", place)) for name, place in attempts
+    ]
+    while len(lanes) < 3:
+        await asyncio.sleep(0.01)
+    go_on.set()
+    await asyncio.gather(*tasks)
+    assert sorted(lanes) == [False, False, True]
+
+
 async def test_a_success_clears_the_failures(sign_in: SignIn, throttle: Throttle, alice: User) -> None:
     for _ in range(PAIR_FAILURES - 1):
         await throttle.failed("alice", HOME)

@@ -4,7 +4,7 @@ from sqlalchemy import select
 
 from portico.accounts.names import name_key
 from portico.accounts.passwords import Passwords
-from portico.accounts.throttle import Throttle
+from portico.accounts.throttle import Throttle, pair_of
 from portico.accounts.tokens import TokenPair, Tokens
 from portico.accounts.users import USER_COLUMNS, user_of
 from portico.errors import NotSignedIn, PorticoError
@@ -24,7 +24,7 @@ class SignIn:
         self._passwords = passwords
         self._throttle = throttle
         self._tokens = tokens
-        self._verifying: set[tuple[str, str]] = set()
+        self._verifying: set[bytes] = set()
 
     async def with_password(self, username: str, password: str, address: str) -> TokenPair:
         """Tokens for the user; `WrongPassword`, or `TooManyRequests` with the seconds to wait."""
@@ -35,7 +35,7 @@ class SignIn:
         hashed = None if row is None else row.password_hash
         # A disabled user's password is verified all the same: the time must not tell that the account exists.
         if (
-            not await self._verify(hashed, password, familiar, (username, address))
+            not await self._verify(hashed, password, familiar, pair_of(username, address))
             or row is None
             or row.disabled
         ):
@@ -49,7 +49,7 @@ class SignIn:
             raise _wrong_password() from None
         return pair
 
-    async def _verify(self, hashed: str | None, password: str, familiar: bool, pair: tuple[str, str]) -> bool:
+    async def _verify(self, hashed: str | None, password: str, familiar: bool, pair: bytes) -> bool:
         """Verify in the lane of those who are known here, where each has one place: a known one may be the flood."""
         if not familiar or pair in self._verifying:
             return await self._passwords.verify(hashed, password)

@@ -129,6 +129,11 @@ def network_of(address: str) -> str:
     return str(parsed)
 
 
+def pair_of(username: str, address: str) -> bytes:
+    """By what the pair is known, however the name is written and whichever address of its network it is."""
+    return _keys(username, address)[0]
+
+
 def _keys(username: str, address: str) -> tuple[bytes, bytes]:
     """The keys of the pair and of the address. They are hashes: as long as it gets, a user name fills no more."""
     network = network_of(address).encode("utf-8", "surrogatepass")

@@ -27,6 +27,7 @@ _TRUSTED_SECONDS = 0.2
 
 async def upload(request: Request, query: Query) -> Response:
     name_action(request, "upload")
+    asked = time.monotonic()
     session, drive = await drive_of(request, waits=False)
     folder = path_of(request)
     on_conflict = query.choice("onConflict", OnConflict)
@@ -41,7 +42,7 @@ async def upload(request: Request, query: Query) -> Response:
     except PorticoError as error:
         _note_refusal(request, folder, error)
         raise
-    transfer = _Transfer(request, services, session, drive, folder, on_conflict, at_most)
+    transfer = _Transfer(request, services, session, drive, folder, on_conflict, at_most, checked=asked)
     try:
         while part := await form.next_part():
             await transfer.take(part)
@@ -91,7 +92,10 @@ class _Transfer:
         folder: Path,
         on_conflict: OnConflict | None,
         at_most: int | None,
+        *,
+        checked: float,
     ) -> None:
+        """`checked` is when the user was last looked at."""
         self._request = request
         self._services = services
         self._session = session
@@ -102,7 +106,7 @@ class _Transfer:
         self.stored: list[str] = []
         self.failed: list[str] = []
         self._seen: set[str] = set()
-        self._checked = time.monotonic()
+        self._checked = checked
 
     async def take(self, part: Part) -> None:
         self.failed.append(part.filename)
@@ -139,6 +143,7 @@ class _Transfer:
         """Whoever was disabled meanwhile stores nothing more; within a moment of the last look, nobody was."""
         if time.monotonic() - self._checked < _TRUSTED_SECONDS:
             return
+        asked = time.monotonic()
         if not await self._services.tokens.still_valid(self._session.user.id):
             raise NotSignedIn("The account was disabled while the file was sent; it was not stored.")
-        self._checked = time.monotonic()
+        self._checked = asked

@@ -12,7 +12,7 @@ import secrets
 import stat
 import threading
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from io import FileIO
 from typing import Any
 
@@ -21,6 +21,7 @@ from portico.client.errors import NotPossible
 _MARK = b"\nportico-part 1 "
 _LONGEST_NOTE = 1024 * 1024
 _SUFFIX = ".portico-part"
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _LONGEST_NAME = 255
 
 
@@ -88,7 +89,9 @@ class Part:
         """Give the file its name, the mode of what it replaces, and the time if there is one."""
         self._file.truncate(self.size)
         if modified is not None:
-            os.utime(self.path, (modified.timestamp(), modified.timestamp()))
+            # In whole numbers: as a float it would come out a little less, and so look older than it is.
+            moment = (modified - _EPOCH) // timedelta(microseconds=1) * 1000
+            os.utime(self.path, ns=(moment, moment))
         if self._mode is not None:
             os.chmod(self.path, self._mode)
         self._release()
