@@ -177,3 +177,23 @@ def test_a_prefix_that_is_no_path_is_refused_at_once(portico: Portico, kinds: No
     assert outcome.code != 0
     assert "'prefix'" in outcome.err
     assert portico("connection", "show", "cloud").code != 0
+
+
+def test_a_folder_that_cannot_serve_or_should_not_is_added_with_a_warning(
+    portico: Portico, home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "other").mkdir()
+    warnings = {
+        "missing": "does not exist yet",
+        "file": "is a file, not a folder",
+        str(home): "holds the gateway's own home",
+        str(home.parent): "holds the gateway's own home",
+        "other": "",
+    }
+    for number, (folder, warning) in enumerate(warnings.items()):
+        option = f"folder={tmp_path / folder}"
+        outcome = portico("connection", "add", f"local-{number}", "--kind", "local", "--option", option)
+        assert outcome.code == 0
+        assert warning in outcome.err
+        assert bool(warning) == bool(outcome.err)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -61,12 +62,23 @@ def add(
 
     with_new_accounts(context.obj, action)
     typer.echo(f"Added the connection {name} of kind {kind}.")
-    if kind == "local" and not os.path.isdir(values["folder"]):
-        typer.echo(
-            f"Warning: the folder {values['folder']} does not exist yet; make it before it is used.", err=True
-        )
+    if kind == "local" and (doubt := _doubt(values["folder"], context.obj)):
+        typer.echo(f"Warning: {doubt}", err=True)
     if install := missing_extra(kind):
         typer.echo(f"Warning: this kind needs an extra before it can be used: {install}", err=True)
+
+
+def _doubt(folder: str, home: Path) -> str | None:
+    """What speaks against a folder as it is now."""
+    if not os.path.exists(folder):
+        return f"the folder {folder} does not exist yet; make it before it is used."
+    if not os.path.isdir(folder):
+        return f"{folder} is a file, not a folder; choose another one."
+    if Path(home).resolve().is_relative_to(Path(folder).resolve()):
+        return (
+            f"{folder} holds the gateway's own home, with its keys and passwords; give no user a root there."
+        )
+    return None
 
 
 @app.command("set")
