@@ -350,7 +350,7 @@ def test_ctrl_c_ends_a_transfer(own_gateway: Gateway, kind: str) -> None:
     url, password = own_gateway.url, own_gateway.password
     call = "client.upload_all(items(), progress=told)"
     script = f"""
-import asyncio, sys
+import asyncio, os
 from portico import Client, AsyncClient
 
 def items():
@@ -361,7 +361,7 @@ def items():
 
 def told(path, done, total):
     if done == total:
-        print("going", flush=True)
+        os.write(1, b"going\\n")  # in one go: several threads are here
 
 async def main():
     async with AsyncClient({url!r}, username="web", password={password!r}) as client:
@@ -376,9 +376,12 @@ with Client({url!r}, username="web", password={password!r}) as client:
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "going\n"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    try:
+        assert process.stdout.readline() == "going\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
     assert "KeyboardInterrupt" in errors
     assert process.returncode != 0
 
