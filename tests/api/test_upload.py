@@ -297,7 +297,6 @@ async def test_who_is_disabled_meanwhile_stores_nothing(
 async def test_who_is_disabled_before_the_body_is_sent_for_stores_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is done between reading the session and the body may take long."""
     monkeypatch.setattr(upload, "_TRUSTED_SECONDS", 0.05)
 
     async def slow(*arguments: Any, **options: Any) -> Any:

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -131,3 +132,27 @@ async def _wipe(url: str) -> None:
         await connection.run_sync(metadata.drop_all)
         await connection.execute(text("DROP TABLE IF EXISTS alembic_version"))
     await database.close()
+
+
+@pytest.fixture
+def queries(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Grows with every connection that is taken for reading."""
+    return _watched(database, "connect", monkeypatch)
+
+
+@pytest.fixture
+def transactions(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Grows with every transaction that is begun."""
+    return _watched(database, "begin", monkeypatch)
+
+
+def _watched(database: Database, way: str, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    taken: list[None] = []
+    original = getattr(database, way)
+
+    def watched(*arguments: Any) -> Any:
+        taken.append(None)
+        return original(*arguments)
+
+    monkeypatch.setattr(database, way, watched)
+    return taken

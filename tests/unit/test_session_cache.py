@@ -20,20 +20,6 @@ async def refused(attempt: Any) -> bool:
     return False
 
 
-@pytest.fixture
-def queries(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Grows with every connection that is taken for reading."""
-    taken: list[None] = []
-    connect = database.connect
-
-    def watched(*arguments: Any) -> Any:
-        taken.append(None)
-        return connect(*arguments)
-
-    monkeypatch.setattr(database, "connect", watched)
-    return taken
-
-
 async def test_a_busy_client_costs_one_query_a_while(
     tokens: Tokens, alice: User, clock: Any, queries: list[None]
 ) -> None:

@@ -62,20 +62,10 @@ async def test_case_and_look_of_a_name_make_no_new_pair(throttle: Throttle) -> N
     assert await wait_of(throttle, "ALICE") > 0
 
 
-async def test_a_flood_is_counted_in_a_few_transactions(
-    throttle: Throttle, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[object] = []
-    begin = database.begin
-
-    def counted(within: Any = None) -> Any:
-        begun.append(within)
-        return begin(within)
-
-    monkeypatch.setattr(database, "begin", counted)
+async def test_a_flood_is_counted_in_a_few_transactions(throttle: Throttle, transactions: list[None]) -> None:
     names = [f"user{number % 3}" for number in range(3 * PAIR_FAILURES - 1)]
     await asyncio.gather(*(throttle.failed(name, HOME) for name in names))
-    assert len(begun) <= 2
+    assert len(transactions) <= 2
     assert await wait_of(throttle, "user0") == await wait_of(throttle, "user1") == WINDOW.total_seconds()
     assert await throttle.check("user2", HOME) is False  # it has failed once less
     await throttle.failed("user2", HOME)
