@@ -24,6 +24,7 @@ async def test_a_page_of_a_named_origin_may_read_answers(open_gateway: OpenGatew
         assert answer.header("Vary") == "Origin"
         exposed = answer.header("Access-Control-Expose-Headers").split(", ")
         assert {"X-Request-Id", "ETag", "Content-Range", "Content-Disposition", "Retry-After"} <= set(exposed)
+        assert {"Location", "Content-Location", "Preference-Applied"} <= set(exposed)
         assert "access-control-allow-credentials" not in permission(answer)
 
 
@@ -64,7 +65,7 @@ async def test_a_browser_asks_before_it_sends(open_gateway: OpenGateway) -> None
         assert answer.status == 204
         assert answer.header("Access-Control-Allow-Origin") == PORTAL
         assert answer.header("Access-Control-Allow-Methods") == "GET, HEAD, POST, DELETE"
-        assert {"Authorization", "Content-Type", "Range"} <= set(
+        assert {"Authorization", "Content-Type", "Prefer", "Range"} <= set(
             answer.header("Access-Control-Allow-Headers").split(", ")
         )
         assert answer.header("Vary") == "Origin"

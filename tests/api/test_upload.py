@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from portico.api import edge, incoming, upload
+from portico.api.queries import FILESYSTEM
 from portico.api.session import drive_of
 from portico.errors import ProviderUnavailable
 from portico.providers.local import LocalProvider
@@ -247,6 +248,84 @@ async def test_when_the_name_is_taken(
         assert response.json()["code"] == {403: "forbidden", 409: "already-exists"}[status]
     assert stored(gateway) == files
     assert gateway.left_over == []
+
+
+# What the client hears
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "expected"),
+    [
+        ("scan.pdf", "docs", "/docs/scan%20(1).pdf"),
+        ("scan.pdf", "", "/scan%20(1).pdf"),
+        ("50%.txt", "a b/ü", "/a%20b/%C3%BC/50%25%20(1).txt"),
+        ("a?b#c", "", "/a%3Fb%23c%20(1)"),
+    ],
+)
+async def test_an_upload_of_one_file_says_where_it_is(
+    gateway: Gateway, name: str, folder: str, expected: str
+) -> None:
+    for place in (expected.replace("%20(1)", ""), expected):
+        response = await gateway.upload(folder, {name: place.encode()}, onConflict="rename")
+        assert (response.status_code, response.content) == (204, b"")
+        assert response.headers["Content-Location"] == FILESYSTEM + place
+        credentials = await gateway.sign_in()
+        found = await gateway.client.get(response.headers["Content-Location"], headers=credentials)
+        assert found.content == place.encode()
+
+
+async def test_an_upload_of_several_files_names_no_single_place(gateway: Gateway) -> None:
+    response = await gateway.upload("", {"a": b"", "b": b""})
+    assert response.status_code == 204
+    assert "Content-Location" not in response.headers
+
+
+async def prefer(gateway: Gateway, *preferences: str, names: Iterable[str] = ("b", "a.txt", "c")) -> Answer:
+    headers = [("Prefer", preference) for preference in preferences]
+    body = form(*(named(name, name.encode() * 3) for name in names))
+    credentials = (await gateway.sign_in("dropper")).items()
+    headers += [*credentials, ("Content-Type", MULTIPART), ("Transfer-Encoding", "chunked")]
+    return await gateway.raw("POST", f"{address('in')}?onConflict=rename".encode(), headers, [body])
+
+
+async def test_whoever_asks_gets_the_entries_as_they_are_listed(gateway: Gateway) -> None:
+    gateway.put("in/a.txt")
+    answer = await prefer(gateway, "return=representation")
+    assert (answer.status, answer.header("Preference-Applied")) == (200, "return=representation")
+    assert "content-location" not in dict(answer.headers)  # the body is no file
+    listed = {entry["name"]: entry for entry in (await gateway.list("in")).json()["content"]}
+    assert answer.json() == {"content": [listed["b"], listed["a (1).txt"], listed["c"]]}
+
+
+@pytest.mark.parametrize(
+    ("preferences", "status"),
+    [
+        (["return=representation"], 200),
+        (["Return = representation"], 200),
+        (['return="representation"; x=y'], 200),
+        (["respond-async, wait=10, return=representation"], 200),
+        (["wait=10", "return=representation"], 200),
+        (["return=minimal"], 204),
+        (["return=minimal, return=representation"], 204),
+        (["return=REPRESENTATION"], 204),
+        (["return"], 204),
+        (["returns=representation"], 204),
+        (['"' * 1000, ",;=,,"], 204),
+    ],
+)
+async def test_a_preference_is_read_as_rfc_7240_says(
+    gateway: Gateway, preferences: list[str], status: int
+) -> None:
+    answer = await prefer(gateway, *preferences)
+    assert answer.status == status
+    assert ("preference-applied" in dict(answer.headers)) == (status == 200)
+
+
+async def test_a_partial_failure_names_what_was_stored_by_its_final_name(gateway: Gateway) -> None:
+    gateway.put("in/a")
+    answer = await prefer(gateway, "return=representation", names=("a", "b", ".."))
+    assert answer.status == 400
+    assert (answer.json()["stored"], answer.json()["failed"]) == (["a (1)", "b"], [".."])
 
 
 async def test_renaming_goes_on_counting(gateway: Gateway) -> None:

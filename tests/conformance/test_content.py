@@ -7,7 +7,7 @@ import pytest
 from portico.drive import Drive, OnConflict
 from portico.errors import AlreadyExists, Changed, IsAFolder, NotAFolder, NotFound, RangeNotSatisfiable
 
-from .actions import at, content, exists, names, noise, pieces, put
+from .actions import at, content, exists, names, noise, pieces, put, walk
 from .harness import Harness
 
 SIZES = {
@@ -191,6 +191,16 @@ async def test_a_renamed_file_keeps_both(drive: Drive) -> None:
         for name in expected:
             assert (await put(drive, expected[0], name.encode(), OnConflict.RENAME)).name == name
         assert [await content(drive, name) for name in expected] == [name.encode() for name in expected]
+
+
+async def test_a_write_tells_the_entry_that_is_listed(drive: Drive, harness: Harness) -> None:
+    await put(drive, "f/file.txt", b"old")
+    for size in (0, 3, harness.part + 1):
+        told = await put(drive, "f/file.txt", noise(size), OnConflict.RENAME)
+        (listed,) = [entry for page in await walk(drive, "f") for entry in page if entry.name == told.name]
+        assert (told.name, told.is_folder, told.size) == (listed.name, False, size)
+        assert listed.size == size
+        assert told.modified is not None
 
 
 async def test_one_of_many_writers_wins_where_nothing_may_be_replaced(drive: Drive, harness: Harness) -> None:

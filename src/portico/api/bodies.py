@@ -29,6 +29,12 @@ class PageBody(msgspec.Struct):
     content: list[EntryBody]
 
 
+class StoredBody(msgspec.Struct):
+    """The files that an upload stored, in the order in which they were sent, each under its final name."""
+
+    content: list[EntryBody]
+
+
 class TokenBody(msgspec.Struct):
     access_token: str
     token_type: str
@@ -60,7 +66,7 @@ class JsonResponse(Response):
 
     media_type = "application/json"
 
-    def __init__(self, body: msgspec.Struct, status: int = 200) -> None:
+    def __init__(self, body: msgspec.Struct, status: int = 200, *more: tuple[bytes, bytes]) -> None:
         self.status_code = status
         self.background = None
         self.body = _encode(body)
@@ -68,6 +74,7 @@ class JsonResponse(Response):
             (b"content-type", b"application/json"),
             (b"cache-control", b"no-store"),
             (b"content-length", b"%d" % len(self.body)),
+            *more,
         ]
 
 
@@ -78,6 +85,10 @@ def page_body(folder: Path, page: Page, *, first: bool) -> PageBody:
         current = EntryBody(folder.name, str(folder), "DIRECTORY", FOLDER_TYPE, isCurrentFolder=True)
         content.insert(0, current)
     return PageBody(page.token, content)
+
+
+def stored_body(folder: Path, entries: list[Entry]) -> StoredBody:
+    return StoredBody(_entry_bodies(folder, entries))
 
 
 def entry_body(path: Path, entry: Entry) -> EntryBody:

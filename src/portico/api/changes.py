@@ -1,7 +1,6 @@
 """`POST` with an action, and `DELETE`: what changes the tree without sending a file."""
 
 from enum import StrEnum
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,7 +8,7 @@ from starlette.responses import Response
 from portico.accounts.tickets import Tickets
 from portico.api.auditing import Change
 from portico.api.bodies import JsonResponse, TicketBody
-from portico.api.queries import FILESYSTEM, Query, path_of
+from portico.api.queries import Query, address_of, path_of
 from portico.api.services import name_action, services_of
 from portico.api.session import drive_of
 from portico.api.upload import upload
@@ -84,4 +83,4 @@ async def _ticket(request: Request) -> Response:
 
 
 def _created(path: Path) -> Response:
-    return Response(status_code=201, headers={"Location": FILESYSTEM + quote(str(path))})
+    return Response(status_code=201, headers={"Location": address_of(path)})

@@ -8,9 +8,15 @@ from portico.api.queries import FILESYSTEM
 
 Headers = list[tuple[bytes, bytes]]
 
-EXPOSED = "Accept-Ranges, Allow, Content-Disposition, Content-Range, ETag, Location, Retry-After, WWW-Authenticate, X-Request-Id"
+EXPOSED = (
+    "Accept-Ranges, Allow, Content-Disposition, Content-Location, Content-Range, ETag, Location, "
+    "Preference-Applied, Retry-After, WWW-Authenticate, X-Request-Id"
+)
 METHODS = "GET, HEAD, POST, DELETE"
-REQUEST_HEADERS = "Authorization, Content-Type, Range, If-Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since"
+REQUEST_HEADERS = (
+    "Authorization, Content-Type, Prefer, Range, If-Range, If-Match, If-None-Match, If-Modified-Since, "
+    "If-Unmodified-Since"
+)
 _INTERFACE = FILESYSTEM[: FILESYSTEM.index("/", 1) + 1].encode()
 _VARY = (b"vary", b"Origin")
 _PREFLIGHT: Headers = [

@@ -6,18 +6,37 @@ from typing import Any
 import msgspec
 
 from portico import __version__
-from portico.api.bodies import EntryBody, HealthBody, PageBody, SessionBody, TicketBody, TokenBody
+from portico.api.bodies import (
+    EntryBody,
+    HealthBody,
+    PageBody,
+    SessionBody,
+    StoredBody,
+    TicketBody,
+    TokenBody,
+)
 from portico.api.changes import WriteAction
 from portico.api.edge import LONGEST_URI
 from portico.api.listing import ReadAction
 from portico.api.login import OAuthError
+from portico.api.preferences import REPRESENTATION
 from portico.api.problems import KINDS, MEDIA_TYPE, Problem
 from portico.api.queries import DEFAULT_SIZE, FILESYSTEM
 from portico.drive import OnConflict
 
 Json = dict[str, Any]
 
-_BODIES = (EntryBody, PageBody, TokenBody, SessionBody, TicketBody, HealthBody, OAuthError, Problem)
+_BODIES = (
+    EntryBody,
+    PageBody,
+    StoredBody,
+    TokenBody,
+    SessionBody,
+    TicketBody,
+    HealthBody,
+    OAuthError,
+    Problem,
+)
 
 _EVERYWHERE = (
     "invalid-request",
@@ -282,7 +301,8 @@ def _post(*, root: bool = False) -> Json:
         "description": (
             "Without `action`: every file of the form is stored in the folder, which is made if it is missing. Each "
             "file appears whole or not at all; 204 means that all are durable. If one fails, `stored` and `failed` "
-            "name what stands and what does not.\n\n"
+            "name what stands and what does not. An upload of one file says in `Content-Location` where it is; with "
+            "`Prefer: return=representation` any upload answers 200 and the entries of its files.\n\n"
             "`MKDIR` makes this folder. `MOVE` and `COPY` take this file or folder to `target`. `TICKET` answers a "
             "ticket with which a browser can download this file."
         ),
@@ -295,12 +315,29 @@ def _post(*, root: bool = False) -> Json:
             },
         },
         "responses": {
-            "200": _answer("The ticket", "application/json", _ref("TicketBody")),
+            "200": _answer(
+                "The ticket, or what an upload stored if that was preferred",
+                "application/json",
+                {"anyOf": [_ref("TicketBody"), _ref("StoredBody")]},
+                {
+                    "ticket": {"value": {"ticket": "8W3xV0b2Tq", "expiresIn": 60}},
+                    "stored": {"value": {"content": [_ENTRY]}},
+                },
+            )
+            | {"headers": {"Preference-Applied": {"schema": {"type": "string", "const": REPRESENTATION}}}},
             "201": {
                 "description": "Made, moved or copied",
                 "headers": {"Location": {"description": "Where it stands now", "schema": {"type": "string"}}},
             },
-            "204": {"description": "Every file is stored, durable and listed"},
+            "204": {
+                "description": "Every file is stored, durable and listed",
+                "headers": {
+                    "Content-Location": {
+                        "description": "After an upload of one file: its address, under its final name",
+                        "schema": {"type": "string"},
+                    }
+                },
+            },
         }
         | _problems(
             *_STORAGE,
@@ -391,6 +428,13 @@ _WRITE_PARAMETERS: list[Json] = [
             "`name (1).ext`. Left out: replace if you may, else fail."
         ),
         "schema": {"type": "string", "enum": list(OnConflict)},
+    },
+    {
+        "name": "Prefer",
+        "in": "header",
+        "description": "With an upload: `return=representation` asks for the entries that were stored (RFC 7240)",
+        "schema": {"type": "string"},
+        "example": REPRESENTATION,
     },
 ]
 _DOWNLOAD_HEADERS: Json = {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from starlette.requests import Request
 
@@ -27,6 +27,11 @@ def path_of(request: Request) -> Path:
     """The path below the endpoint, from the raw request line: servers decode more than we want."""
     raw: bytes = request.scope["raw_path"]
     return Path.from_request(raw[len(FILESYSTEM) :].removeprefix(b"/"))
+
+
+def address_of(path: Path) -> str:
+    """The address of what is at `path`, escaped as a browser's `encodeURIComponent` escapes each name."""
+    return FILESYSTEM + quote(str(path), safe="/!'()*")
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

@@ -8,14 +8,16 @@ from starlette.responses import Response
 
 from portico.accounts.tokens import Session
 from portico.api.auditing import Change, line_of
+from portico.api.bodies import JsonResponse, stored_body
 from portico.api.incoming import IncomingBody
 from portico.api.multipart import MultipartReader, Part
+from portico.api.preferences import REPRESENTATION, prefers_representation
 from portico.api.problems import problem_response
-from portico.api.queries import Query, path_of
+from portico.api.queries import Query, address_of, path_of
 from portico.api.services import Services, name_action, services_of
 from portico.api.session import drive_of, single_header
 from portico.drive import Drive, OnConflict
-from portico.entries import guess_content_type
+from portico.entries import Entry, guess_content_type
 from portico.errors import InvalidRequest, NotSignedIn, PorticoError, TooLarge, UnsupportedMediaType
 from portico.paths import Path
 from portico.rights import Right
@@ -51,7 +53,20 @@ async def upload(request: Request, query: Query) -> Response:
     except PorticoError as error:
         if not transfer.failed:
             _note_refusal(request, folder, error)
-        return problem_response(request, error, stored=transfer.stored, failed=transfer.failed)
+        names = [entry.name for entry in transfer.stored]
+        return problem_response(request, error, stored=names, failed=transfer.failed)
+    return _stored(request, folder, transfer.stored)
+
+
+def _stored(request: Request, folder: Path, entries: list[Entry]) -> Response:
+    """Says under which names the files are, which the client need not know: see `OnConflict.RENAME`."""
+    if prefers_representation(request):
+        applied = (b"preference-applied", REPRESENTATION.encode())
+        return JsonResponse(stored_body(folder, entries), 200, applied)
+    if len(entries) == 1:
+        return Response(
+            status_code=204, headers={"Content-Location": address_of(folder.child(entries[0].name))}
+        )
     return _STORED
 
 
@@ -103,7 +118,7 @@ class _Transfer:
         self._folder = folder
         self._on_conflict = on_conflict
         self._at_most = at_most
-        self.stored: list[str] = []
+        self.stored: list[Entry] = []
         self.failed: list[str] = []
         self._seen: set[str] = set()
         self._checked = checked
@@ -124,7 +139,7 @@ class _Transfer:
             if entry.name != path.name:
                 change.line.path = str(self._folder.child(entry.name))
         self.failed.pop()
-        self.stored.append(entry.name)
+        self.stored.append(entry)
 
     async def _guarded(self, part: Part, change: Change) -> AsyncIterator[bytes]:
         """The part's bytes, ending in an error, and so in nothing stored, if the file may not stand."""
