@@ -65,7 +65,7 @@ async def test_a_browser_asks_before_it_sends(open_gateway: OpenGateway) -> None
         assert answer.status == 204
         assert answer.header("Access-Control-Allow-Origin") == PORTAL
         assert answer.header("Access-Control-Allow-Methods") == "GET, HEAD, POST, DELETE"
-        assert {"Authorization", "Content-Type", "Prefer", "Range"} <= set(
+        assert {"Authorization", "Content-Type", "Content-Digest", "Prefer", "Range"} <= set(
             answer.header("Access-Control-Allow-Headers").split(", ")
         )
         assert answer.header("Vary") == "Origin"

@@ -14,8 +14,8 @@ EXPOSED = (
 )
 METHODS = "GET, HEAD, POST, DELETE"
 REQUEST_HEADERS = (
-    "Authorization, Content-Type, Prefer, Range, If-Range, If-Match, If-None-Match, If-Modified-Since, "
-    "If-Unmodified-Since"
+    "Authorization, Content-Digest, Content-MD5, Content-Type, Digest, Prefer, Range, Repr-Digest, If-Range, "
+    "If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since"
 )
 _INTERFACE = FILESYSTEM[: FILESYSTEM.index("/", 1) + 1].encode()
 _VARY = (b"vary", b"Origin")

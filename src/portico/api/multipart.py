@@ -37,6 +37,7 @@ class Part:
     filename: str
     content_type: str | None
     chunks: AsyncIterator[bytes]
+    headers: dict[str, str]
 
 
 class _Parser(PushMultipartParser):  # type: ignore[misc]
@@ -152,7 +153,8 @@ def _part(segment: MultipartSegment, chunks: AsyncIterator[bytes]) -> Part:
     if name != "data":
         raise InvalidRequest(f"A part is named '{name[:40]}'; every part must be a file and be named 'data'.")
     content_type = headers.get("Content-Type", "").strip()
-    return Part(_filename(disposition), content_type if _MEDIA_TYPE.fullmatch(content_type) else None, chunks)
+    known_type = content_type if _MEDIA_TYPE.fullmatch(content_type) else None
+    return Part(_filename(disposition), known_type, chunks, headers)
 
 
 def _filename(disposition: dict[str, str]) -> str:

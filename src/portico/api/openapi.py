@@ -302,7 +302,9 @@ def _post(*, root: bool = False) -> Json:
             "Without `action`: every file of the form is stored in the folder, which is made if it is missing. Each "
             "file appears whole or not at all; 204 means that all are durable. If one fails, `stored` and `failed` "
             "name what stands and what does not. An upload of one file says in `Content-Location` where it is; with "
-            "`Prefer: return=representation` any upload answers 200 and the entries of its files.\n\n"
+            "`Prefer: return=representation` any upload answers 200 and the entries of its files. Each part may carry "
+            "a `Content-Digest`, `Repr-Digest` or `Content-MD5` of its content, and a request with one file one of the "
+            "whole body.\n\n"
             "`MKDIR` makes this folder. `MOVE` and `COPY` take this file or folder to `target`. `TICKET` answers a "
             "ticket with which a browser can download this file."
         ),
@@ -406,6 +408,8 @@ _DOWNLOAD_PARAMETERS: list[Json] = [
         ("If-Range", "The Range holds for this version; of another, the whole file is sent"),
     )
 ]
+_SHA_256 = "^sha-256=:[A-Za-z0-9+/]{43}=:$"
+"""One of the ways to write it, which is enough for generators."""
 _WRITE_PARAMETERS: list[Json] = [
     {
         "name": "action",
@@ -436,6 +440,25 @@ _WRITE_PARAMETERS: list[Json] = [
         "schema": {"type": "string"},
         "example": REPRESENTATION,
     },
+    *(
+        {
+            "name": name,
+            "in": "header",
+            "description": f"With an upload: the body's digest ({rfc}); 400, and nothing is stored, if it does not match",
+            "schema": {"type": "string", "pattern": pattern},
+            "example": example,
+        }
+        for name, rfc, pattern, example in (
+            ("Content-MD5", "RFC 1864", "^[A-Za-z0-9+/]{22}==$", "1B2M2Y8AsgTpgAmY7PhCfg=="),
+            (
+                "Content-Digest",
+                "RFC 9530",
+                _SHA_256,
+                "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:",
+            ),
+            ("Repr-Digest", "RFC 9530", _SHA_256, "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"),
+        )
+    ),
 ]
 _DOWNLOAD_HEADERS: Json = {
     name: {"description": text, "schema": {"type": "string"}}

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from portico.accounts.tokens import Session
 from portico.api.auditing import Change, line_of
 from portico.api.bodies import JsonResponse, stored_body
+from portico.api.digests import Digests, digests_of
 from portico.api.incoming import IncomingBody
 from portico.api.multipart import MultipartReader, Part
 from portico.api.preferences import REPRESENTATION, prefers_representation
@@ -37,14 +38,17 @@ async def upload(request: Request, query: Query) -> Response:
     services.audit.check()  # before a large body is sent for nothing
     try:
         drive.require(Right.UPLOAD, *([Right.OVERWRITE] if on_conflict is OnConflict.REPLACE else []))
-        form = _form(request, services)
+        digests = digests_of(request.headers.items())
+        form = _form(request, services, digests)
         if "Expect" in request.headers:  # the client waits for a refusal before it sends
             await drive.check_target(folder)
         at_most = _announced_size(request, drive)
     except PorticoError as error:
         _note_refusal(request, folder, error)
         raise
-    transfer = _Transfer(request, services, session, drive, folder, on_conflict, at_most, checked=asked)
+    transfer = _Transfer(
+        request, services, session, drive, folder, on_conflict, at_most, form, digests, checked=asked
+    )
     try:
         while part := await form.next_part():
             await transfer.take(part)
@@ -77,12 +81,13 @@ def _note_refusal(request: Request, folder: Path, error: PorticoError) -> None:
     services_of(request).audit.end(line)
 
 
-def _form(request: Request, services: Services) -> MultipartReader:
+def _form(request: Request, services: Services, digests: Digests | None) -> MultipartReader:
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise UnsupportedMediaType("The body is content-coded; send it as it is.")
     content_type = single_header(request, "Content-Type") or ""
     body = IncomingBody(request.receive, pace=services.pace)
-    return MultipartReader(body, content_type, max_parts=services.max_files)
+    watched = digests.watch(body) if digests else body
+    return MultipartReader(watched, content_type, max_parts=services.max_files)
 
 
 def _announced_size(request: Request, drive: Drive) -> int | None:
@@ -107,10 +112,12 @@ class _Transfer:
         folder: Path,
         on_conflict: OnConflict | None,
         at_most: int | None,
+        form: MultipartReader,
+        digests: Digests | None,
         *,
         checked: float,
     ) -> None:
-        """`checked` is when the user was last looked at."""
+        """`digests` are those of the whole body, and `checked` is when the user was last looked at."""
         self._request = request
         self._services = services
         self._session = session
@@ -118,6 +125,8 @@ class _Transfer:
         self._folder = folder
         self._on_conflict = on_conflict
         self._at_most = at_most
+        self._form = form
+        self._digests = digests
         self.stored: list[Entry] = []
         self.failed: list[str] = []
         self._seen: set[str] = set()
@@ -132,7 +141,7 @@ class _Transfer:
                 raise InvalidRequest(f"'{part.filename}' stands twice in this form; send each name once.")
             self._seen.add(part.filename)
             content_type = part.content_type or guess_content_type(part.filename)
-            chunks = self._guarded(part, change)
+            chunks = self._guarded(part, digests_of(part.headers.items()), change)
             entry = await self._drive.write(
                 path, chunks, content_type, self._on_conflict, at_most=self._at_most
             )
@@ -141,7 +150,7 @@ class _Transfer:
         self.failed.pop()
         self.stored.append(entry)
 
-    async def _guarded(self, part: Part, change: Change) -> AsyncIterator[bytes]:
+    async def _guarded(self, part: Part, digests: Digests | None, change: Change) -> AsyncIterator[bytes]:
         """The part's bytes, ending in an error, and so in nothing stored, if the file may not stand."""
         limit = min(self._services.max_file_size or self._drive.max_file_size, self._drive.max_file_size)
         size = change.line.bytes = 0
@@ -150,9 +159,24 @@ class _Transfer:
             change.line.bytes = size
             if size > limit:
                 raise TooLarge(f"'{part.filename}' is larger than the {limit} bytes that a file may have.")
+            if digests:
+                await digests.update(chunk)
             yield chunk
+        if digests:
+            await digests.check()
+        if self._digests:
+            await self._check_body(self._digests)
         await self._check_user()
         change.begin()  # the file is committed next
+
+    async def _check_body(self, digests: Digests) -> None:
+        """The digest of a whole form is known at its end: only a single file can be held back until then."""
+        if await self._form.next_part():
+            raise InvalidRequest(
+                "A digest of the whole form can be verified for one file only; "
+                "send one file, or give each part a digest of its own."
+            )
+        await digests.check()
 
     async def _check_user(self) -> None:
         """Whoever was disabled meanwhile stores nothing more; within a moment of the last look, nobody was."""

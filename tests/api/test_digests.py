@@ -1,0 +1,192 @@
+"""A digest that comes with an upload is verified before anything is stored, or the upload is refused."""
+
+import hashlib
+import os
+import threading
+from base64 import b64encode
+
+import pytest
+
+from portico.api.digests import Digests
+
+from .conftest import OpenGateway
+from .gateways import MULTIPART, Answer, Gateway, address, form, part
+
+ALGORITHMS = {"sha-512": "sha512", "sha-256": "sha256", "sha": "sha1", "md5": "md5"}
+CONTENT = b"what was meant to be stored"
+OLD = b"what stood here before"
+
+
+def digest(algorithm: str, content: bytes) -> str:
+    return b64encode(hashlib.new(ALGORITHMS[algorithm], content).digest()).decode()
+
+
+def fields(content: bytes) -> list[tuple[str, str]]:
+    """Every way to send a digest."""
+    return [
+        ("Content-MD5", digest("md5", content)),
+        *(("Content-Digest", f"{name}=:{digest(name, content)}:") for name in ALGORITHMS),
+        *(("Repr-Digest", f"{name}=:{digest(name, content)}:") for name in ALGORITHMS),
+        *(("Digest", f"{name}={digest(name, content)}") for name in ALGORITHMS),
+        ("Content-Digest", ", ".join(f"{name}=:{digest(name, content)}:" for name in ALGORITHMS)),
+        ("Content-Digest", f"crc32c=:AAAAAA==:, sha-256=:{digest('sha-256', content)}:;by=us"),
+        ("content-md5", digest("md5", content).rstrip("=")),
+    ]
+
+
+MALFORMED = [
+    ("Content-MD5", ""),
+    ("Content-MD5", "not base64"),
+    ("Content-MD5", hashlib.md5(CONTENT).hexdigest()),
+    ("Content-MD5", f"{digest('md5', CONTENT)}, {digest('md5', CONTENT)}"),
+    ("Content-Digest", ""),
+    ("Content-Digest", "sha-256"),
+    ("Content-Digest", f"sha-256={digest('sha-256', CONTENT)}"),
+    ("Content-Digest", f"sha-256=:{digest('md5', CONTENT)}:"),
+    ("Content-Digest", f"sha-256=:{digest('sha-256', CONTENT)}"),
+    ("Content-Digest", f"sha-256=:{digest('sha-256', CONTENT)}:,"),
+    ("Repr-Digest", "sha-256=:===:"),
+    ("Digest", f"sha-256=:{digest('sha-256', CONTENT)}:"),
+]
+UNSUPPORTED = [
+    ("Content-Digest", "crc32c=:AAAAAA==:"),
+    ("Repr-Digest", "unixsum=:AAAAAA==:, sha3=:AAAAAA==:"),
+    ("Digest", "adler32=03da0195"),
+]
+
+
+def file(name: str, content: bytes, *headers: tuple[str, str]) -> bytes:
+    lines = [f"{field}: {value}" for field, value in headers]
+    return part(content, f'form-data; name="data"; filename="{name}"', *lines)
+
+
+async def send(gateway: Gateway, body: bytes, *headers: tuple[str, str], piece: int = 7) -> Answer:
+    credentials = (await gateway.sign_in()).items()
+    steps = [body[start : start + piece] for start in range(0, len(body), piece)]
+    more = [*credentials, ("Content-Type", MULTIPART), ("Transfer-Encoding", "chunked"), *headers]
+    return await gateway.raw("POST", address("").encode(), more, steps)
+
+
+def stored(gateway: Gateway) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in gateway.files.iterdir()}
+
+
+def refused(gateway: Gateway, answer: Answer, kept: dict[str, bytes]) -> str:
+    assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+    assert stored(gateway) == kept
+    assert gateway.left_over == []
+    return str(answer.json()["detail"])
+
+
+async def test_the_right_digest_of_a_part_is_accepted(gateway: Gateway) -> None:
+    ways = fields(CONTENT)
+    body = form(*(file(str(number), CONTENT, way) for number, way in enumerate(ways)))
+    assert (await send(gateway, body)).status == 204
+    assert stored(gateway) == {str(number): CONTENT for number in range(len(ways))}
+
+
+@pytest.mark.parametrize("way", fields(CONTENT))
+async def test_a_part_that_does_not_match_its_digest_is_not_stored(
+    gateway: Gateway, way: tuple[str, str]
+) -> None:
+    gateway.put("file", OLD)
+    answer = await send(gateway, form(file("first", b"kept"), file("file", CONTENT[:-1] + b"?", way)))
+    detail = refused(gateway, answer, {"first": b"kept", "file": OLD})
+    assert "does not match" in detail
+    assert (answer.json()["stored"], answer.json()["failed"]) == (["first"], ["file"])
+
+
+async def test_each_of_several_digests_must_match(gateway: Gateway) -> None:
+    wrong = ("Repr-Digest", f"md5=:{digest('md5', CONTENT)}:, sha-256=:{digest('sha-256', OLD)}:")
+    refused(gateway, await send(gateway, form(file("file", CONTENT, wrong))), {})
+    right = ("Content-MD5", digest("md5", CONTENT))
+    refused(gateway, await send(gateway, form(file("file", CONTENT, right, wrong))), {})
+
+
+@pytest.mark.parametrize("way", range(len(fields(b""))))
+async def test_the_digest_of_a_body_with_one_file_is_verified(gateway: Gateway, way: int) -> None:
+    body = form(file("file", CONTENT)) + b"an epilogue\r\n"
+    assert (await send(gateway, body, fields(body)[way])).status == 204
+    assert stored(gateway) == {"file": CONTENT}
+    for other in (body[:-1] + b" ", body.replace(b"meant", b"ment")):
+        answer = await send(gateway, other, fields(body)[way])
+        assert "does not match" in refused(gateway, answer, {"file": CONTENT})
+        assert (answer.json()["stored"], answer.json()["failed"]) == ([], ["file"])
+
+
+async def test_the_digest_of_a_body_with_several_files_is_refused_before_the_first_is_stored(
+    gateway: Gateway,
+) -> None:
+    body = form(file("first", CONTENT), file("second", CONTENT))
+    answer = await send(gateway, body, ("Content-Digest", f"sha-256=:{digest('sha-256', body)}:"))
+    assert "each part" in refused(gateway, answer, {})
+
+
+@pytest.mark.parametrize("way", MALFORMED + UNSUPPORTED)
+async def test_what_cannot_be_verified_is_refused(gateway: Gateway, way: tuple[str, str]) -> None:
+    gateway.put("file", OLD)
+    for answer in (
+        await send(gateway, form(file("file", CONTENT, way))),
+        await send(gateway, form(file("file", CONTENT)), way),
+    ):
+        detail = refused(gateway, answer, {"file": OLD})
+        assert way[0] in detail
+        assert ("sha-256" in detail) == (way[0] != "Content-MD5")
+
+
+async def test_a_header_that_stands_twice(gateway: Gateway) -> None:
+    body = form(file("file", CONTENT))
+    right = ("Content-MD5", digest("md5", body))
+    refused(gateway, await send(gateway, body, right, right), {})
+    fits = [("Content-Digest", f"{name}=:{digest(name, body)}:") for name in ("md5", "sha-256")]
+    assert (await send(gateway, body, *fits)).status == 204
+    wrong = ("Content-Digest", f"sha-512=:{digest('sha-512', OLD)}:")
+    refused(gateway, await send(gateway, body, *fits, wrong), {"file": CONTENT})
+
+
+async def test_a_digest_that_is_announced_for_a_trailer_is_refused(gateway: Gateway) -> None:
+    body = form(file("file", CONTENT))
+    refused(gateway, await send(gateway, body, ("Trailer", "X-Other, Content-Digest")), {})
+    assert (await send(gateway, body, ("Trailer", "X-Other"))).status == 204
+
+
+async def test_a_refusal_comes_before_the_body_is_taken(gateway: Gateway) -> None:
+    body = form(file("file", CONTENT))
+    answer = await send(gateway, body, ("Content-MD5", "?"), ("Expect", "100-continue"))
+    assert (answer.status, answer.taken) == (400, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 64 * 1024, 256 * 1024, 256 * 1024 + 1, 3 * 2**20 + 7])
+async def test_large_bodies_are_hashed_whole_and_off_the_event_loop(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    here: list[int] = []
+    add = Digests._add
+
+    def spy(self: Digests, batch: list[bytes]) -> None:
+        if threading.current_thread() is threading.main_thread():
+            here.append(sum(map(len, batch)))
+        add(self, batch)
+
+    monkeypatch.setattr(Digests, "_add", spy)
+    content = os.urandom(size)
+    body = form(file("file", content, ("Repr-Digest", f"sha-256=:{digest('sha-256', content)}:")))
+    answer = await send(gateway, body, ("Content-MD5", digest("md5", body)), piece=50_000)
+    assert answer.status == 204
+    assert stored(gateway) == {"file": content}
+    assert max(here, default=0) <= 64 * 1024
+
+
+async def test_without_a_digest_nothing_is_hashed(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(*_: object) -> None:
+        raise AssertionError("something is hashed")
+
+    monkeypatch.setattr(Digests, "__init__", made)
+    assert (await send(gateway, form(file("file", CONTENT)))).status == 204
+
+
+async def test_the_audit_log_has_the_refusal(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway()
+    await send(gateway, form(file("file", CONTENT, ("Content-MD5", digest("md5", OLD)))))
+    lines = (gateway.settings.home / "audit.log").read_text().splitlines()
+    assert '"outcome":"invalid-request"' in lines[-1].replace(" ", "")
