@@ -1,6 +1,6 @@
 """A provider on a fresh container of Azurite, with a proxy between them that can go wrong."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -42,7 +42,19 @@ def url(proxy: FaultProxy) -> str:
 
 
 @pytest.fixture
-async def provider(url: str, container: str) -> AsyncIterator[AzureBlobProvider]:
-    provider = AzureBlobProvider(container, account_url=url, account_key=KEY)
-    yield provider
-    await provider.close()
+async def open_provider(url: str, container: str) -> AsyncIterator[Callable[[], AzureBlobProvider]]:
+    """One more on the same container, as another worker has it."""
+    opened: list[AzureBlobProvider] = []
+
+    def open_provider() -> AzureBlobProvider:
+        opened.append(AzureBlobProvider(container, account_url=url, account_key=KEY))
+        return opened[-1]
+
+    yield open_provider
+    for provider in opened:
+        await provider.close()
+
+
+@pytest.fixture
+def provider(open_provider: Callable[[], AzureBlobProvider]) -> AzureBlobProvider:
+    return open_provider()

@@ -1,4 +1,5 @@
 import re
+from collections.abc import Callable
 from xml.sax.saxutils import escape
 
 import pytest
@@ -97,12 +98,51 @@ async def test_a_repeated_prefix_is_shown_once(provider: AzureBlobProvider, prox
     assert await walk(provider, "f") == [("a", False), ("b", True), ("c", True), ("d", False)]
 
 
-async def test_another_node_shows_a_repeated_prefix_and_goes_on(
+@pytest.mark.parametrize("marker", ["m1", "2!92!MDAwMDIxIWYvYiE-", "f/~b~", "m~AAAAAAAAAAA"])
+async def test_another_worker_shows_a_repeated_prefix_once(
+    provider: AzureBlobProvider,
+    open_provider: Callable[[], AzureBlobProvider],
+    proxy: FaultProxy,
+    marker: str,
+) -> None:
+    """As two workers do it who take turns: neither sees two pages of a walk."""
+    pages(
+        proxy,
+        page("f/a", "f/b/", marker=marker),
+        page("f/b/", marker=f"{marker}2"),
+        page(marker=f"{marker}3"),
+        page("f/b/", "f/c/", marker=f"{marker}4"),
+        page("f/c/", "f/d"),
+    )
+    workers = [provider, open_provider()]
+    found: list[str] = []
+    token = None
+    for turn in range(5):
+        answer = await workers[turn % 2].list_page(at("f"), 10, token)
+        found += [entry.name for entry in answer.entries]
+        token = answer.token
+        assert token is None or token.startswith(marker)
+    assert token is None
+    assert sorted(found) == ["a", "b", "c", "d"]
+    markers = [None, *(f"{marker}{number}" for number in ("", 2, 3, 4))]
+    assert [call.query.get("marker") for call in proxy.calls] == markers
+
+
+async def test_a_token_of_a_former_version_goes_on(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
+    """It is the service's marker and nothing else."""
+    pages(proxy, page("f/b/", "f/c"))
+    found = await provider.list_page(at("f"), 10, "2!92!MDAwMDIxIWYvYiE-")
+    assert [call.query.get("marker") for call in proxy.calls] == ["2!92!MDAwMDIxIWYvYiE-"]
+    assert {entry.name for entry in found.entries} == {"b", "c"}
+
+
+async def test_a_token_stays_short_whatever_the_folder_is_called(
     provider: AzureBlobProvider, proxy: FaultProxy
 ) -> None:
-    pages(proxy, page("f/b/", "f/c"))
-    found = await provider.list_page(at("f"), 10, "m1 of another node")
-    assert {entry.name for entry in found.entries} == {"b", "c"}
+    pages(proxy, page("f/" + 300 * "𝄞" + "/", marker="m1"))
+    token = (await provider.list_page(at("f"), 10, None)).token
+    assert token is not None
+    assert len(token) < 20
 
 
 async def test_a_marker_that_repeats_for_ever(provider: AzureBlobProvider, proxy: FaultProxy) -> None:

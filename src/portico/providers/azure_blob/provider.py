@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 
 from azure.storage.blob.aio import BlobServiceClient
@@ -19,6 +18,7 @@ from portico.errors import (
     RangeNotSatisfiable,
 )
 from portico.paths import Path
+from portico.providers.azure_blob import tokens
 from portico.providers.azure_blob.blobs import entry_of, read_page
 from portico.providers.azure_blob.copies import copy_blob
 from portico.providers.azure_blob.downloads import BlobChunks
@@ -32,8 +32,6 @@ _VERSION = "2021-12-02"
 _CONTAINER = re.compile(r"\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
 _LONGEST_KEY = 1024
 _MOST_SEGMENTS = 254
-_REMEMBERED = 1024
-"""Tokens whose page ended with a folder that the service may name again."""
 _MISSING = ("", "BlobNotFound", "ResourceNotFound")
 _PASSES = 4
 """Walks over a tree that is deleted: a folder may be listed pages before what it holds."""
@@ -67,7 +65,6 @@ class AzureBlobProvider(ObjectStore):
         self.identity = f"{access.url.partition('://')[2]}/{container}"
         self._container = container
         self._service = Service(access, BlobServiceClient, _VERSION)
-        self._last_folders: OrderedDict[str, str] = OrderedDict()
 
     async def close(self) -> None:
         await self._service.close()
@@ -82,16 +79,17 @@ class AzureBlobProvider(ObjectStore):
             query["prefix"] = prefix
         if not flat:
             query["delimiter"] = "/"
-        if token is not None:
-            query["marker"] = token
+        marker, last = tokens.split(token) if token is not None and not flat else (token, "")
+        if marker is not None:
+            query["marker"] = marker
         with translated(prefix.rstrip("/").rpartition("/")[2] or "/", token):
             answer = await self._service.send("GET", self._service.url(self._container), query)
         listing, marked = read_page(answer.body, flat=flat)
-        if token is not None and listing.token == token:
+        if marker is not None and listing.token == marker:
             raise nonsense("the marker that it was asked with as the next one: the listing would never end")
         if not flat:
             await self._add_marked(listing, marked)
-            self._drop_repeated(listing, token)
+            _drop_repeated(listing, last)
         return listing
 
     async def _add_marked(self, listing: Listing, marked: list[str]) -> None:
@@ -107,18 +105,6 @@ class AzureBlobProvider(ObjectStore):
     async def _holds_keys(self, prefix: str) -> bool:
         listing = await self.list_keys(prefix, 1, None, flat=True)
         return bool(listing.objects or listing.token)
-
-    def _drop_repeated(self, listing: Listing, token: str | None) -> None:
-        """Drop the folder that ended the page before: the service may begin the next page with it once more."""
-        last = self._last_folders.get(token) if token is not None else None
-        if last is not None:
-            listing.prefixes = [folder for folder in listing.prefixes if folder != last]
-        ending = max(listing.prefixes, default=last)
-        if listing.token is not None and ending is not None:
-            self._last_folders[listing.token] = ending
-            self._last_folders.move_to_end(listing.token)
-            if len(self._last_folders) > _REMEMBERED:
-                self._last_folders.popitem(last=False)
 
     async def find(self, key: str) -> Entry | None:
         with translated(_name(key)):
@@ -254,6 +240,15 @@ class AzureBlobProvider(ObjectStore):
 
     def _url(self, key: str) -> str:
         return self._service.url(self._container, key)
+
+
+def _drop_repeated(listing: Listing, last: str) -> None:
+    """Drop the folder that ended the page before: the service may begin the next page with it once more."""
+    if last:
+        listing.prefixes = [folder for folder in listing.prefixes if tokens.hash_of(folder) != last]
+    if listing.token is not None:
+        ending = tokens.hash_of(max(listing.prefixes)) if listing.prefixes else last
+        listing.token = tokens.join(listing.token, ending)
 
 
 def _name(key: str) -> str:
