@@ -88,8 +88,8 @@ class Drives:
             raise _not_set_up(name, error) from error
         opened = self._opened.get(name)
         if opened is None or opened.revision != connection.revision:
-            if opened:
-                self._retired.append((now, opened.provider))
+            if opened:  # before the new one is tried, which may fail again and again
+                self._retired.append((now, self._opened.pop(name).provider))
             try:
                 opened = self._opened[name] = _opened(connection, self._metrics)
             except (InvalidRequest, InvalidPath) as error:
