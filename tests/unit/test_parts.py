@@ -2,20 +2,19 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.providers import parts
+from portico.providers import memory, parts
+from portico.providers.memory import Lease, MemoryBudget
 from portico.providers.parts import (
     LARGEST_PART,
     MIB,
     SMALLEST_PART,
-    Lease,
-    MemoryBudget,
     Part,
     cut,
     most_bytes,
@@ -216,9 +215,9 @@ async def test_many_uploads_all_finish_whatever_the_budget(total: int) -> None:
     assert free(budget) == total
 
 
-async def test_the_budget_is_kept_but_for_the_oldest() -> None:
+async def test_the_budget_is_kept() -> None:
     budget = MemoryBudget(1000)
-    lowest = 0
+    lowest = 1000
 
     async def send(part: Part) -> None:
         nonlocal lowest
@@ -232,7 +231,149 @@ async def test_the_budget_is_kept_but_for_the_oldest() -> None:
 
     await asyncio.gather(*(one() for _ in range(20)))
     assert free(budget) == 1000
-    assert lowest >= -(30 * 50)  # what the oldest one alone may hold
+    assert lowest >= 0
+
+
+class Service:
+    """Takes no part before it is told to."""
+
+    def __init__(self) -> None:
+        self.parts = 0
+        self._open = asyncio.Event()
+
+    async def take(self, part: Part) -> None:
+        self.parts += 1
+        await self._open.wait()
+
+    def go_on(self) -> None:
+        self._open.set()
+
+
+async def at_rest(*counts: Callable[[], int]) -> None:
+    """Until nobody has moved for many rounds of the event loop."""
+    still, before = 0, [count() for count in counts]
+    while still < 50:
+        await asyncio.sleep(0)
+        now = [count() for count in counts]
+        still, before = (still + 1 if now == before else 0), now
+
+
+async def test_twice_as_many_uploads_as_there_is_memory_for_fill_as_many_parts() -> None:
+    """Memory is given to parts that can be filled, not spread over all so that none can."""
+    budget, service = MemoryBudget(64 * 100), Service()
+
+    async def one() -> None:
+        chunks = stream([bytes(10)] * 21)
+        async with budget.lease() as lease, aclosing(cut(chunks, lambda _: 100, lease)) as found:
+            await send_all(await anext(found), found, service.take, lease)
+
+    uploads = [asyncio.ensure_future(one()) for _ in range(120)]
+    await at_rest(lambda: service.parts, lambda: free(budget))
+    assert service.parts == 64
+    service.go_on()
+    await asyncio.gather(*uploads)
+    assert service.parts == 120 * 3
+    assert free(budget) == 6400
+
+
+@pytest.mark.parametrize("sent", [1, 50, 99, 100])
+async def test_a_client_that_stalls_does_not_hold_others(monkeypatch: pytest.MonkeyPatch, sent: int) -> None:
+    """Not even the oldest one: it keeps what it has sent, and no more than that."""
+    monkeypatch.setattr(memory, "_PATIENCE", 0.0)
+    budget = MemoryBudget(1000)
+    stalled, goes_on = asyncio.Event(), asyncio.Event()
+    target = Target()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield bytes(sent)
+        stalled.set()
+        await goes_on.wait()
+        yield bytes(250 - sent)
+
+    oldest = asyncio.ensure_future(upload(budget, slow(), target, 100))
+    await stalled.wait()
+    others = [Target() for _ in range(33)]
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(upload(budget, stream([bytes(10)] * 50), each, 100) for each in others))
+    assert [len(b"".join(each.got.values())) for each in others] == [500] * 33
+    assert (free(budget), oldest.done()) == (1000 - sent, False)
+    goes_on.set()
+    assert await oldest == [1, 2, 3]
+    assert free(budget) == 1000
+
+
+async def test_a_client_below_the_least_rate_loses_its_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it is never silent for long."""
+    now = 1000.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    budget = MemoryBudget(2 * MIB)
+    async with budget.lease() as slow, budget.lease() as quick, budget.lease() as other:
+        await slow.take(1, MIB)
+        await quick.take(1, MIB)
+        claim = await waiting(other, MIB // 2)
+        for _ in range(20):
+            now += memory._PATIENCE / 10
+            await slow.take(10)
+            await quick.take(memory._LEAST_RATE // 10)
+            budget._wake()
+        await claim
+        assert (slow.reserved, slow.held) == (0, 201)
+        assert quick.reserved == MIB - 1 - 20 * (memory._LEAST_RATE // 10)
+    assert free(budget) == 2 * MIB
+
+
+async def test_nobody_loses_a_reservation_while_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_PATIENCE", 0.0)
+    budget = MemoryBudget(300)
+    async with budget.lease() as slow, budget.lease() as other:
+        await slow.take(1, 100)
+        await other.take(200)
+        assert slow.reserved == 99
+
+
+@pytest.mark.parametrize("total", [250, 1000, 3000])
+async def test_uploads_of_any_pace_all_finish(monkeypatch: pytest.MonkeyPatch, total: int) -> None:
+    """Reservations are lost all the time, and in the end everything is sent; the budget is never exceeded."""
+    monkeypatch.setattr(memory, "_PATIENCE", 0.0005)
+    budget = MemoryBudget(total)
+    lowest = total
+    targets = [Target() for _ in range(50)]
+
+    async def client(seed: int) -> AsyncIterator[bytes]:
+        nonlocal lowest
+        dice = random.Random(seed)
+        for _ in range(30):
+            await asyncio.sleep(dice.choice([0, 0, 0, 0.0002, 0.001]))
+            lowest = min(lowest, free(budget))
+            yield bytes([seed]) * dice.randint(1, 40)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(
+            *(upload(budget, client(seed), target, 100) for seed, target in enumerate(targets))
+        )
+    for seed, target in enumerate(targets):
+        assert set(b"".join(target.got.values())) == {seed}
+    assert free(budget) == total
+    assert lowest >= 0
+
+
+async def test_a_small_file_reserves_no_whole_part() -> None:
+    budget = MemoryBudget(1000)
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def client() -> AsyncIterator[bytes]:
+        yield bytes(10)
+        begun.set()
+        await goes_on.wait()
+        yield bytes(5)
+
+    async with budget.lease() as lease:
+        task = asyncio.ensure_future(anext(cut(client(), lambda _: 1000, lease, at_most=20)))
+        await begun.wait()
+        assert (lease.held, lease.reserved, free(budget)) == (10, 10, 980)
+        goes_on.set()
+        assert (await task).size == 15
+        assert (lease.held, lease.reserved, free(budget)) == (15, 0, 985)
 
 
 async def waiting(lease: Lease, size: int) -> asyncio.Task[None]:
@@ -256,14 +397,14 @@ async def test_whoever_waits_longest_comes_first() -> None:
         await second_wait
 
 
-async def test_the_oldest_never_waits_and_then_the_next_is_the_oldest() -> None:
+async def test_one_that_is_alone_may_have_a_part_larger_than_the_budget() -> None:
     budget = MemoryBudget(100)
-    async with budget.lease() as second_oldest, budget.lease() as younger:
-        await second_oldest.take(100)
+    async with budget.lease() as alone, budget.lease() as younger:
+        await alone.take(10, 500)
         task = await waiting(younger, 10)
-        await second_oldest.take(500)
+        await alone.take(490)
         assert not task.done()
-        second_oldest.give(600)
+        alone.give(500)
         await task
 
 

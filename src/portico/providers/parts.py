@@ -1,11 +1,12 @@
 """Cutting an upload into parts and sending them, within one budget of memory for all uploads of a process."""
 
 import asyncio
-from collections import deque
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
+
+from portico.providers.memory import Lease, MemoryBudget
 
 T = TypeVar("T")
 
@@ -25,87 +26,6 @@ class Part:
     chunks: list[bytes]
     size: int
     last: bool
-
-
-class MemoryBudget:
-    """Bytes that all uploads together may hold.
-
-    An upload takes memory as its bytes arrive. When none is left it waits, in turn, and so does its client; only the
-    oldest upload may take a little more than there is, so that at least one can always finish its part and give back.
-    """
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._free = total
-        self._holders: dict[Lease, None] = {}
-        self._waiting: deque[tuple[Lease, int, asyncio.Future[None]]] = deque()
-
-    @property
-    def held(self) -> int:
-        return self._total - self._free
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @asynccontextmanager
-    async def lease(self) -> AsyncIterator["Lease"]:
-        lease = Lease(self)
-        self._holders[lease] = None
-        try:
-            yield lease
-        finally:
-            del self._holders[lease]
-            self._give(lease.held)
-
-    async def _take(self, lease: "Lease", size: int) -> None:
-        if not self._waiting and self._may_take(lease, size):
-            self._free -= size
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        place = (lease, size, future)
-        self._waiting.append(place)
-        self._wake()
-        try:
-            await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled():
-                self._give(size)
-            else:
-                self._waiting.remove(place)
-            raise
-
-    def _give(self, size: int) -> None:
-        self._free += size
-        self._wake()
-
-    def _may_take(self, lease: "Lease", size: int) -> bool:
-        return self._free >= size or next(iter(self._holders), lease) is lease
-
-    def _wake(self) -> None:
-        for place in list(self._waiting):
-            lease, size, future = place
-            # One that was cancelled leaves by itself when its task runs next.
-            if not future.done() and self._may_take(lease, size):
-                self._waiting.remove(place)
-                self._free -= size
-                future.set_result(None)
-
-
-class Lease:
-    """What one upload holds."""
-
-    def __init__(self, budget: MemoryBudget) -> None:
-        self._budget = budget
-        self.held = 0
-
-    async def take(self, size: int) -> None:
-        await self._budget._take(self, size)
-        self.held += size
-
-    def give(self, size: int) -> None:
-        self.held -= size
-        self._budget._give(size)
 
 
 UPLOADS = MemoryBudget(512 * MIB)
@@ -131,22 +51,32 @@ def most_bytes(most_parts: int) -> int:
 
 
 async def cut(
-    chunks: AsyncIterator[bytes], sizes: Callable[[int], int], lease: Lease
+    chunks: AsyncIterator[bytes],
+    sizes: Callable[[int], int],
+    lease: Lease,
+    *,
+    at_most: int | None = None,
 ) -> AsyncGenerator[Part]:
-    """The stream in parts: at least one, which may be empty; the last one is marked as such."""
+    """The stream in parts: at least one, which may be empty; the last one is marked as such.
+
+    `at_most` is the number of bytes that can come at most: no more memory is reserved than that.
+    """
     part = Part(1, [], 0, last=False)
     target = sizes(1)
+    left = sys.maxsize if at_most is None else at_most
     async for chunk in chunks:
-        await lease.take(len(chunk))
         while chunk:
             if part.size == target:
                 yield part
                 part = Part(part.number + 1, [], 0, last=False)
                 target = sizes(part.number)
             piece = chunk[: target - part.size]
+            await lease.take(len(piece), min(target - part.size, left))
             part.chunks.append(piece)
             part.size += len(piece)
+            left -= len(piece)
             chunk = chunk[len(piece) :]
+    lease.settle()
     part.last = True
     yield part
 

@@ -18,7 +18,8 @@ from portico.entries import UNKNOWN_TYPE, Entry
 from portico.errors import AlreadyExists
 from portico.providers.azure_blob.blobs import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_common import Answer, Body, Fault, Service, translated
-from portico.providers.parts import UPLOADS, Lease, Part, cut, part_sizes, send_all
+from portico.providers.memory import Lease
+from portico.providers.parts import UPLOADS, Part, cut, part_sizes, send_all
 
 MOST_BLOCKS = 50_000
 _INLINE = 256 * 1024
@@ -42,7 +43,7 @@ class Upload:
 
     async def store(self, chunks: AsyncIterator[bytes], at_most: int | None) -> Entry:
         async with UPLOADS.lease() as lease:
-            parts = cut(chunks, part_sizes(at_most, MOST_BLOCKS), lease)
+            parts = cut(chunks, part_sizes(at_most, MOST_BLOCKS), lease, at_most=at_most)
             first = await anext(parts)
             if first.last:
                 return await self._put(first)

@@ -127,7 +127,10 @@ class AzureFilesProvider(Provider):
             await check_file_target(self._share, path, replace=replace)
         kept_type = content_type if _HEADER_TEXT.fullmatch(content_type) else UNKNOWN_TYPE
         staged = StagedFile(self._share, kept_type, at_most)
-        async with UPLOADS.lease() as lease, aclosing(cut(chunks, lambda _: RANGE, lease)) as parts:
+        async with (
+            UPLOADS.lease() as lease,
+            aclosing(cut(chunks, lambda _: RANGE, lease, at_most=at_most)) as parts,
+        ):
             try:
                 first = await anext(parts)
                 await staged.begin(first)

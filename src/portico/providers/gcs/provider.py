@@ -25,8 +25,9 @@ from portico.providers.gcs.downloads import ObjectReader
 from portico.providers.gcs.failures import FAILURES, ServiceError, translated
 from portico.providers.gcs.service import Patience, Request, Service
 from portico.providers.gcs.uploads import CHUNK, Session, Upload, single_request
+from portico.providers.memory import Lease
 from portico.providers.objects import Listing, ObjectStore
-from portico.providers.parts import UPLOADS, Lease, Part, cut, send_all
+from portico.providers.parts import UPLOADS, Part, cut, send_all
 
 _ENDPOINT = "https://storage.googleapis.com"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -117,7 +118,7 @@ class GcsProvider(ObjectStore):
             raise InvalidPath("The storage service keeps the folder '.well-known/acme-challenge' for itself.")
         upload = Upload(self._uploads, key, content_type, replace=replace)
         async with UPLOADS.lease() as lease:
-            parts = cut(chunks, lambda _: CHUNK, lease)
+            parts = cut(chunks, lambda _: CHUNK, lease, at_most=at_most)
             first = await anext(parts)
             if not first.last:
                 return (await self._resumable(upload, first, parts, lease)).entry()

@@ -99,7 +99,7 @@ class S3Provider(ObjectStore):
         await self._service.open()
         target = Target(key, content_type, replace)
         sizes = part_sizes(at_most, MOST_PARTS)
-        async with UPLOADS.lease() as lease, aclosing(cut(chunks, sizes, lease)) as parts:
+        async with UPLOADS.lease() as lease, aclosing(cut(chunks, sizes, lease, at_most=at_most)) as parts:
             first = await anext(parts)
             if first.last:
                 return await uploads.put(self._service, target, first)

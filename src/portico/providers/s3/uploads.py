@@ -22,7 +22,8 @@ from portico.errors import (
     ProviderUnavailable,
     TooLarge,
 )
-from portico.providers.parts import Lease, Part, send_all
+from portico.providers.memory import Lease
+from portico.providers.parts import Part, send_all
 from portico.providers.s3.bodies import Body, checksum
 from portico.providers.s3.faults import code_of, nonsense, silent
 from portico.providers.s3.journal import Note, abort
