@@ -4,16 +4,14 @@ A drive confines its user below the root, checks the user's rights, clamps and o
 settles name conflicts. Paths given to it count from the user's root.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from operator import attrgetter
-from weakref import WeakKeyDictionary
 
 from portico.cursors import CursorSeal
 from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page
 from portico.errors import (
-    AlreadyExists,
     Forbidden,
     InvalidCursor,
     IsAFolder,
@@ -23,12 +21,11 @@ from portico.errors import (
 )
 from portico.paths import Path
 from portico.providers.base import Provider
+from portico.renaming import FreeName, free_name
 from portico.rights import Right
 
-_MOST_RENAMES = 1000
 _BY_NAME = attrgetter("name")
 _IS_FOLDER = attrgetter("is_folder")
-_spoken_for: WeakKeyDictionary[Provider, set[Path]] = WeakKeyDictionary()
 
 
 class OnConflict(StrEnum):
@@ -140,8 +137,8 @@ class Drive:
             place = path.under(self._root)
             return await self._provider.write(place, chunks, content_type, replace=replace, at_most=at_most)
         async with self._free_name(path) as free:
-            place = free.under(self._root)
-            others = (other.under(self._root) for other in _numbered(path))
+            place = free.path.under(self._root)
+            others = (other.under(self._root) for other in free.others)
             return await self._provider.write(
                 place, chunks, content_type, replace=replace, at_most=at_most, otherwise=others
             )
@@ -181,7 +178,7 @@ class Drive:
         if on_conflict is OnConflict.RENAME and not target.is_root:
             await self._stat(source)  # a missing source is told before a name is looked for
             async with self._free_name(target) as free:
-                return await self._put_there(transfer, source, free, replace)
+                return await self._put_there(transfer, source, free.path, replace)
         return await self._put_there(transfer, source, target, replace)
 
     async def _put_there(
@@ -199,25 +196,8 @@ class Drive:
             self.require(Right.OVERWRITE)
         return on_conflict is OnConflict.REPLACE
 
-    @asynccontextmanager
-    async def _free_name(self, path: Path) -> AsyncIterator[Path]:
-        """The path itself, or the first of `name (1)`, `name (2)` … that nothing stands at.
-
-        A name is taken only when its body has come to the end. Until then it is spoken for, and so it must be before
-        it is looked at: else two who look at the same time are both told that it is free.
-        """
-        spoken_for = _spoken_for.setdefault(self._provider, set())
-        for candidate in (path, *_numbered(path)):
-            place = candidate.under(self._root)
-            if place not in spoken_for:
-                spoken_for.add(place)
-                try:
-                    if await self._is_free(candidate):
-                        yield candidate
-                        return
-                finally:
-                    spoken_for.discard(place)
-        raise AlreadyExists(f"There are too many files called like '{path.name}'; choose another name.")
+    def _free_name(self, path: Path) -> AbstractAsyncContextManager[FreeName]:
+        return free_name(self._provider, self._root, path, self._is_free)
 
     async def _is_free(self, path: Path) -> bool:
         try:
@@ -232,12 +212,3 @@ def _presentable(entry: Entry) -> Entry:
     if not (entry.content_type.isascii() and entry.content_type.isprintable()):
         entry.content_type = UNKNOWN_TYPE
     return entry
-
-
-def _numbered(path: Path) -> Iterator[Path]:
-    """`name (1).ext`, `name (2).ext` …"""
-    stem, dot, suffix = path.name.rpartition(".")
-    if not stem:
-        stem, dot, suffix = path.name, "", ""
-    for number in range(1, _MOST_RENAMES):
-        yield path.parent.child(f"{stem} ({number}){dot}{suffix}")

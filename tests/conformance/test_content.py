@@ -5,7 +5,10 @@ from contextlib import aclosing
 import pytest
 
 from portico.drive import Drive, OnConflict
+from portico.entries import Entry
 from portico.errors import AlreadyExists, Changed, IsAFolder, NotAFolder, NotFound, RangeNotSatisfiable
+from portico.paths import Path
+from portico.providers.base import Provider
 
 from .actions import at, content, exists, names, noise, pieces, put, walk
 from .harness import Harness
@@ -191,6 +194,30 @@ async def test_a_renamed_file_keeps_both(drive: Drive) -> None:
         for name in expected:
             assert (await put(drive, expected[0], name.encode(), OnConflict.RENAME)).name == name
         assert [await content(drive, name) for name in expected] == [name.encode() for name in expected]
+
+
+async def test_a_free_name_is_found_with_few_questions(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: the 41st asks no 41 times before its body is read."""
+    async with asyncio.TaskGroup() as group:
+        for number in range(41):
+            group.create_task(put(drive, f"f/scan ({number}).pdf" if number else "f/scan.pdf"))
+    asked: list[Path] = []
+    stat = provider.stat
+
+    async def counted(path: Path) -> Entry:
+        asked.append(path)
+        return await stat(path)
+
+    monkeypatch.setattr(provider, "stat", counted)
+    assert (await put(drive, "f/scan.pdf", b"new", OnConflict.RENAME)).name == "scan (41).pdf"
+    assert len(asked) <= 14
+    asked.clear()
+    await put(drive, "source", b"new")
+    copied = await drive.copy(at("source"), at("f/scan.pdf"), OnConflict.RENAME)
+    assert copied == at("f/scan (42).pdf")
+    assert len(asked) <= 15
 
 
 async def test_a_write_tells_the_entry_that_is_listed(drive: Drive, harness: Harness) -> None:

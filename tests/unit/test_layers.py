@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"app"},
     {"api"},
     {"web"},
-    {"drives", "drive", "measured"},
+    {"drives", "drive", "renaming", "measured"},
     {"providers"},
     {"accounts"},
     {"store"},
