@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
-import structlog
 
 from portico import timestamps
 from portico.errors import Unavailable
@@ -24,8 +24,6 @@ BEGUN = "begun"
 DONE = "done"
 
 Text = str | msgspec.UnsetType
-
-log = structlog.get_logger()
 
 
 class AuditLine(msgspec.Struct, kw_only=True, gc=False):
@@ -70,9 +68,15 @@ class NoAudit:
         return
 
 
+def _log() -> Any:
+    import structlog  # here, because commands note their changes too, and none of them should wait for it
+
+    return structlog.get_logger()
+
+
 def log_loss(why: str, lost: int) -> None:
     if lost == 1:
-        log.error("audit-log-not-writable", why=why)
+        _log().error("audit-log-not-writable", why=why)
 
 
 OnLoss = Callable[[str, int], None]
@@ -131,7 +135,7 @@ class AuditLog(NoAudit):
             self._open()
         if self._lost:
             self._append(AuditLine(action="audit", lost=self._lost))
-            log.warning("audit-log-writable-again", lost=self._lost)
+            _log().warning("audit-log-writable-again", lost=self._lost)
             self._lost = 0
 
     def _open(self) -> None:

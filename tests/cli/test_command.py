@@ -1,3 +1,4 @@
+import gc
 import os
 import subprocess
 import sys
@@ -8,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from portico import __version__
-from portico.cli import screen, users
-from portico.cli.home import prepare
+from portico.cli import listening, screen, users
+from portico.cli.home import SET_UP_MARK, prepare
 from portico.cli.main import run
 from portico.cli.serve import _absolute
 from portico.cli.tls import Certificate
@@ -38,6 +39,58 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
     assert "Usage: portico" in done.stdout
     # Typer itself needs pydantic as soon as an argument below a group is looked at.
     assert done.stderr.strip() in ("[]", "['pydantic']")
+
+
+NOT_FOR_ADMINISTRATION = (
+    "alembic",
+    "granian",
+    "rich",
+    "sqlalchemy.dialects.postgresql",
+    "starlette",
+    "structlog",
+)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("user", "list"),
+        ("user", "set", "anna", "--rights", "list"),
+        ("connection", "show", "local"),
+    ],
+)
+def test_administration_imports_neither_the_migrations_nor_the_server(
+    portico: Portico, home: Path, arguments: tuple[str, ...]
+) -> None:
+    assert portico("user", "add", "anna", "--generate").code == 0
+    script = f"""
+import sys
+from portico.cli.main import run
+assert run(["--home", {str(home)!r}, *{arguments!r}]) == 0
+print([name for name in {NOT_FOR_ADMINISTRATION!r} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+def test_administration_leaves_the_collector_as_it_was(portico: Portico) -> None:
+    assert portico("user", "add", "anna", "--generate").code == 0
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "1"), ("user", "list"), ("user", "add", "bob")])
+def test_a_home_whose_database_was_emptied_says_what_to_do(
+    portico: Portico, home: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "check_free", lambda *_: None)
+    assert portico("user", "add", "anna", "--generate").code == 0
+    (home / SET_UP_MARK).touch()
+    (home / "portico.db").write_bytes(b"")
+    outcome = portico(*command)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert "restore it from a backup" in outcome.err
+    assert str(home / SET_UP_MARK) in outcome.err
+    assert (home / "portico.db").read_bytes() == b""
 
 
 def test_as_a_module(tmp_path: Path) -> None:

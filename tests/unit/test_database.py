@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, insert, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
@@ -20,8 +21,9 @@ from sqlalchemy.schema import CreateTable
 from portico.accounts.tickets import _TICKET
 from portico.accounts.tokens import _BY_DIGEST, _ENABLED, _REFRESHABLE
 from portico.errors import InvalidRequest, NotPossible, Unavailable
+from portico.store import schema
 from portico.store.database import Database, upsert
-from portico.store.schema import migrate
+from portico.store.schema import is_current, migrate, newest_revision
 from portico.store.tables import attempts, connections, metadata, users
 
 
@@ -86,7 +88,61 @@ async def test_a_newer_database_is_refused(database: Database, url: str) -> None
     with pytest.raises(NotPossible, match="newer Portico"):
         migrate(url)
     async with database.begin() as transaction:
-        await transaction.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        await transaction.execute(text(f"UPDATE alembic_version SET version_num = '{newest_revision()}'"))
+
+
+def test_the_newest_revision_is_the_one_that_alembic_leads_to() -> None:
+    scripts = ScriptDirectory(str(pathlib.Path(schema.__file__).parent / "migrations"))
+    assert newest_revision() == scripts.get_current_head()
+
+
+async def test_a_database_that_needs_no_migration_is_known_without_one(database: Database) -> None:
+    assert await is_current(database)
+    async with database.begin() as transaction:
+        await transaction.execute(text("UPDATE alembic_version SET version_num = '0000'"))
+    assert not await is_current(database)
+    async with database.begin() as transaction:
+        await transaction.execute(
+            text("UPDATE alembic_version SET version_num = :newest"), {"newest": newest_revision()}
+        )
+
+
+EMPTIED = {
+    "missing": "",
+    "of 0 bytes": "",
+    "without tables": "CREATE TABLE other (id INTEGER)",
+    "without revisions": "CREATE TABLE users (id INTEGER); CREATE TABLE connections (id INTEGER)",
+    "without users": f"""CREATE TABLE connections (id INTEGER); CREATE TABLE alembic_version (version_num TEXT);
+                         INSERT INTO alembic_version VALUES ('{newest_revision()}')""",
+}
+
+
+@pytest.mark.parametrize("how", EMPTIED)
+async def test_an_emptied_database_of_a_gateway_that_was_set_up_is_refused(
+    tmp_path: pathlib.Path, how: str
+) -> None:
+    file, mark = tmp_path / "portico.db", tmp_path / ".set-up"
+    mark.touch()
+    if how != "missing":
+        file.touch()
+        with sqlite3.connect(file) as connection:
+            connection.executescript(EMPTIED[how])
+        connection.close()
+    url = f"sqlite+aiosqlite:///{file}"
+    database = Database(url)
+    assert not await is_current(database)
+    await database.close()
+    with pytest.raises(NotPossible) as refusal:
+        migrate(url, set_up_mark=mark)
+    for words in (str(file), "restore it from a backup", f"remove {mark}"):
+        assert words in refusal.value.detail
+    assert file.exists() is (how != "missing")
+    if how == "without users":
+        with pytest.raises(NotPossible, match="has lost its tables"):
+            migrate(url)
+    elif how != "without revisions":
+        mark.unlink()
+        migrate(url, set_up_mark=mark)
 
 
 def test_a_file_out_of_reach_is_a_clear_error(tmp_path: pathlib.Path) -> None:

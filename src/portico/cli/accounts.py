@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from portico.accounts.users import Users
     from portico.audit import NoAudit
     from portico.settings import Settings
+    from portico.store.database import Database
 
 
 T = TypeVar("T")
@@ -65,9 +66,6 @@ def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awa
 def with_settings(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]) -> T:
     import asyncio
 
-    from portico.store.schema import migrate
-
-    migrate(settings.database_url)
     return asyncio.run(_call(settings, action))
 
 
@@ -77,10 +75,9 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     from portico.accounts.users import Users
     from portico.accounts.vault import SecretKey, Vault
     from portico.audit import open_audit
-    from portico.store.database import Database
 
+    database = await _current_database(settings)
     vault = Vault(SecretKey.load(settings.secret_key_file))
-    database = Database(settings.database_url)
     passwords = Passwords()
     required = settings.audit_required
 
@@ -96,3 +93,17 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
         audit.close()
         passwords.close()
         await database.close()
+
+
+async def _current_database(settings: "Settings") -> "Database":
+    from portico.store.database import Database
+    from portico.store.schema import is_current, migrate
+
+    database = Database(settings.database_url)
+    try:
+        if not await is_current(database):
+            migrate(settings.database_url, set_up_mark=settings.home / homes.SET_UP_MARK)
+    except BaseException:
+        await database.close()
+        raise
+    return database

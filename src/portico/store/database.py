@@ -11,10 +11,9 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import Row, Table, event, text
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -28,6 +27,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from portico.errors import InvalidRequest, Unavailable
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 WAIT: Final = 5
 """Seconds that a statement waits for a lock or a free connection before the database counts as unavailable."""
@@ -138,10 +140,14 @@ class Database:
             self._turn.release()
 
 
-def upsert(dialect: str, table: Table, change: Mapping[str, Any]) -> postgresql.Insert | sqlite.Insert:
+def upsert(dialect: str, table: Table, change: Mapping[str, Any]) -> "postgresql.Insert | sqlite.Insert":
     """Insert the rows that it is executed with; where the primary key is taken, set the columns in `change` of the row
     that is there."""
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    # Each dialect is slow to import, and commands need neither's own `INSERT`.
+    if dialect == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
     return insert(table).on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change))
 
 

@@ -5,29 +5,59 @@ import os
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ProgrammingError
 
 from portico.errors import NotPossible, Unavailable
 from portico.store.database import Database
 
 _MIGRATIONS = pathlib.Path(__file__).parent / "migrations"
+_REVISIONS = "alembic_version"
+_NEEDED = {_REVISIONS, "users", "connections"}
 _WAIT = 60  # another process may be migrating
 _LOCK = 0x706F727469636F  # "portico", the number that migrating processes agree on
 
 
-def migrate(url: str) -> None:
+def newest_revision() -> str:
+    """By the name of its file, `v0001_….py`: Alembic, which would read it from inside, takes long to import."""
+    return max(file.name[1:5] for file in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))
+
+
+async def is_current(database: Database) -> bool:
+    """Whether the database needs no migration, by one query."""
+    try:
+        async with database.connect() as connection:
+            # The tables of users and connections are named, because a database without them is not current.
+            query = "SELECT version_num, EXISTS (SELECT 1 FROM users), EXISTS (SELECT 1 FROM connections)"
+            rows = (await connection.execute(text(f"{query} FROM alembic_version"))).all()
+    except ProgrammingError:
+        return False
+    except Unavailable:
+        if database.dialect == "sqlite":
+            return False  # there is no file, or no table; `migrate` finds out
+        raise
+    return [row.version_num for row in rows] == [newest_revision()]
+
+
+def migrate(url: str, *, set_up_mark: pathlib.Path | None = None) -> None:
     """Bring the database at `url` to the newest revision.
 
     Any number of processes may do so at once: one works, the others wait and find it done.
+
+    A file `set_up_mark` that exists says that this was done before: `NotPossible` if the database is empty all the
+    same, because its users and connections are lost then.
     """
+    was_set_up = set_up_mark is not None and set_up_mark.exists()
+    if was_set_up and _is_absent(url):
+        raise _emptied(url, set_up_mark)
     _make_private(url)
     # In a thread of its own, so that a caller inside an event loop is served too.
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, _migrate(url)).result()
+        thread.submit(asyncio.run, _migrate(url, set_up_mark if was_set_up else None)).result()
 
 
-async def _migrate(url: str) -> None:
+async def _migrate(url: str, set_up_mark: pathlib.Path | None) -> None:
     database = Database(url, wait=_WAIT)
     try:
         if database.dialect == "sqlite":
@@ -35,6 +65,9 @@ async def _migrate(url: str) -> None:
         async with database.begin() as connection:
             if database.dialect == "postgresql":
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            tables = await connection.run_sync(lambda sync: set(inspect(sync).get_table_names()))
+            if _NEEDED - tables and (set_up_mark or _REVISIONS in tables):
+                raise _emptied(url, set_up_mark)
             await connection.run_sync(_upgrade)
     finally:
         await database.close()
@@ -74,11 +107,36 @@ async def _use_wal(database: Database) -> None:
 
 def _make_private(url: str) -> None:
     """A new SQLite file is for its owner alone; its side files take over its mode."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite" and parsed.database and parsed.database != ":memory:":
+    if file := _file(url):
         try:
-            os.close(os.open(parsed.database, os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(os.open(file, os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            raise Unavailable(
-                f"The database file {parsed.database} cannot be opened: {error.strerror}."
-            ) from error
+            raise Unavailable(f"The database file {file} cannot be opened: {error.strerror}.") from error
+
+
+def _is_absent(url: str) -> bool:
+    """Whether there is no SQLite file, or one that holds nothing."""
+    file = _file(url)
+    try:
+        return file is not None and os.stat(file).st_size == 0
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # `_make_private` says why
+
+
+def _emptied(url: str, set_up_mark: pathlib.Path | None) -> NotPossible:
+    parsed = make_url(url)
+    place = _file(url) or f"{parsed.database} at {parsed.host}"
+    if set_up_mark is None:
+        return NotPossible(f"The database {place} has lost its tables; restore it from a backup.")
+    return NotPossible(
+        f"The database {place} is missing, empty or without its tables, although this gateway was set up before: "
+        f"restore it from a backup; or, to begin again without its users and connections, remove {set_up_mark}."
+    )
+
+
+def _file(url: str) -> str | None:
+    parsed = make_url(url)
+    in_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
+    return parsed.database if in_file else None
