@@ -10,6 +10,7 @@ import structlog
 
 from portico import logs, settings
 from portico.accounts.connections import Connections
+from portico.accounts.home_paths import HomePaths
 from portico.accounts.passwords import Passwords
 from portico.accounts.signin import SignIn
 from portico.accounts.throttle import Throttle
@@ -29,6 +30,7 @@ from portico.drives import Drives
 from portico.errors import PorticoError
 from portico.metrics import Metrics, render
 from portico.providers.parts import UPLOADS
+from portico.providers.registry import PATH_OPTIONS
 from portico.scoreboard import Scoreboard
 from portico.settings import Settings
 from portico.store.database import Database
@@ -81,7 +83,9 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
             database, token_lifetime=chosen.token_lifetime, refresh_lifetime=chosen.refresh_lifetime
         )
         throttle = Throttle(database)
-        drives = Drives(Connections(database, Vault(key)), CursorSeal(key.derive("cursors")), metrics)
+        paths = HomePaths(str(chosen.home), PATH_OPTIONS, keep_relative=chosen.database_in_home)
+        connections = Connections(database, Vault(key), paths)
+        drives = Drives(connections, CursorSeal(key.derive("cursors")), metrics)
         stack.push_async_callback(drives.close)
         sweeper = asyncio.create_task(_sweep_for_ever(drives, tokens, throttle))
         stack.push_async_callback(_end, sweeper)
@@ -92,6 +96,11 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
 
         audit = open_audit(chosen.audit_file, required=chosen.audit_required, on_loss=lost_line)
         stack.callback(audit.close)
+
+        async def ready() -> None:
+            await database.ping()
+            await drives.check()
+
         _watch_queues(metrics, passwords, database)
         if chosen.metrics_address:
             await stack.enter_async_context(
@@ -108,7 +117,7 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
             pace=Pace(),
             audit=audit,
             metrics=metrics,
-            ready=database.ping,
+            ready=ready,
             max_file_size=chosen.max_file_size,
             max_files=chosen.max_files,
         )

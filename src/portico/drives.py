@@ -10,13 +10,14 @@ from portico.accounts.users import User
 from portico.accounts.vault import BadSecretKey
 from portico.cursors import CursorSeal
 from portico.drive import Drive
-from portico.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderRefused
+from portico.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderRefused, Unavailable
 from portico.joint import Joint
 from portico.measured import Measured
 from portico.metrics import Metrics
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.registry import PREFIX_OPTION, open_provider
+from portico.rights import Right
 
 _TRUSTED_SECONDS = 1.0
 """How long a connection is used without asking whether it was changed."""
@@ -45,12 +46,32 @@ class Drives:
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
         self._opening: Joint[str, _Opened] = Joint(_JOINABLE_SECONDS)
+        self._checking: Joint[None, None] = Joint()
         self._retired: list[tuple[float, Provider]] = []
 
     async def of(self, user: User) -> Drive:
         opened = await self._open(user.connection)
         root = Path.parse(user.root).under(opened.prefix)
         return Drive(opened.provider, root, user.rights, self._seal)
+
+    async def check(self) -> None:
+        """`Unavailable` if users' folders are missing here, or cannot be written although some of them may upload."""
+        await self._checking.run(None, self._check)
+
+    async def _check(self) -> None:
+        for name, rights in (await self._connections.in_use()).items():
+            try:
+                opened = await self._open(name)
+            except ProviderRefused:
+                continue  # its own users are told; the others can be served
+            try:
+                await opened.provider.check(writable=Right.UPLOAD in rights)
+            except PorticoError as error:
+                raise Unavailable(
+                    "A storage folder of this gateway is missing or cannot be used; the log says which.",
+                    retry_after=error.retry_after,
+                    cause=f"connection {name!r}: {error.cause}",
+                ) from error
 
     async def sweep(self) -> None:
         """Remove what broken uploads left in any connection; one that fails does not keep the others from it."""
@@ -67,6 +88,7 @@ class Drives:
         await self._close_retired(before=time.monotonic() - _RETIRED_SECONDS)
 
     async def close(self) -> None:
+        await self._checking.end()
         await self._opening.end()
         for opened in self._opened.values():
             await opened.provider.close()

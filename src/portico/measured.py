@@ -75,6 +75,9 @@ class Measured(Provider):
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
         await self._timed("move", self._inner.move(source, target, replace=replace))
 
+    async def check(self, *, writable: bool) -> None:
+        await self._timed("check", self._inner.check(writable=writable))
+
     async def sweep(self) -> int:
         return await self._timed("sweep", self._inner.sweep())
 

@@ -151,6 +151,12 @@ class Settings(BaseModel):
         return self.database or f"sqlite+aiosqlite:///{self.home / 'portico.db'}"
 
     @property
+    def database_in_home(self) -> bool:
+        """Whether the database is copied and moved with the home."""
+        scheme, _, file = self.database_url.partition(":///")
+        return scheme.startswith("sqlite") and Path(file.partition("?")[0]).is_relative_to(self.home)
+
+    @property
     def secret_key_file(self) -> Path:
         return self.home / "secret.key"
 

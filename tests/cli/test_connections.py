@@ -1,9 +1,13 @@
+import os
+import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from portico.cli.home import prepare
 from portico.errors import PorticoError, ProviderRefused, ProviderUnavailable
+from portico.providers import folder as folders
 from portico.providers import probe, registry
 from portico.providers.registry import KINDS, Kind
 
@@ -42,6 +46,7 @@ def test_secrets_are_kept_and_never_shown(cloud: Portico, home: Path) -> None:
         "kind": "cloud",
         "options": {"bucket": "b", "region": "eu"},
         "secrets": {"secret-access-key": "set"},
+        "problem": None,
     }
     shown = cloud("connection", "show", "cloud").out + cloud("connection", "list").out
     assert "secret-access-key=set" in shown
@@ -185,7 +190,7 @@ def test_a_folder_that_cannot_serve_or_should_not_is_added_with_a_warning(
     (tmp_path / "file").touch()
     (tmp_path / "other").mkdir()
     warnings = {
-        "missing": "does not exist yet",
+        "missing": "is missing",
         "file": "is a file, not a folder",
         str(home): "holds the gateway's own home",
         str(home.parent): "holds the gateway's own home",
@@ -197,3 +202,36 @@ def test_a_folder_that_cannot_serve_or_should_not_is_added_with_a_warning(
         assert outcome.code == 0
         assert warning in outcome.err
         assert bool(warning) == bool(outcome.err)
+        again = portico("connection", "set", f"local-{number}", "--option", option)
+        assert (again.code, again.err) == (0, outcome.err)
+
+
+def test_a_folder_of_another_home_is_added_with_a_warning(
+    portico: Portico, home: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(prepare(tmp_path / "first").home, other)
+    (other / "portico.db").touch()
+    (other / "files" / "deep").mkdir(parents=True)
+    for number, folder in enumerate((other / "files", other / "files" / "deep", other)):
+        arguments = ("connection", "add", f"c{number}", "--kind", "local", "--option", f"folder={folder}")
+        assert f"belongs to another Portico home, {other}." in portico(*arguments).err
+    (tmp_path / "java").mkdir()
+    (tmp_path / "java" / "application.properties").touch()
+    option = f"folder={tmp_path / 'java'}"
+    assert portico("connection", "add", "java", "--kind", "local", "--option", option).err == ""
+
+
+def test_a_folder_is_expected_to_be_writable_only_where_somebody_may_upload(
+    portico: Portico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    option = f"folder={tmp_path / 'archive'}"
+    (tmp_path / "archive").mkdir()
+    portico("connection", "add", "archive", "--kind", "local", "--option", option)
+    monkeypatch.setattr(folders, "_may", lambda _, access: not access & os.W_OK)
+    arguments = ("user", "add", "reader", "--connection", "archive", "--generate")
+    assert portico(*arguments, "--rights", "list,download").code == 0
+    assert show(portico, "archive")["problem"] is None
+    portico("user", "set", "reader", "--rights", "list,upload")
+    assert "cannot be written" in str(show(portico, "archive")["problem"])
+    assert "cannot be written" in portico("connection", "list").out

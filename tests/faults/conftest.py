@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,10 +14,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts gateways, and ends what is left of them."""
     gateways: list[Gateway] = []
 
-    def begin(*flags: str, tls: bool = False, settings: dict[str, str] | None = None) -> Gateway:
+    def begin(
+        *flags: str,
+        tls: bool = False,
+        settings: dict[str, str] | None = None,
+        copy_of: Path | None = None,
+    ) -> Gateway:
+        """With `copy_of`, on a copy of that home."""
         home = tmp_path / f"gateway-{len(gateways)}" / "home"
         gateway = Gateway(home, *flags, tls=tls, settings=settings)
         gateway.home.parent.mkdir()
+        if copy_of:
+            shutil.copytree(copy_of, home)
         gateways.append(gateway)
         gateway.start()
         return gateway

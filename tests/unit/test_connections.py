@@ -1,12 +1,16 @@
 import asyncio
+import json
 import pathlib
 
 import pytest
+from sqlalchemy import text
 
 from portico.accounts.connections import Connections
+from portico.accounts.home_paths import HomePaths
 from portico.accounts.users import Users
 from portico.accounts.vault import BadSecretKey, SecretKey, Vault
 from portico.errors import AlreadyExists, InvalidRequest, NotFound, NotPossible
+from portico.rights import Right
 from portico.store.database import Database
 
 CANARY = "canary-of-the-vault"
@@ -31,6 +35,54 @@ async def test_secrets_are_not_in_the_file(
         stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
         assert b"visible-name" in stored
         assert CANARY.encode() not in stored
+
+
+async def stored(database: Database, name: str) -> dict[str, str]:
+    async with database.connect() as reading:
+        query = text("SELECT options FROM connections WHERE name = :name")
+        options: dict[str, str] = json.loads((await reading.execute(query, {"name": name})).scalar_one())
+    return options
+
+
+async def test_a_path_inside_the_home_is_stored_relative_and_shown_whole(
+    database: Database, tmp_path: pathlib.Path
+) -> None:
+    paths = HomePaths(str(tmp_path), {"folder"}, keep_relative=True)
+    connections = Connections(database, Vault(SecretKey.generate()), paths)
+    folder = str(tmp_path / "files")
+    added = await connections.add("local", "local", {"folder": folder}, {})
+    assert added.options == {"folder": folder}
+    assert await connections.get("local") == added
+    assert await stored(database, "local") == {"folder": "files"}
+    changed = await connections.change("local", options={"folder": str(tmp_path / "b")}, secrets={})
+    assert changed.options == {"folder": str(tmp_path / "b")}
+    assert await stored(database, "local") == {"folder": "b"}
+
+
+async def test_paths_of_an_older_version_are_made_relative_once(
+    database: Database, connections: Connections, tmp_path: pathlib.Path
+) -> None:
+    inside = await connections.add("inside", "local", {"folder": str(tmp_path / "files")}, {"key": CANARY})
+    paths = HomePaths(str(tmp_path), {"folder"}, keep_relative=True)
+    newer = Connections(database, Vault(SecretKey.generate()), paths)  # no key is needed for it
+    for _ in range(2):
+        await newer.keep_paths_relative()
+        assert await stored(database, "inside") == {"folder": "files"}
+        assert await stored(database, "local") == {"folder": "/srv/files"}
+    kept = await connections.get("inside")
+    assert (kept.secrets, kept.revision) == (inside.secrets, inside.revision)
+    listed = {each.name: each.options for each in await newer.list(with_secrets=False)}
+    assert listed == {"inside": {"folder": str(tmp_path / "files")}, "local": {"folder": "/srv/files"}}
+
+
+async def test_connections_in_use_are_those_of_enabled_users(connections: Connections, users: Users) -> None:
+    await connections.add("archive", "local", {"folder": "/a"}, {})
+    await connections.add("unused", "local", {"folder": "/b"}, {})
+    await users.add("reader", "correct horse", connection="archive", rights=[Right.LIST])
+    await users.add("other", "correct horse", connection="archive", rights=[Right.DOWNLOAD])
+    await users.add("gone", "correct horse", connection="local")
+    await users.change("gone", disabled=True)
+    assert await connections.in_use() == {"archive": {Right.LIST, Right.DOWNLOAD}}
 
 
 async def test_a_change_merges_and_removes(connections: Connections) -> None:

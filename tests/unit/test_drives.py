@@ -1,18 +1,22 @@
 """From users to the providers behind their connections."""
 
 import asyncio
+import os
+import pathlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from portico.accounts.connections import Connection, Connections
-from portico.accounts.users import User
+from portico.accounts.users import User, Users
 from portico.cursors import CursorSeal
 from portico.drives import Drives
-from portico.errors import ProviderRefused
+from portico.errors import ProviderRefused, Unavailable
 from portico.metrics import Metrics
+from portico.providers import folder
 from portico.providers.local import LocalProvider
+from portico.rights import Right
 
 
 @pytest.fixture
@@ -98,3 +102,35 @@ async def test_a_replaced_provider_is_retired_and_closed_once(
         assert len(drives._retired) == 1
     await drives.close()
     assert len(closed) == len(set(closed)) == (2 if opens_again else 1)
+
+
+async def test_a_folder_is_checked_for_what_its_users_may_do(
+    drives: Drives,
+    connections: Connections,
+    users: Users,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = tmp_path / "files"
+    place.mkdir()
+    await connections.change("local", options={"folder": str(place)}, secrets={})
+    await connections.add("unused", "local", {"folder": "/missing"}, {})
+    await connections.add("cloud", "no-such-kind", {}, {})
+    await users.add("stray", "correct horse", connection="cloud")
+    await users.add("reader", "correct horse", connection="local", rights=[Right.LIST])
+    monkeypatch.setattr(folder, "_may", lambda _, access: not access & os.W_OK)
+    await drives.check()
+
+    await users.change("reader", rights=[Right.LIST, Right.UPLOAD])
+    with pytest.raises(Unavailable) as refusal:
+        await drives.check()
+    assert str(place) not in refusal.value.detail
+    assert f"'local': the connection's folder {place} cannot be written" in (refusal.value.cause or "")
+
+    monkeypatch.undo()
+    await drives.check()
+    place.rmdir()
+    with pytest.raises(Unavailable) as refusal:
+        await drives.check()
+    assert f"{place} is missing" in (refusal.value.cause or "")
+    assert not place.exists()

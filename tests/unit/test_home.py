@@ -1,4 +1,5 @@
 import os
+import shutil
 import socket
 from ipaddress import ip_address
 from pathlib import Path
@@ -33,7 +34,6 @@ def test_a_new_home_is_private_and_stays_as_it_is(tmp_path: Path) -> None:
     settings = prepare(tmp_path / "new" / "home")
     assert mode(settings.home) == 0o700
     assert mode(settings.properties_file) == 0o600
-    assert mode(settings.files_folder) == 0o700
     assert prepare(settings.home) == settings
     assert prepare(tmp_path / "second").client_secret != settings.client_secret
 
@@ -82,7 +82,7 @@ def test_passwords_are_readable_and_differ() -> None:
 
 async def first_start(accounts: Accounts) -> str | None:
     await add_local_connection(accounts)
-    return await add_first_user(accounts, to_file=True)
+    return await add_first_user(accounts)
 
 
 async def names(accounts: Accounts) -> list[str]:
@@ -94,11 +94,27 @@ def test_the_first_start(tmp_path: Path) -> None:
     password = with_settings(settings, first_start)
     file = settings.home / homes.PASSWORD_FILE
     assert (file.read_text().strip(), mode(file)) == (password, 0o600)
-    assert (settings.files_folder / "web").is_dir()
+    assert mode(settings.files_folder) == 0o700
+    assert mode(settings.files_folder / "web") == 0o700
     assert with_settings(settings, names) == ["web"]
     assert with_settings(settings, first_start) is None
     connection = with_settings(settings, lambda accounts: accounts.connections.get("local"))
     assert connection.options == {"folder": str(settings.files_folder)}
+
+
+def test_a_vanished_files_folder_is_not_replaced_by_an_empty_one(tmp_path: Path) -> None:
+    settings = prepare(tmp_path / "home")
+    with_settings(settings, first_start)
+    shutil.rmtree(settings.files_folder)
+    with_settings(prepare(settings.home), first_start)
+    assert not settings.files_folder.exists()
+
+
+def test_a_file_where_the_files_are_to_be_kept_is_told(tmp_path: Path) -> None:
+    settings = prepare(tmp_path / "home")
+    settings.files_folder.touch()
+    with pytest.raises(HomeUnusable, match=r"files is a file.*move it away"):
+        with_settings(settings, first_start)
 
 
 def test_a_start_that_was_killed_halfway_is_completed(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.accounts import moments
+from portico.accounts.home_paths import HomePaths
 from portico.accounts.names import check_name
 from portico.accounts.vault import Vault
 from portico.errors import AlreadyExists, InvalidRequest, NotFound, NotPossible
+from portico.rights import Right, parse_rights
 from portico.store.database import AnyRow, Database
 from portico.store.tables import connections, users
 
@@ -33,9 +35,11 @@ class Connection:
 class Connections:
     """Which kinds and options there are is known to the callers; here they are words."""
 
-    def __init__(self, database: Database, vault: Vault) -> None:
+    def __init__(self, database: Database, vault: Vault, paths: HomePaths | None = None) -> None:
+        """Without `paths`, options that name files are kept and given out as they are."""
         self._database = database
         self._vault = vault
+        self._paths = paths
 
     async def add(self, name: str, kind: str, options: dict[str, str], secrets: dict[str, str]) -> Connection:
         name = check_name(name, "connection")
@@ -71,16 +75,47 @@ class Connections:
         async with self._database.connect() as reading:
             return await self._read(reading, name)
 
-    async def list(self) -> builtins.list[Connection]:
+    async def list(self, *, with_secrets: bool = True) -> builtins.list[Connection]:
+        """All connections; without their secrets a lost key does not matter."""
         async with self._database.connect() as reading:
             rows = (await reading.execute(select(connections).order_by(connections.c.name))).all()
-        return [self._connection(row) for row in rows]
+        return [self._connection(row, with_secrets=with_secrets) for row in rows]
 
     async def revisions(self) -> dict[str, int]:
         """The revision of every connection: a cheap way to see which ones changed."""
         async with self._database.connect() as reading:
             rows = (await reading.execute(select(connections.c.name, connections.c.revision))).all()
         return {row.name: row.revision for row in rows}
+
+    async def in_use(self) -> dict[str, frozenset[Right]]:
+        """The connections that enabled users have their roots in, with all the rights that these hold there."""
+        query = select(users.c.connection, users.c.rights).where(users.c.disabled.is_(False)).distinct()
+        async with self._database.connect() as reading:
+            rows = (await reading.execute(query)).all()
+        found: dict[str, frozenset[Right]] = {}
+        for row in rows:
+            found[row.connection] = found.get(row.connection, frozenset()) | parse_rights(row.rights)
+        return found
+
+    async def keep_paths_relative(self) -> None:
+        """Store paths inside the home as an older version did not: relative to it. What is used stays the same."""
+        query = select(connections.c.name, connections.c.options).order_by(connections.c.name)
+        async with self._database.connect() as reading:
+            if not any(map(self._is_outdated, (await reading.execute(query)).all())):
+                return
+        async with self._database.begin() as transaction:
+            rows = (await transaction.execute(query.with_for_update())).all()
+            for row in filter(self._is_outdated, rows):
+                # The revision stays: no provider has to be opened anew.
+                await transaction.execute(
+                    update(connections)
+                    .where(connections.c.name == row.name)
+                    .values(options=self._stored_options(json.loads(row.options)))
+                )
+
+    def _is_outdated(self, row: AnyRow) -> bool:
+        options = json.loads(row.options)
+        return self._paths is not None and self._paths.stored(options) != options
 
     async def delete(self, name: str) -> None:
         async with self._database.begin() as transaction:
@@ -113,15 +148,22 @@ class Connections:
 
     def _stored(self, connection: Connection) -> dict[str, Any]:
         return {
-            "options": json.dumps(connection.options),
+            "options": self._stored_options(connection.options),
             # Without secrets there is nothing to seal, and such a connection outlives a lost key.
             "secrets": self._vault.seal(connection.secrets, connection.name) if connection.secrets else None,
             "revision": connection.revision,
         }
 
-    def _connection(self, row: AnyRow) -> Connection:
-        secrets = self._vault.open(row.secrets, row.name) if row.secrets is not None else {}
-        return Connection(row.name, row.kind, json.loads(row.options), secrets, row.revision)
+    def _stored_options(self, options: dict[str, str]) -> str:
+        return json.dumps(self._paths.stored(options) if self._paths else options)
+
+    def _connection(self, row: AnyRow, *, with_secrets: bool = True) -> Connection:
+        sealed = row.secrets if with_secrets else None
+        secrets = self._vault.open(sealed, row.name) if sealed is not None else {}
+        options = json.loads(row.options)
+        if self._paths:
+            options = self._paths.resolved(options)
+        return Connection(row.name, row.kind, options, secrets, row.revision)
 
 
 def unknown_connection(name: str) -> NotFound:

@@ -104,6 +104,6 @@ async def healthz(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """It can serve: its database answers."""
+    """It can serve: its database answers, and the folders that users have their roots in are there."""
     await services_of(request).ready()
     return JsonResponse(HealthBody("ready"))

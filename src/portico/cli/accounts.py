@@ -71,10 +71,12 @@ def with_settings(settings: "Settings", action: Callable[[Accounts], Awaitable[T
 
 async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]) -> T:
     from portico.accounts.connections import Connections
+    from portico.accounts.home_paths import HomePaths
     from portico.accounts.passwords import Passwords
     from portico.accounts.users import Users
     from portico.accounts.vault import SecretKey, Vault
     from portico.audit import open_audit
+    from portico.providers.registry import PATH_OPTIONS
 
     database = await _current_database(settings)
     vault = Vault(SecretKey.load(settings.secret_key_file))
@@ -86,7 +88,8 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
             print(f"Warning: the audit log cannot be written ({why}).", file=sys.stderr)
 
     audit = open_audit(settings.audit_file, required=required, command=True, on_loss=warn)
-    users, connections = Users(database, passwords), Connections(database, vault)
+    paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
+    users, connections = Users(database, passwords), Connections(database, vault, paths)
     try:
         return await action(Accounts(settings, users, connections, audit))
     finally:

@@ -11,8 +11,10 @@ from portico.cli.accounts import Accounts, change, with_accounts
 from portico.cli.exits import FAILED, UsageMistake, exit_code, sentence
 from portico.cli.first_start import with_new_accounts
 from portico.cli.output import AsJson, Facts, Name, show_list, show_one
+from portico.cli.storage import problem
 from portico.cli.terminal import read_standard_input
 from portico.errors import NotPossible, PorticoError
+from portico.rights import Right
 
 if TYPE_CHECKING:
     from portico.accounts.connections import Connection
@@ -22,9 +24,6 @@ Text = TypeVar("Text", str, str | None)
 app = typer.Typer(
     help="Connections: the storage services that hold the files.", no_args_is_help=True, rich_markup_mode=None
 )
-
-PATH_OPTIONS = frozenset({"folder", "service-account-file"})
-"""Files of this machine: a relative name means the folder in which the command was typed."""
 
 KindOption = Annotated[
     str,
@@ -56,29 +55,15 @@ def add(
     check_options(kind, values)
     plain, secret = _by_secrecy(values)
 
-    async def action(accounts: Accounts) -> None:
+    async def action(accounts: Accounts) -> "Connection":
         with accounts.noted("connection.add", name, values):
-            await accounts.connections.add(name, kind, plain, secret)
+            return await accounts.connections.add(name, kind, plain, secret)
 
-    with_new_accounts(context.obj, action)
+    added = with_new_accounts(context.obj, action)
     typer.echo(f"Added the connection {name} of kind {kind}.")
-    if kind == "local" and (doubt := _doubt(values["folder"], context.obj)):
-        typer.echo(f"Warning: {doubt}", err=True)
+    _warn(added, context.obj)
     if install := missing_extra(kind):
         typer.echo(f"Warning: this kind needs an extra before it can be used: {install}", err=True)
-
-
-def _doubt(folder: str, home: Path) -> str | None:
-    """What speaks against a folder as it is now."""
-    if not os.path.exists(folder):
-        return f"the folder {folder} does not exist yet; make it before it is used."
-    if not os.path.isdir(folder):
-        return f"{folder} is a file, not a folder; choose another one."
-    if Path(home).resolve().is_relative_to(Path(folder).resolve()):
-        return (
-            f"{folder} holds the gateway's own home, with its keys and passwords; give no user a root there."
-        )
-    return None
 
 
 @app.command("set")
@@ -96,7 +81,7 @@ def set_(
     if not values and not kind:
         raise UsageMistake("Say what to change, with --option KEY=VALUE or --secret-stdin.")
 
-    async def action(accounts: Accounts) -> None:
+    async def action(accounts: Accounts) -> "Connection":
         old = await accounts.connections.get(name)
         if kind not in ("", old.kind):
             raise NotPossible(f"The connection {name} stays of kind {old.kind}; add another for {kind}.")
@@ -104,26 +89,34 @@ def set_(
         check_options(old.kind, {key: value for key, value in merged.items() if value})
         plain, secret = _by_secrecy({key: value or None for key, value in values.items()})
         with accounts.noted("connection.set", name, values):
-            await accounts.connections.change(name, options=plain, secrets=secret)
+            return await accounts.connections.change(name, options=plain, secrets=secret)
 
-    with_accounts(context.obj, action)
+    changed = with_accounts(context.obj, action)
     typer.echo(f"Changed the connection {name}.")
+    _warn(changed, context.obj)
 
 
 @app.command("list")
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
-    """List all connections; secrets are not shown."""
-    connections = with_accounts(context.obj, lambda accounts: accounts.connections.list())
+    """List all connections, with what is wrong with a folder; secrets are not shown."""
+
+    async def action(accounts: Accounts) -> list[Facts]:
+        in_use = await accounts.connections.in_use()
+        return [_facts(each, in_use, context.obj) for each in await accounts.connections.list()]
+
     empty = "There is no connection yet; add one with 'portico connection add NAME --kind KIND'."
-    show_list([_facts(connection) for connection in connections], as_json=as_json, empty=empty)
+    show_list(with_accounts(context.obj, action), as_json=as_json, empty=empty)
 
 
 @app.command()
 def show(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
     """Show one connection; of a secret, only that it is set."""
-    show_one(
-        _facts(with_accounts(context.obj, lambda accounts: accounts.connections.get(name))), as_json=as_json
-    )
+
+    async def action(accounts: Accounts) -> Facts:
+        connection = await accounts.connections.get(name)
+        return _facts(connection, await accounts.connections.in_use(), context.obj)
+
+    show_one(with_accounts(context.obj, action), as_json=as_json)
 
 
 @app.command()
@@ -164,7 +157,7 @@ async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
 
 
 def _given(options: Iterable[str] | None, secret_stdin: bool) -> dict[str, str]:
-    from portico.providers.registry import SECRET_OPTIONS
+    from portico.providers.registry import PATH_OPTIONS, SECRET_OPTIONS
 
     values = _pairs(options or (), "--option")
     for key in sorted(SECRET_OPTIONS & {key for key, value in values.items() if value}):
@@ -178,6 +171,7 @@ def _given(options: Iterable[str] | None, secret_stdin: bool) -> dict[str, str]:
         if twice := sorted(values.keys() & piped.keys()):
             raise UsageMistake(f"{twice[0]} is given both with --option and on standard input.")
         values |= piped
+    # A relative name means the folder in which the command was typed.
     return {
         key: os.path.abspath(value) if value and key in PATH_OPTIONS else value
         for key, value in values.items()
@@ -204,10 +198,17 @@ def _by_secrecy(values: Mapping[str, Text]) -> tuple[dict[str, Text], dict[str, 
     return plain, {key: value for key, value in values.items() if key in SECRET_OPTIONS}
 
 
-def _facts(connection: "Connection") -> Facts:
+def _warn(connection: "Connection", home: Path) -> None:
+    if doubt := problem(connection, home, writable=True):
+        typer.echo(f"Warning: {doubt}", err=True)
+
+
+def _facts(connection: "Connection", in_use: Mapping[str, frozenset[Right]], home: Path) -> Facts:
+    writable = Right.UPLOAD in in_use.get(connection.name, ())
     return {
         "name": connection.name,
         "kind": connection.kind,
         "options": connection.options,
         "secrets": dict.fromkeys(sorted(connection.secrets), "set"),
+        "problem": problem(connection, home, writable=writable),
     }

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from portico.cli.accounts import Accounts, with_settings
-from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, prepare
+from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, HomeUnusable, prepare
+from portico.client.private import write_private
 from portico.errors import AlreadyExists
 
 if TYPE_CHECKING:
@@ -42,18 +43,29 @@ def with_new_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) ->
 async def add_local_connection(accounts: Accounts) -> None:
     if _is_set_up(accounts.settings) or await accounts.connections.list():
         return
-    folder = str(accounts.settings.files_folder)
+    folder = accounts.settings.files_folder
+    _make_folder(folder)
     try:
         with accounts.noted("connection.add", FIRST_CONNECTION):
-            await accounts.connections.add(FIRST_CONNECTION, "local", {"folder": folder}, {})
+            await accounts.connections.add(FIRST_CONNECTION, "local", {"folder": str(folder)}, {})
     except AlreadyExists:
         pass  # another node that shares the database was faster
 
 
-async def add_first_user(accounts: Accounts, *, to_file: bool) -> str | None:
+def _make_folder(folder: Path) -> None:
+    """Only here, before there is a connection to it: one that vanished later must not be replaced by an empty one."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError:
+        raise HomeUnusable(f"{folder} is a file, but the files are to be kept there; move it away.") from None
+    except OSError as error:
+        raise HomeUnusable(f"The folder {folder} cannot be made ({error.strerror}).") from None
+
+
+async def add_first_user(accounts: Accounts) -> str | None:
     """Add `web` to a home that has no user yet; the password, or None if there was nothing to do.
 
-    With `to_file` the password is safe in its file before the user exists.
+    The password is safe in its file before the user exists: a start that fails before it is shown must not lose it.
     """
     settings = accounts.settings
     if _is_set_up(settings):
@@ -62,11 +74,8 @@ async def add_first_user(accounts: Accounts, *, to_file: bool) -> str | None:
     names = {connection.name for connection in await accounts.connections.list()}
     if FIRST_CONNECTION in names and not await accounts.users.list():
         password = generate_password()
-        (settings.files_folder / FIRST_USER).mkdir(mode=0o700, exist_ok=True)
-        if to_file:
-            from portico.client.private import write_private
-
-            write_private(settings.home / PASSWORD_FILE, password + "\n")
+        _make_folder(settings.files_folder / FIRST_USER)
+        write_private(settings.home / PASSWORD_FILE, password + "\n")
         try:
             with accounts.noted("user.add", FIRST_USER):
                 await accounts.users.add(FIRST_USER, password, connection=FIRST_CONNECTION)

@@ -127,6 +127,4 @@ def _furnished(home: Path, overrides: Mapping[str, str] | None) -> "Settings":
             "security.client-secret": secrets.token_urlsafe(24),
         }
         write_private(home / PROPERTIES_FILE, commented_file(values), replace=False)
-    settings = load(home, overrides=overrides)
-    settings.files_folder.mkdir(mode=0o700, exist_ok=True)
-    return settings
+    return load(home, overrides=overrides)

@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from portico.cli.tls import Certificate
     from portico.settings import Settings
 
-TITLE, FACT, NOTE, CODE = "title", "fact", "note", "code"
-_STYLES = {TITLE: "bold green", FACT: "bold", NOTE: "dim", CODE: "cyan"}
+TITLE, FACT, WARNING, NOTE, CODE = "title", "fact", "warning", "note", "code"
+_STYLES = {TITLE: "bold green", FACT: "bold", WARNING: "bold yellow", NOTE: "dim", CODE: "cyan"}
+_MOST_CONNECTIONS = 8
 _TOKEN_FROM_JSON = r"""sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p'"""  # noqa: S105
 _UNKNOWN_HOST = "https://YOUR-PROXY"
 
@@ -29,11 +30,14 @@ class Start:
     settings: "Settings"
     address: Address
     certificate: "Certificate | None"
-    user: str | None
+    user: str | None = None
     password: str | None = None
     """Shown, if it is to be shown now."""
     password_file: Path | None = None
     """Where the password lies instead."""
+    storage: Sequence[tuple[str, str]] = ()
+    """Each connection, and where its files are."""
+    warnings: Sequence[str] = ()
 
 
 def show(start: Start) -> None:
@@ -81,15 +85,25 @@ def _parts(start: Start) -> Iterator[tuple[str, str]]:
     if start.address.is_unspecified:
         yield FACT, f"  Listens   on every address of this machine, port {settings.port}"
     yield FACT, f"  Home      {settings.home}"
-    yield FACT, f"  Files     {settings.files_folder}"
+    yield from _storage_parts(start)
     yield FACT, f"  API       {place}/backend/docs"
     if certificate:
         yield FACT, f"  TLS       {certificate.file} (until {certificate.expires:%Y-%m-%d})"
         yield FACT, f"  SHA-256   {certificate.fingerprint}"
     yield from _user_parts(start)
+    for warning in start.warnings:
+        yield WARNING, f"  Warning   {warning}"
     yield from _example_parts(start)
     yield "", ""
     yield NOTE, "Stop it with Ctrl-C." if sys.stdout.isatty() else f"Stop it with: kill {os.getpid()}"
+
+
+def _storage_parts(start: Start) -> Iterator[tuple[str, str]]:
+    """What is really used, which a home that was copied or moved need not hold."""
+    for name, place in start.storage[:_MOST_CONNECTIONS]:
+        yield FACT, f"  Files     {place}" + (f"   (connection {name})" if len(start.storage) > 1 else "")
+    if (more := len(start.storage) - _MOST_CONNECTIONS) > 0:
+        yield FACT, f"            and {more} more: {command(start.settings.home, 'connection', 'list')}"
 
 
 def _user_parts(start: Start) -> Iterable[tuple[str, str]]:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +12,17 @@ import typer
 from portico.cli import home as homes
 from portico.cli.accounts import Accounts, with_settings
 from portico.cli.exits import UsageMistake
-from portico.cli.first_start import FIRST_USER, add_first_user, add_local_connection
+from portico.cli.first_start import (
+    FIRST_USER,
+    add_first_user,
+    add_local_connection,
+    forget_password_file,
+)
+from portico.cli.storage import place, problem
+from portico.rights import Right
 
 if TYPE_CHECKING:
+    from portico.cli.screen import Start
     from portico.cli.tls import Certificate
     from portico.settings import Settings
 
@@ -53,12 +62,12 @@ def serve(
     if settings.metrics_address:
         listening.check_metrics(*settings.metrics_address, besides=settings.port)
     certificate = _certificate(settings, str(address))
-    user, password, password_file = with_settings(settings, _first_start)
-    start = screen.Start(settings, address, certificate, user, password, password_file)
+    start = screen.Start(settings, address, certificate)
+    start = with_settings(settings, lambda accounts: _first_start(accounts, start))
 
     from portico.cli.server import Server
 
-    Server(settings, address, overrides, certificate).run(on_ready=lambda: _say(lambda: screen.show(start)))
+    Server(settings, address, overrides, certificate).run(on_ready=lambda: _show(start))
     _say(lambda: typer.echo("Stopped."))
 
 
@@ -73,12 +82,14 @@ def _settings(home: Path, overrides: dict[str, str]) -> "Settings":
         raise
 
 
-def _say(words: Callable[[], None]) -> None:
-    """A terminal that was closed, or a reader that has gone, is no reason to fail."""
+def _say(words: Callable[[], None]) -> bool:
+    """Whether it could be said: a terminal that was closed, or a reader that has gone, is no reason to fail."""
     try:
         words()
     except OSError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return False
+    return True
 
 
 def _absolute(tls: Text) -> Text:
@@ -98,13 +109,34 @@ def _certificate(settings: "Settings", address: str) -> "Certificate | None":
     return self_signed(settings.tls_folder, address)
 
 
-async def _first_start(accounts: Accounts) -> tuple[str | None, str | None, Path | None]:
-    """A Web User for the examples, with the password or its file, where they are known."""
+async def _first_start(accounts: Accounts, start: "Start") -> "Start":
+    """Add what is missing; the start with all that the screen shows of the accounts."""
+    await accounts.connections.keep_paths_relative()
     await add_local_connection(accounts)
-    on_terminal = sys.stdout.isatty()
-    password = await add_first_user(accounts, to_file=not on_terminal)
+    password = await add_first_user(accounts)
     names = [user.name for user in await accounts.users.list() if not user.disabled]
+    connections = await accounts.connections.list(with_secrets=False)
+    in_use = await accounts.connections.in_use()
+    doubts = [
+        problem(each, accounts.settings.home, writable=Right.UPLOAD in in_use.get(each.name, ()))
+        for each in connections
+    ]
+    start = replace(
+        start,
+        storage=[(each.name, place(each)) for each in connections],
+        warnings=[doubt for doubt in doubts if doubt],
+    )
     if FIRST_USER not in names:
-        return (names[0] if names else None), None, None
+        return replace(start, user=names[0] if names else None)
+    if password and sys.stdout.isatty():
+        return replace(start, user=FIRST_USER, password=password)
     file = accounts.settings.home / homes.PASSWORD_FILE
-    return FIRST_USER, password if on_terminal else None, file if file.exists() else None
+    return replace(start, user=FIRST_USER, password_file=file if file.exists() else None)
+
+
+def _show(start: "Start") -> None:
+    """Show the screen; a password that was shown need not be in its file any longer."""
+    from portico.cli import screen
+
+    if _say(lambda: screen.show(start)) and start.password:
+        forget_password_file(start.settings.home, FIRST_USER)

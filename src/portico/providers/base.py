@@ -106,6 +106,9 @@ class Provider(ABC):
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
         """As `copy`, and the source goes: only after everything stands at the target, and nothing that came since."""
 
+    async def check(self, *, writable: bool) -> None:  # noqa: B027
+        """Raise what keeps this machine from using the storage, or from writing if `writable`; no service is asked."""
+
     async def sweep(self) -> int:
         """Remove what broken uploads of ours left behind, without touching running ones; how many there were."""
         return 0

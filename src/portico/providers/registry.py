@@ -15,6 +15,8 @@ from portico.paths import Path
 from portico.providers.base import Provider
 
 SECRET_OPTIONS = frozenset({"secret-access-key", "connection-string", "account-key", "sas-token"})
+PATH_OPTIONS = frozenset({"folder", "service-account-file"})
+"""Files and folders of the gateway's machine."""
 PREFIX_OPTION = "prefix"
 """Taken by every cloud kind, and applied by whoever builds the drive: a provider never sees it."""
 

@@ -17,9 +17,11 @@ from portico.errors import (
     NotAFolder,
     PorticoError,
     ProviderFailed,
+    ProviderUnavailable,
     RangeNotSatisfiable,
 )
 from portico.paths import Path
+from portico.providers import folder
 from portico.providers.base import Provider
 from portico.providers.local import staging, trees
 from portico.providers.local.descriptors import (
@@ -250,6 +252,17 @@ class LocalProvider(Provider):
         await self._hop(self._trees, source, trees.move, self._top, source, target, replace)
 
     # Housekeeping
+
+    async def check(self, *, writable: bool) -> None:
+        await self._hop(self._looks, Path(), self._check, writable)
+
+    def _check(self, writable: bool) -> None:
+        if reason := folder.flaw(self._top, writable=writable):
+            raise ProviderUnavailable(
+                "The storage folder of this connection cannot be used; tell the administrator.",
+                retry_after=30,
+                cause=f"the connection's folder {self._top} {reason}",
+            )
 
     async def sweep(self) -> int:
         return await self._hop(self._scans, Path(), staging.sweep, self._top)
