@@ -78,8 +78,8 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     from portico.audit import open_audit
     from portico.providers.registry import PATH_OPTIONS
 
-    database = await _current_database(settings)
     vault = Vault(SecretKey.load(settings.secret_key_file))
+    database = await _current_database(settings)
     passwords = Passwords()
     required = settings.audit_required
 

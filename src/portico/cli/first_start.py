@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from portico.cli.accounts import Accounts, with_settings
 from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, HomeUnusable, prepare
+from portico.cli.new_home import all_or_nothing
 from portico.client.private import write_private
 from portico.errors import AlreadyExists
 
@@ -37,7 +38,8 @@ def with_new_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) ->
         await add_local_connection(accounts)
         return await action(accounts)
 
-    return with_settings(prepare(home), furnished)
+    with all_or_nothing(home):
+        return with_settings(prepare(home), furnished)
 
 
 async def add_local_connection(accounts: Accounts) -> None:

@@ -48,8 +48,8 @@ def command(home: Path, *words: str) -> str:
     return shlex.join([program, *place, *words])
 
 
-def prepare(home: Path, overrides: Mapping[str, str] | None = None) -> "Settings":
-    """The settings of this home, which is made if it is not there yet."""
+def make(home: Path) -> None:
+    """Make the folder, unless it is there, and see whether it can be used."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
@@ -59,6 +59,11 @@ def prepare(home: Path, overrides: Mapping[str, str] | None = None) -> "Settings
             f"The home folder {home} cannot be made ({error.strerror}); give another with --home DIR."
         ) from None
     _check(home)
+
+
+def prepare(home: Path, overrides: Mapping[str, str] | None = None) -> "Settings":
+    """The settings of this home, which is made if it is not there yet."""
+    make(home)
     return _furnished(home, overrides)
 
 

@@ -18,6 +18,7 @@ from portico.cli.first_start import (
     add_local_connection,
     forget_password_file,
 )
+from portico.cli.new_home import all_or_nothing
 from portico.cli.storage import place, problem
 from portico.rights import Right
 
@@ -52,23 +53,28 @@ def serve(
         "behind-proxy": behind_proxy,
     }
     overrides = {f"server.{flag}": value for flag, value in flags.items() if value is not None}
-    settings = _settings(context.obj, overrides)
+    with all_or_nothing(context.obj):
+        start = _prepared(context.obj, overrides)
 
-    from portico.cli import listening, screen
+    from portico.cli.server import Server
 
+    Server(start.settings, start.address, overrides, start.certificate).run(on_ready=lambda: _show(start))
+    _say(lambda: typer.echo("Stopped."))
+
+
+def _prepared(home: Path, overrides: dict[str, str]) -> "Start":
+    """All that can fail before the server is started."""
+    from portico.cli import listening
+    from portico.cli.screen import Start
+
+    settings = _settings(home, overrides)
     address = listening.resolve(settings.host)
     listening.check_exposure(address, protected=settings.tls_enabled or bool(settings.behind_proxy))
     listening.check_free(address, settings.port)
     if settings.metrics_address:
         listening.check_metrics(*settings.metrics_address, besides=settings.port)
-    certificate = _certificate(settings, str(address))
-    start = screen.Start(settings, address, certificate)
-    start = with_settings(settings, lambda accounts: _first_start(accounts, start))
-
-    from portico.cli.server import Server
-
-    Server(settings, address, overrides, certificate).run(on_ready=lambda: _show(start))
-    _say(lambda: typer.echo("Stopped."))
+    start = Start(settings, address, _certificate(settings, str(address)))
+    return with_settings(settings, lambda accounts: _first_start(accounts, start))
 
 
 def _settings(home: Path, overrides: dict[str, str]) -> "Settings":
