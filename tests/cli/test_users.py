@@ -1,5 +1,8 @@
 import asyncio
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import typer
 
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users
-from portico.cli import users
+from portico.cli import terminal, users
 from portico.cli.home import PASSWORD_FILE, SET_UP_MARK
 from portico.store.database import Database
 
@@ -168,15 +171,74 @@ def test_a_terminal_is_asked(portico: Portico, monkeypatch: pytest.MonkeyPatch) 
     assert asked == [("Password", True, True)] * 2
 
 
-@pytest.mark.parametrize(
-    "command", [("password", "WEB", "--generate"), ("delete", "web"), ("set", "web", "--password-stdin")]
-)
-def test_the_password_file_goes_with_its_password(
-    portico: Portico, home: Path, command: Sequence[str]
+def command(home: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "portico", "--home", str(home), *words]
+
+
+@pytest.mark.parametrize("how", ["a pipe", "a pipe that says nothing yet", "a file"])
+def test_no_password_is_made_up_while_one_is_piped_in(home: Path, tmp_path: Path, how: str) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    with (tmp_path / "password").open() as file:
+        adding = subprocess.Popen(
+            command(home, "user", "add", "bob"),
+            stdin=file if how == "a file" else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    if how == "a pipe that says nothing yet":
+        assert adding.wait(60) == 2  # nobody waits for a password that may never come
+    out, err = adding.communicate(PASSWORD if how == "a pipe" else None, timeout=60)
+    assert (adding.returncode, out, err.count("\n")) == (2, "", 1)
+    assert "--password-stdin" in err
+    assert "--generate" in err
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("stdin", [subprocess.DEVNULL, None])
+def test_a_password_is_made_up_where_nothing_is_piped_in(
+    home: Path, tmp_path: Path, stdin: int | None
 ) -> None:
+    (tmp_path / "empty").touch()
+    with (tmp_path / "empty").open() as empty:
+        done = subprocess.run(
+            command(home, "user", "add", "bob"),
+            stdin=empty if stdin is None else stdin,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert "shown only now" in done.stdout
+
+
+def test_a_pipe_that_has_ended_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with open(reading) as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert terminal.something_is_piped(wait=0)
+        os.write(writing, b"secret")
+        assert terminal.something_is_piped()
+        assert stream.read(6) == "secret"
+        os.close(writing)
+        assert not terminal.something_is_piped()
+    assert not terminal.something_is_piped()
+
+
+def test_secrets_that_were_piped_in_vain_are_told(home: Path) -> None:
+    words = ("connection", "add", "cloud", "--kind", "s3", "--option", "bucket=b")
+    done = subprocess.run(
+        command(home, *words), input="secret-access-key=x\n", capture_output=True, text=True, check=True
+    )
+    assert "--secret-stdin" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("password", "WEB", "--generate"), ("delete", "web"), ("set", "web", "--password-stdin")]
+)
+def test_the_password_file_goes_with_its_password(portico: Portico, home: Path, words: Sequence[str]) -> None:
     portico("user", "add", "web")
     (home / PASSWORD_FILE).write_text("old")
-    assert portico("user", *command, stdin=PASSWORD).code == 0
+    assert portico("user", *words, stdin=PASSWORD).code == 0
     assert not (home / PASSWORD_FILE).exists()
 
 

@@ -12,7 +12,7 @@ from portico.cli.exits import FAILED, UsageMistake, exit_code, sentence
 from portico.cli.first_start import with_new_accounts
 from portico.cli.output import AsJson, Facts, Name, show_list, show_one
 from portico.cli.storage import problem
-from portico.cli.terminal import read_standard_input
+from portico.cli.terminal import read_standard_input, something_is_piped
 from portico.errors import NotPossible, PorticoError
 from portico.rights import Right
 
@@ -171,6 +171,8 @@ def _given(options: Iterable[str] | None, secret_stdin: bool) -> dict[str, str]:
         if twice := sorted(values.keys() & piped.keys()):
             raise UsageMistake(f"{twice[0]} is given both with --option and on standard input.")
         values |= piped
+    elif something_is_piped(wait=0):
+        typer.echo("Warning: standard input was not read; --secret-stdin reads secrets from it.", err=True)
     # A relative name means the folder in which the command was typed.
     return {
         key: os.path.abspath(value) if value and key in PATH_OPTIONS else value

@@ -8,7 +8,7 @@ from portico.cli.accounts import Accounts, change, with_accounts
 from portico.cli.exits import UsageMistake
 from portico.cli.first_start import forget_password_file, generate_password, with_new_accounts
 from portico.cli.output import AsJson, Facts, Name, show_list, show_one, timestamp
-from portico.cli.terminal import at_terminal, read_standard_input
+from portico.cli.terminal import at_terminal, read_standard_input, something_is_piped
 from portico.rights import ALL_RIGHTS, Right, parse_rights
 
 if TYPE_CHECKING:
@@ -47,7 +47,13 @@ def add(
 ) -> None:
     """Add a Web User; left out, the connection is 'local', the root /NAME, the rights all."""
     held = ALL_RIGHTS if rights is None else _rights(rights)
-    generate = generate or not (password_stdin or at_terminal())
+    if not (password_stdin or generate or at_terminal()):
+        if something_is_piped():
+            raise UsageMistake(
+                "Standard input is not a terminal: add --password-stdin to read the password from it, "
+                "or --generate to have one made up."
+            )
+        generate = True
     if not (password_stdin or generate):  # before anything is asked
         with_new_accounts(context.obj, lambda accounts: accounts.users.check_new(name))
     password, made_up = _new_password(stdin=password_stdin, generate=generate)
