@@ -43,9 +43,12 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 
 NOT_FOR_ADMINISTRATION = (
     "alembic",
+    "aiosqlite",
     "granian",
+    "portico.client",
     "rich",
     "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.orm",
     "starlette",
     "structlog",
 )

@@ -150,14 +150,15 @@ def test_a_file_out_of_reach_is_a_clear_error(tmp_path: pathlib.Path) -> None:
         migrate(f"sqlite:///{tmp_path / 'missing' / 'portico.db'}")
 
 
-async def test_a_transaction_is_all_or_nothing(database: Database) -> None:
-    async def add_and_fail() -> None:
-        async with database.begin() as transaction:
-            await add_connection(database, "a", transaction)
-            raise RuntimeError
+async def _add_and_fail(database: Database) -> None:
+    async with database.begin() as transaction:
+        await add_connection(database, "a", transaction)
+        raise RuntimeError
 
+
+async def test_a_transaction_is_all_or_nothing(database: Database) -> None:
     with pytest.raises(RuntimeError):
-        await add_and_fail()
+        await _add_and_fail(database)
     assert await names(database) == set()
 
 
@@ -219,6 +220,25 @@ class TestSqlite:
         holder.close()
         await add_connection(database, "in time")
         assert await names(database) == {"in time"}
+        await database.close()
+
+    async def test_a_database_for_a_command_behaves_as_that_of_the_gateway(self, file: pathlib.Path) -> None:
+        database = Database(f"sqlite+aiosqlite:///{file}", wait=0.1, blocking=True)
+        assert await is_current(database)
+        await add_connection(database, "kept")
+        with pytest.raises(IntegrityError):
+            await add_connection(database, "kept")
+        with pytest.raises(RuntimeError):
+            await _add_and_fail(database)
+        holder = sqlite3.connect(file, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable):
+            await add_connection(database, "late")
+        holder.close()
+        assert await names(database) == {"kept"}
+        async with database.connect() as connection:
+            for pragma, value in (("journal_mode", "wal"), ("foreign_keys", 1), ("synchronous", 2)):
+                assert (await connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar_one() == value
         await database.close()
 
     async def test_a_line_of_writers_behind_a_lock_ends(self, file: pathlib.Path) -> None:

@@ -3,11 +3,10 @@
 import builtins
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.accounts import moments
 from portico.accounts.home_paths import HomePaths
@@ -17,6 +16,9 @@ from portico.errors import AlreadyExists, InvalidRequest, NotFound, NotPossible
 from portico.rights import Right, parse_rights
 from portico.store.database import AnyRow, Database
 from portico.store.tables import connections, users
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 _NAMED = 5  # how many users a refusal names
 
@@ -139,7 +141,7 @@ class Connections:
             if not result.rowcount:
                 raise unknown_connection(name)
 
-    async def _read(self, connection: AsyncConnection, name: str, *, to_change: bool = False) -> Connection:
+    async def _read(self, connection: "AsyncConnection", name: str, *, to_change: bool = False) -> Connection:
         query = select(connections).where(connections.c.name == known_form(name))
         row = (await connection.execute(query.with_for_update() if to_change else query)).first()
         if row is None:

@@ -4,11 +4,10 @@ import builtins
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.accounts import moments
 from portico.accounts.connections import known_form, unknown_connection
@@ -19,6 +18,9 @@ from portico.paths import Path
 from portico.rights import ALL_RIGHTS, Right, format_rights, parse_rights
 from portico.store.database import AnyRow, Database
 from portico.store.tables import connections, families, users
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class Users:
                 raise _unknown_user(name)
         self._changed()
 
-    async def _update(self, transaction: AsyncConnection, name: str, values: dict[str, Any]) -> User:
+    async def _update(self, transaction: "AsyncConnection", name: str, values: dict[str, Any]) -> User:
         statement = (
             update(users).where(users.c.name_key == name_key(name)).values(values).returning(*USER_COLUMNS)
         )
@@ -172,7 +174,7 @@ class Users:
         return user_of(row)
 
 
-async def _check_connection(transaction: AsyncConnection, name: str) -> None:
+async def _check_connection(transaction: "AsyncConnection", name: str) -> None:
     # Locked where the database can: it stays until the user that refers to it is there.
     query = (
         select(connections.c.name)
@@ -183,7 +185,7 @@ async def _check_connection(transaction: AsyncConnection, name: str) -> None:
         raise unknown_connection(name)
 
 
-async def _sign_out(transaction: AsyncConnection, user_id: int) -> None:
+async def _sign_out(transaction: "AsyncConnection", user_id: int) -> None:
     await transaction.execute(delete(families).where(families.c.user_id == user_id))
 
 

@@ -102,7 +102,7 @@ async def _current_database(settings: "Settings") -> "Database":
     from portico.store.database import Database
     from portico.store.schema import is_current, migrate
 
-    database = Database(settings.database_url)
+    database = Database(settings.database_url, blocking=True)
     try:
         if not await is_current(database):
             migrate(settings.database_url, set_up_mark=settings.home / homes.SET_UP_MARK)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 from portico.cli.accounts import Accounts, with_settings
 from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, HomeUnusable, prepare
 from portico.cli.new_home import all_or_nothing
-from portico.client.private import write_private
 from portico.errors import AlreadyExists
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ async def add_first_user(accounts: Accounts) -> str | None:
     if FIRST_CONNECTION in names and not await accounts.users.list():
         password = generate_password()
         _make_folder(settings.files_folder / FIRST_USER)
+        from portico.client.private import write_private  # with it comes the whole client
+
         write_private(settings.home / PASSWORD_FILE, password + "\n")
         try:
             with accounts.noted("user.add", FIRST_USER):

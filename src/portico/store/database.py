@@ -13,7 +13,7 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from sqlalchemy import Row, Table, event, text
+from sqlalchemy import Row, Table, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -24,12 +24,13 @@ from sqlalchemy.exc import (
     ProgrammingError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from portico.errors import InvalidRequest, Unavailable
+from portico.store.blocking import BlockingEngine
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 WAIT: Final = 5
 """Seconds that a statement waits for a lock or a free connection before the database counts as unavailable."""
@@ -50,9 +51,12 @@ logging.getLogger("aiosqlite").setLevel(logging.WARNING)
 class Database:
     """Every failure of the database itself leaves here as `Unavailable`; a broken constraint stays `IntegrityError`."""
 
-    def __init__(self, url: str, *, wait: float = WAIT) -> None:
+    def __init__(self, url: str, *, wait: float = WAIT, blocking: bool = False) -> None:
+        """With `blocking`, SQLite is worked with in this thread, for a process that has nothing else to do meanwhile."""
         self._wait = wait
-        self._engine = _engine(_parse(url), wait)
+        parsed = _parse(url)
+        in_thread = blocking and parsed.get_backend_name() == "sqlite"
+        self._engine = _blocking_engine(parsed, wait) if in_thread else _engine(parsed, wait)
         self.dialect = self._engine.dialect.name
         # Writers of this process stand in line here, in order and without holding a connection, so that they
         # neither poll SQLite's lock against each other nor take the readers' connections.
@@ -61,11 +65,15 @@ class Database:
         self._file = _file_of(self._engine.url)
         self._identity: tuple[int, int] | None = None
 
-    def begin(self, within: AsyncConnection | None = None) -> AbstractAsyncContextManager[AsyncConnection]:
+    def begin(
+        self, within: "AsyncConnection | None" = None
+    ) -> "AbstractAsyncContextManager[AsyncConnection]":
         """One transaction, which may write; with `within`, a part of the transaction that goes on there."""
         return nullcontext(within) if within is not None else self._transaction()
 
-    def connect(self, within: AsyncConnection | None = None) -> AbstractAsyncContextManager[AsyncConnection]:
+    def connect(
+        self, within: "AsyncConnection | None" = None
+    ) -> "AbstractAsyncContextManager[AsyncConnection]":
         """A connection for reading: each statement sees what is committed when it starts."""
         return nullcontext(within) if within is not None else self._reading()
 
@@ -83,7 +91,7 @@ class Database:
         await self._engine.dispose()
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncGenerator[AsyncConnection]:
+    async def _transaction(self) -> "AsyncGenerator[AsyncConnection]":
         async with self._in_turn(), self._connection() as connection, connection.begin():
             if self.dialect == "sqlite":
                 # The write lock at once: a transaction that read first could only fail when it comes to write.
@@ -91,14 +99,14 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncGenerator[AsyncConnection]:
+    async def _reading(self) -> "AsyncGenerator[AsyncConnection]":
         async with self._connection() as connection:
             if self.dialect != "sqlite":
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncGenerator[AsyncConnection]:
+    async def _connection(self) -> "AsyncGenerator[AsyncConnection]":
         await self._check_file()
         async with AsyncExitStack() as stack:
             try:
@@ -166,15 +174,11 @@ def _parse(url: str) -> URL:
     return parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
 
 
-def _engine(url: URL, wait: float) -> AsyncEngine:
+def _engine(url: URL, wait: float) -> "AsyncEngine":
+    from sqlalchemy.ext.asyncio import create_async_engine
+
     if url.get_backend_name() == "sqlite":
-        # `isolation_level` None: sqlite3 begins no transactions of its own accord.
-        engine = create_async_engine(
-            url,
-            hide_parameters=True,
-            pool_timeout=wait,
-            connect_args={"isolation_level": None, "timeout": wait},
-        )
+        engine = create_async_engine(url, **_sqlite_options(wait))
         event.listen(engine.sync_engine, "connect", _prepare_sqlite)
         return engine
     try:
@@ -189,6 +193,21 @@ def _engine(url: URL, wait: float) -> AsyncEngine:
         raise InvalidRequest(
             "PostgreSQL needs an extra; install it with: pip install 'portico-gateway[postgres]'"
         ) from None
+
+
+def _blocking_engine(url: URL, wait: float) -> Any:
+    engine = BlockingEngine(create_engine(url.set(drivername="sqlite+pysqlite"), **_sqlite_options(wait)))
+    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _sqlite_options(wait: float) -> dict[str, Any]:
+    return {
+        "hide_parameters": True,
+        "pool_timeout": wait,
+        # `isolation_level` None: sqlite3 begins no transactions of its own accord.
+        "connect_args": {"isolation_level": None, "timeout": wait},
+    }
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
