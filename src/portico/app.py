@@ -84,8 +84,12 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
         )
         throttle = Throttle(database)
         paths = HomePaths(str(chosen.home), PATH_OPTIONS, keep_relative=chosen.database_in_home)
-        connections = Connections(database, Vault(key), paths)
-        drives = Drives(connections, CursorSeal(key.derive("cursors")), metrics)
+        drives = Drives(
+            Connections(database, Vault(key), paths),
+            CursorSeal(key.derive("cursors")),
+            metrics,
+            chosen.provider_timeout.total_seconds(),
+        )
         stack.push_async_callback(drives.close)
         sweeper = asyncio.create_task(_sweep_for_ever(drives, tokens, throttle))
         stack.push_async_callback(_end, sweeper)

@@ -15,7 +15,7 @@ from portico.joint import Joint
 from portico.measured import Measured
 from portico.metrics import Metrics
 from portico.paths import Path
-from portico.providers.base import Provider
+from portico.providers.base import TIMEOUT_SECONDS, Provider
 from portico.providers.registry import PREFIX_OPTION, open_provider
 from portico.rights import Right
 
@@ -40,8 +40,16 @@ class _Opened:
 class Drives:
     """Providers are opened on first use, shared by all, replaced when their connection changes, and closed once."""
 
-    def __init__(self, connections: Connections, seal: CursorSeal, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        seal: CursorSeal,
+        metrics: Metrics,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """`timeout`: as `open_provider` takes it."""
         self._connections = connections
+        self._timeout = timeout
         self._metrics = metrics
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
@@ -113,7 +121,7 @@ class Drives:
             if opened:  # before the new one is tried, which may fail again and again
                 self._retired.append((now, self._opened.pop(name).provider))
             try:
-                opened = self._opened[name] = _opened(connection, self._metrics)
+                opened = self._opened[name] = _opened(connection, self._metrics, self._timeout)
             except (InvalidRequest, InvalidPath) as error:
                 raise _not_set_up(name, error) from error
         opened.trusted_until = now + _TRUSTED_SECONDS
@@ -134,7 +142,7 @@ def _not_set_up(name: str, error: PorticoError) -> ProviderRefused:
     )
 
 
-def _opened(connection: Connection, metrics: Metrics) -> _Opened:
+def _opened(connection: Connection, metrics: Metrics, timeout: float) -> _Opened:
     options = connection.options | connection.secrets
-    provider = Measured(open_provider(connection.kind, options), connection.name, metrics)
+    provider = Measured(open_provider(connection.kind, options, timeout), connection.name, metrics)
     return _Opened(provider, Path.parse(options.get(PREFIX_OPTION, "")), connection.revision, 0.0)

@@ -14,6 +14,7 @@ Ranges = tuple[IPv4Network | IPv6Network, ...]
 _DURATION = re.compile(r"(?:[0-9]+[smhdw])+|[0-9]+")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LONGEST = timedelta(days=3650)
+_LONGEST_TIMEOUT = timedelta(minutes=10)
 _SIZE = re.compile(r"([0-9]+) ?(?:([kmgt])(i?))?b?", re.IGNORECASE)
 _DRIVERS = {
     "sqlite": "sqlite+aiosqlite",
@@ -55,6 +56,13 @@ def duration(text: object) -> timedelta:
         if 1 <= seconds <= _LONGEST.total_seconds():
             return timedelta(seconds=seconds)
     raise ValueError("must be seconds or a time like 45m, 1h or 30d, from one second to ten years")
+
+
+def timeout(text: object) -> timedelta:
+    chosen = duration(text)
+    if chosen > _LONGEST_TIMEOUT:
+        raise ValueError("must be from one second to ten minutes, like 30s")
+    return chosen
 
 
 def size(text: object) -> int:

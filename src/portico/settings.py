@@ -123,6 +123,11 @@ class Settings(BaseModel):
     max_files: Annotated[int, BeforeValidator(notation.whole_number(1, 100_000))] = Field(
         1000, alias="upload.max-files", description="How many files one upload request may carry."
     )
+    provider_timeout: Annotated[timedelta, BeforeValidator(notation.timeout)] = Field(
+        timedelta(seconds=30),
+        alias="provider.timeout",
+        description="How long a storage service may take for an answer, all attempts together, before the request fails with 504; where content moves, how long it may be silent. From 1s to 10m; stay below what a proxy before the gateway waits.",
+    )
     log_level: Annotated[str, BeforeValidator(notation.log_level)] = Field(
         "info", alias="log.level", description="How much is logged: debug, info, warning or error."
     )
@@ -256,7 +261,8 @@ def default_text(key: str) -> str:
     """The default as it would be written in the file."""
     default = Settings.model_fields[KEYS[key]].get_default()
     if isinstance(default, timedelta):
-        return f"{default.days}d" if default.days else f"{default.seconds // 3600}h"
+        hours, seconds = divmod(default.seconds, 3600)
+        return f"{default.days}d" if default.days else f"{seconds}s" if seconds else f"{hours}h"
     if isinstance(default, bool):
         return str(default).lower()
     return "" if default in ((), None, PydanticUndefined) else str(default)

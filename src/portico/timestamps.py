@@ -31,21 +31,38 @@ def _day(days: int) -> str:
 
 
 def from_datetime(moment: datetime) -> str:
-    """An aware datetime."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    """An aware datetime; `ValueError` if UTC has no such moment."""
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{moment} is beyond the calendar") from None
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def from_iso(text: str) -> str:
-    """Any ISO 8601 text; what has no zone is meant in UTC. `ValueError` if it is none.
+    """Any ISO 8601 text; what has no zone is meant in UTC. `ValueError` if it is none."""
+    return from_isos([text])[0]
 
-    What has the very form of ours is taken as it is: to look at its digits would cost more than all else.
+
+def from_isos(texts: list[str]) -> list[str]:
+    """As `from_iso`, for a whole page.
+
+    What has the very form of ours is taken as it is, once it is known to be a moment: to write one out costs ten
+    times what it takes to read it.
     """
-    length = len(text)
-    if length >= 24 and text[10] == "T" and text[19] == "." and text[-1] == "Z":
-        return text if length == 24 else text[:23] + "Z"
-    if length == 20 and text[10] == "T" and text[19] == "Z":
-        return text[:19] + ".000Z"
-    moment = datetime.fromisoformat(text)
+    moments = map(datetime.fromisoformat, texts)
+    return [
+        text if len(text) == 24 and text[19::4] == ".Z" and text[7:11:3] == "-T" else _written(text, moment)
+        for text, moment in zip(texts, moments, strict=True)
+    ]
+
+
+def _written(text: str, moment: datetime) -> str:
+    if text[7:11:3] == "-T" and text[-1] == "Z":
+        if len(text) == 20:
+            return text[:19] + ".000Z"
+        if len(text) > 24 and text[19] == ".":  # some services have seven digits there
+            return text[:23] + "Z"
     return from_datetime(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 

@@ -206,9 +206,8 @@ class S3Storage(Storage):
 
     async def sweep(self) -> None:
         """What a day later happens by itself."""
-        provider = S3Provider(
-            bucket=self.bucket, **{name.replace("-", "_"): value for name, value in self.options.items()}
-        )
+        options: dict[str, Any] = {name.replace("-", "_"): value for name, value in self.options.items()}
+        provider = S3Provider(bucket=self.bucket, **options)
         stale, journal.STALE = journal.STALE, -journal.STALE
         try:
             await provider.sweep()

@@ -19,11 +19,7 @@ from .processes import S3Storage, SwiftStorage, TunedGateway, accounts, connect
 from .wire import Broken
 
 MIB = 2**20
-SHORT = {
-    "portico.providers.s3.service._READ_SECONDS": 1,
-    "portico.providers.azure_common.service._READ_SECONDS": 1,
-    "portico.providers.s3.uploads._STALLED_SECONDS": 3.0,
-}
+SHORT = {"PORTICO_PROVIDER_TIMEOUT": "3s"}
 
 
 @dataclass(slots=True)
@@ -45,7 +41,7 @@ async def shared(
     """A gateway whose storage is behind a proxy that can be told to misbehave."""
     folder = tmp_path_factory.mktemp("site")
     names = (f"file-{number}" for number in count())
-    async with Effort(False, folder).gateway(constants=SHORT) as set_:
+    async with Effort(False, folder).gateway(environment=SHORT) as set_:
         if request.param == "s3":
             storage = S3Storage(set_.gateway)
             async with FaultProxy(int(storage.options["endpoint-url"].rpartition(":")[2])) as proxy:

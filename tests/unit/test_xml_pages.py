@@ -92,8 +92,8 @@ def documents(draw: st.DrawFn) -> str:
 def test_scan_and_parse_agree(text: str) -> None:
     parsed = parse(text, SHAPE)
     assert scan(text, SHAPE) in (None, parsed)
-    assert read(text.encode(), SHAPE) == parsed
-    assert read(b"\xef\xbb\xbf" + text.encode(), SHAPE) == parsed
+    assert read(text.encode(), SHAPE, 1000) == parsed
+    assert read(b"\xef\xbb\xbf" + text.encode(), SHAPE, 1000) == parsed
 
 
 @settings(max_examples=300, deadline=None)
@@ -140,7 +140,7 @@ def test_a_page_that_was_cut_is_none() -> None:
     text = page(["a", "b"])
     for stop in range(len(text)):
         with pytest.raises(ProviderFailed):
-            read(text[:stop].encode(), SHAPE)
+            read(text[:stop].encode(), SHAPE, 1000)
 
 
 @pytest.mark.parametrize(
@@ -159,15 +159,15 @@ def test_a_page_that_was_cut_is_none() -> None:
 )
 def test_what_is_no_page_is_refused(text: str) -> None:
     with pytest.raises(ProviderFailed) as caught:
-        read(text.encode(), SHAPE)
+        read(text.encode(), SHAPE, 1000)
     assert caught.value.cause
 
 
 def test_a_page_in_another_encoding_is_refused() -> None:
     with pytest.raises(ProviderFailed):
-        read("<R>é</R>".encode("latin-1"), SHAPE)
+        read("<R>é</R>".encode("latin-1"), SHAPE, 1000)
 
 
 def test_the_declared_encoding_is_not_believed() -> None:
     text = page(["é"]).replace("UTF-8", "ISO-8859-1")
-    assert read(text.encode(), SHAPE) == parse(text, SHAPE) == expected(["é"])
+    assert read(text.encode(), SHAPE, 1000) == parse(text, SHAPE) == expected(["é"])

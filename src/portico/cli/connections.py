@@ -143,7 +143,8 @@ async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
     from portico.providers.registry import PREFIX_OPTION, open_provider
 
     connection = await accounts.connections.get(name)
-    provider = open_provider(connection.kind, {**connection.options, **connection.secrets})
+    timeout = accounts.settings.provider_timeout.total_seconds()
+    provider = open_provider(connection.kind, {**connection.options, **connection.secrets}, timeout)
     folder = Path.parse(connection.options.get(PREFIX_OPTION, ""))
     errors = []
     try:

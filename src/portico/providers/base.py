@@ -7,6 +7,9 @@ from typing import ClassVar
 from portico.entries import Download, Entry, Page
 from portico.paths import Path
 
+TIMEOUT_SECONDS = 30.0
+"""How long a service may take for an answer, or be silent where content moves, unless it is set otherwise."""
+
 
 class Provider(ABC):
     """A tree of files and folders in one service.

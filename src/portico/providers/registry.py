@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from portico.errors import InvalidPath, InvalidRequest, ProviderRefused
 from portico.paths import Path
-from portico.providers.base import Provider
+from portico.providers.base import TIMEOUT_SECONDS, Provider
 
 SECRET_OPTIONS = frozenset({"secret-access-key", "connection-string", "account-key", "sas-token"})
 PATH_OPTIONS = frozenset({"folder", "service-account-file"})
@@ -105,8 +106,11 @@ def missing_extra(kind: str) -> str | None:
     return None if there else _install(known)
 
 
-def open_provider(kind: str, options: Mapping[str, str]) -> Provider:
-    """The provider for options that `check_options` accepts; secrets are options like any other here."""
+def open_provider(kind: str, options: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> Provider:
+    """The provider for options that `check_options` accepts; secrets are options like any other here.
+
+    `timeout`: seconds that a service may take for an answer, or be silent where content moves.
+    """
     check_options(kind, options)
     known = _kind(kind)
     module, _, name = known.implementation.partition(":")
@@ -117,9 +121,11 @@ def open_provider(kind: str, options: Mapping[str, str]) -> Provider:
             "This folder's storage service is not installed on the gateway; tell the administrator.",
             cause=f"{kind!r} needs an extra ({error}): {_install(known)}",
         ) from error
-    arguments = {
+    arguments: dict[str, Any] = {
         key.replace("-", "_"): value for key, value in options.items() if key != PREFIX_OPTION and value
     }
+    if known.sdk:  # what is on this machine has no service to wait for
+        arguments["timeout"] = timeout
     return implementation(**arguments)
 
 

@@ -13,13 +13,15 @@ from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
-from portico.errors import ProviderFailed
+from portico.providers.answers import nonsense
 
 Record = tuple[str | None, ...]
 
 _PROLOGUE = re.compile(r"\s*(<\?xml[^>]*\?>)?\s*<([A-Za-z][\w.-]*)(\s[^<>]*)?>")
 _TAG = re.compile(r"(<[^<>]*>)")
 _ENTITY = re.compile(r"&(?:#x([0-9A-Fa-f]{1,6})|#([0-9]{1,7})|(lt|gt|amp|quot|apos));")
+_MOST_TAGS = 512
+"""Of one record, opening and closing ones."""
 _HOLE = "<\0>"
 """Stands where a record was cut out; no document holds a NUL."""
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
@@ -39,12 +41,17 @@ class Document:
     fields: dict[str, str | None]
 
 
-def read(body: bytes, shape: Shape) -> Document:
-    """The records and fields of `body`; None for a field that is absent, `ProviderFailed` if it is no such page."""
+def read(body: bytes, shape: Shape, asked: int) -> Document:
+    """The records and fields of `body`; None for a field that is absent, `ProviderFailed` if it is no such page.
+
+    `asked` is the number of records that were asked for: the work done here is bounded by it.
+    """
+    if body.count(b"<") > (asked + 1) * _MOST_TAGS:
+        raise nonsense("a listing with far more in it than was asked for")
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _nonsense("a listing that is not UTF-8") from None
+        raise nonsense("a listing that is not UTF-8") from None
     return scan(text, shape) or parse(text, shape)
 
 
@@ -238,16 +245,16 @@ def _character(match: re.Match[str]) -> str:
 def parse(text: str, shape: Shape) -> Document:
     """The thorough way."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise _nonsense("a listing with a DTD")
+        raise nonsense("a listing with a DTD")
     try:
         root = ElementTree.fromstring(text)  # noqa: S314  (no DTD, so no entities to expand)
     except ElementTree.ParseError:
-        raise _nonsense("a listing that is not XML") from None
+        raise nonsense("a listing that is not XML") from None
     document = Document({tag: [] for tag in shape.records}, dict.fromkeys(shape.fields))
     try:
         _collect(root, shape, document)
     except RecursionError:
-        raise _nonsense("a listing that is nested without end") from None
+        raise nonsense("a listing that is nested without end") from None
     return document
 
 
@@ -272,10 +279,3 @@ def _find(record: ElementTree.Element, name: str) -> str | None:
 
 def _local(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
-
-
-def _nonsense(what: str) -> ProviderFailed:
-    return ProviderFailed(
-        "The storage service sent an answer that makes no sense; tell the administrator.",
-        cause=f"the service sent {what}",
-    )

@@ -2,7 +2,6 @@ import pytest
 
 from portico.errors import Changed, NotPossible, ProviderFailed, ProviderTimeout, ProviderUnavailable
 from portico.providers.azure_blob import AzureBlobProvider
-from portico.providers.azure_common import service
 
 from ...servers.proxy import Call, Cut, FaultProxy, Lost, Reply, Silent
 from .actions import at, content, listing, put
@@ -105,7 +104,7 @@ async def test_content_without_its_size(provider: AzureBlobProvider, proxy: Faul
 async def test_a_silent_service(
     provider: AzureBlobProvider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "_READ_SECONDS", 0.2)
+    monkeypatch.setattr(provider._service, "timeout", 0.2)
     proxy.on(lambda _: True, Silent(), turns=100)
     with pytest.raises(ProviderTimeout):
         await provider.stat(at("file"))

@@ -240,7 +240,7 @@ def test_the_answer_of_the_service_itself() -> None:
         b"<Etag>0x8D2</Etag><ResourceType>directory</ResourceType><Content-Length>0</Content-Length></Properties>"
         b"</BlobPrefix>",
     )
-    found, marked = read_page(body, flat=False)
+    found, marked = read_page(body, 10, flat=False)
     assert ([entry.name for entry in found.objects], found.prefixes, found.token, marked) == (
         ["a/b"],
         ["dir/"],

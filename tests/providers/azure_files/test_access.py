@@ -5,6 +5,7 @@ import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from azure.storage.fileshare import ResourceTypes, generate_account_sas
@@ -17,7 +18,6 @@ from portico.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from portico.providers.azure_common import service
 from portico.providers.azure_files import AzureFilesProvider
 from portico.providers.probe import probe
 
@@ -28,7 +28,7 @@ LIST = "GET directory list"
 
 
 @asynccontextmanager
-async def opened(share: str, **options: str) -> AsyncIterator[AzureFilesProvider]:
+async def opened(share: str, **options: Any) -> AsyncIterator[AzureFilesProvider]:
     provider = AzureFilesProvider(share, **options)
     try:
         yield provider
@@ -115,7 +115,7 @@ async def test_a_signature_that_has_expired(server: AzureFilesServer, share_name
         (403, "InsufficientAccountPermissions", ProviderRefused),
         (401, "", ProviderRefused),
         (403, "SomethingNew", ProviderRefused),
-        (301, "", ProviderRefused),
+        (301, "", ProviderFailed),
         (429, "TooManyRequests", ProviderUnavailable),
         (500, "OperationTimedOut", ProviderUnavailable),
         (400, "SomethingNew", ProviderFailed),
@@ -136,13 +136,11 @@ async def test_every_refusal_has_a_name(
     assert str(status) in (caught.value.cause or "")
 
 
-async def test_a_service_that_is_silent(
-    provider: AzureFilesProvider, server: AzureFilesServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "_READ_SECONDS", 0.05)
+async def test_a_service_that_is_silent(server: AzureFilesServer, share_name: str) -> None:
     server.fault = silent(LIST)
-    with pytest.raises(ProviderTimeout):
-        await provider.list_page(at(""), 10, None)
+    async with opened(share_name, connection_string=server.connection_string, timeout=0.05) as provider:
+        with pytest.raises(ProviderTimeout):
+            await provider.list_page(at(""), 10, None)
 
 
 async def test_a_service_that_is_not_there() -> None:

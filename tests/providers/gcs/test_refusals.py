@@ -83,7 +83,7 @@ async def test_a_probe_passes_and_leaves_nothing(bucket: Bucket, provider: GcsPr
         (403, "rateLimitExceeded", ProviderUnavailable, "403"),
         (429, "rateLimitExceeded", ProviderUnavailable, "429"),
         (503, "backendError", ProviderUnavailable, "503"),
-        (301, "", ProviderRefused, "endpoint-url"),
+        (301, "", ProviderFailed, "endpoint-url"),
         (418, "teapot", ProviderFailed, "418"),
     ],
 )
@@ -160,7 +160,7 @@ async def test_a_service_that_is_silent(
     server: GcsServer, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await provider.list_page(at("/"), 1, None)
-    monkeypatch.setattr(service, "SILENCE", 0.2)
+    monkeypatch.setattr(provider._service, "timeout", 0.2)
     server.faults.append(Fault(Silence(), times=99))
     for action in ("list", "stat", "read"):
         with pytest.raises(ProviderTimeout):

@@ -10,12 +10,11 @@ from portico.errors import (
     NotFound,
     PorticoError,
     ProviderFailed,
-    ProviderRefused,
     ProviderTimeout,
     ProviderUnavailable,
 )
 from portico.providers import parts
-from portico.providers.gcs import GcsProvider, checksums, service
+from portico.providers.gcs import GcsProvider, checksums
 
 from ...servers.gcs import CutBody, DropAnswer, Fault, GcsServer, Silence, Status, buckets
 from ...servers.gcs.buckets import Bucket
@@ -122,7 +121,7 @@ MOVED = Status(302, headers={"Location": "http://127.0.0.1:1/"})
         (Status(308, headers={"Range": "bytes=0-8388607"}), CHUNK, ProviderFailed),
         (Status(308, headers={"Range": "bytes=0-99999999"}), CHUNK, ProviderFailed),
         (Status(308, headers={"Range": "nonsense"}), CHUNK, ProviderFailed),
-        (MOVED, "/upload/", ProviderRefused),
+        (MOVED, "/upload/", ProviderFailed),
     ],
 )
 async def test_what_goes_wrong_for_good_leaves_nothing(
@@ -212,7 +211,7 @@ async def test_a_service_that_is_silent(
     server: GcsServer, bucket: Bucket, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(provider, "old")
-    monkeypatch.setattr(service, "SILENCE", 0.2)
+    monkeypatch.setattr(provider._service, "timeout", 0.2)
     server.faults.append(Fault(Silence(), times=99, address="/upload/.*(multipart|upload_id)"))
     with pytest.raises(ProviderTimeout):
         await put(provider, "f", SMALL)
@@ -225,7 +224,7 @@ async def test_a_small_file_whose_answer_never_came_is_looked_for(
     server: GcsServer, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(provider, "old")
-    monkeypatch.setattr(service, "SILENCE", 0.5)
+    monkeypatch.setattr(provider._service, "timeout", 0.5)
     server.faults.append(Fault(Silence(afterwards=True), "POST", INSERT))
     entry = await put(provider, "f", SMALL)
     assert (await provider.stat(at("f"))).etag == entry.etag
@@ -235,7 +234,7 @@ async def test_a_chunk_whose_answer_never_came_goes_on(
     server: GcsServer, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(provider, "old")
-    monkeypatch.setattr(service, "SILENCE", 0.5)
+    monkeypatch.setattr(provider._service, "timeout", 0.5)
     server.faults.append(Fault(Silence(), "PUT", CHUNK, skip=1))
     await put(provider, "f", LARGE)
     assert await content(provider, "f") == LARGE

@@ -41,9 +41,9 @@ async def opened(bucket: str, proxy: FaultProxy) -> AsyncIterator[Opener]:
     """Opens providers, and closes them at the end."""
     providers: list[S3Provider] = []
 
-    def open_one(**options: str) -> S3Provider:
+    def open_one(**options: Any) -> S3Provider:
         keys = {name.replace("-", "_"): value for name, value in KEYS.items()}
-        chosen: dict[str, str] = {
+        chosen: dict[str, Any] = {
             "bucket": bucket,
             "endpoint_url": f"http://127.0.0.1:{proxy.port}",
             **keys,

@@ -16,7 +16,7 @@ from portico.errors import (
     StorageFull,
 )
 from portico.providers.probe import probe
-from portico.providers.s3 import S3Provider, service
+from portico.providers.s3 import S3Provider
 
 from ...servers.moto_s3 import moto_s3
 from ...servers.proxy import Call, FaultProxy, Silent
@@ -96,14 +96,13 @@ async def test_ten_mebibytes_of_error_text(provider: S3Provider, proxy: FaultPro
     assert len(caught.value.cause or "") < 300
 
 
-async def test_a_service_that_is_silent(
-    provider: S3Provider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "_READ_SECONDS", 0.2)
+async def test_a_service_that_is_silent(provider: S3Provider, proxy: FaultProxy) -> None:
+    await provider._service.open()
+    provider._service.timeout = 0.5
     proxy.on(listing, Silent(), turns=99)
     with pytest.raises(ProviderTimeout):
         await provider.list_page(at("f"), 10, None)
-    assert len(proxy.calls) == 4
+    assert len(proxy.calls) == 1
 
 
 async def test_a_call_has_a_deadline_over_all_attempts(provider: S3Provider, proxy: FaultProxy) -> None:

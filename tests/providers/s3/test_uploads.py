@@ -12,7 +12,7 @@ import pytest
 from portico.errors import AlreadyExists, PorticoError, ProviderFailed, ProviderTimeout, ProviderUnavailable
 from portico.providers import parts
 from portico.providers.parts import MIB, SMALLEST_PART
-from portico.providers.s3 import S3Provider, copies, journal, uploads
+from portico.providers.s3 import S3Provider, copies, journal
 from portico.providers.s3.service import Service
 
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset
@@ -227,8 +227,7 @@ async def test_a_refused_upload_leaves_no_note(
     assert await leftovers() == []
 
 
-async def test_a_service_that_stops_reading(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "_STALLED_SECONDS", 0.3)
+async def test_a_service_that_stops_reading(opened: Opener) -> None:
     stalled: list[asyncio.StreamWriter] = []
 
     async def never_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -244,7 +243,7 @@ async def test_a_service_that_stops_reading(opened: Opener, monkeypatch: pytest.
 
     server = await asyncio.start_server(never_read, "127.0.0.1", 0, limit=1000)
     port = server.sockets[0].getsockname()[1]
-    stuck = opened(endpoint_url=f"http://127.0.0.1:{port}")
+    stuck = opened(endpoint_url=f"http://127.0.0.1:{port}", timeout=0.3)
     with pytest.raises(ProviderTimeout):
         await stuck.write(at("file"), pieces(bytes(SMALLEST_PART - 1)), "text/plain")
     await stuck.close()

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
-from portico.providers.azure_common import nonsense
+from portico.providers.answers import check_page, etag_of, nonsense
 from portico.providers.objects import Listing
 from portico.providers.xml_pages import Record, Shape, read
 
@@ -32,12 +32,12 @@ _SHAPE_WITH_ENCODED = Shape(
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
-def read_page(body: bytes, *, flat: bool) -> tuple[Listing, list[str]]:
+def read_page(body: bytes, asked: int, *, flat: bool) -> tuple[Listing, list[str]]:
     """A page of List Blobs, and the folders that blobs mark; in a flat listing these are objects, with a slash."""
     encoded = b"Encoded" in body and _ENCODED.search(body)
     if encoded:
         body = _ENCODED.sub(rb"<EncodedName>\1</EncodedName>", body)
-    page = read(body, _SHAPE_WITH_ENCODED if encoded else _SHAPE)
+    page = read(body, _SHAPE_WITH_ENCODED if encoded else _SHAPE, asked)
     marker = page.fields["NextMarker"]
     if marker is None:
         raise nonsense("a listing that does not say whether it goes on")
@@ -56,6 +56,8 @@ def read_page(body: bytes, *, flat: bool) -> tuple[Listing, list[str]]:
                 marked.append(folder)
         else:
             listing.objects.append(_file(key, size, modified, content_type, etag))
+    found = sum(map(len, page.records.values()))
+    check_page(found, asked, [entry.size or 0 for entry in listing.objects])
     return listing, marked
 
 
@@ -87,7 +89,7 @@ def _file(
             int(size or ""),
             _stamp(modified or ""),
             content_type or guess_content_type(key),
-            etag.strip('"') if etag else None,
+            etag_of(etag),
         )
     except ValueError:
         raise nonsense("a blob without a size or a date") from None

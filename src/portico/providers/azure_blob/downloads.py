@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from azure.core.exceptions import AzureError, IncompleteReadError
+from azure.core.exceptions import AzureError, IncompleteReadError, ServiceResponseTimeoutError
 
 from portico.providers.azure_common import Stream, translated
 
@@ -40,9 +40,9 @@ class BlobChunks:
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     return await self._piece()
-                except AzureError:
+                except AzureError as error:
                     await self.aclose()
-                    if attempt == _ATTEMPTS:
+                    if attempt == _ATTEMPTS or isinstance(error, ServiceResponseTimeoutError):
                         raise
                     await asyncio.sleep(random.uniform(0.25, 0.5) * attempt)  # noqa: S311  (no secret)
         raise AssertionError

@@ -14,24 +14,32 @@ from portico.errors import (
     InvalidPath,
     IsAFolder,
     NotFound,
+    ProviderFailed,
     ProviderRefused,
     RangeNotSatisfiable,
 )
 from portico.paths import Path
+from portico.providers.answers import nonsense, size_of
 from portico.providers.azure_blob import tokens
 from portico.providers.azure_blob.blobs import entry_of, read_page
 from portico.providers.azure_blob.copies import copy_blob
 from portico.providers.azure_blob.downloads import BlobChunks
 from portico.providers.azure_blob.uploads import EXISTS, MOST_BLOCKS, Upload
-from portico.providers.azure_common import Fault, Service, Stream, credential_and_url, nonsense, translated
+from portico.providers.azure_common import Fault, Service, Stream, credential_and_url, translated
+from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.objects import Listing, ObjectStore, each, key_of
 from portico.providers.parts import most_bytes
+from portico.providers.transport import TooLargeAnswer, page_bytes
 
 _VERSION = "2021-12-02"
 """The service's version that our requests are worded for."""
 _CONTAINER = re.compile(r"\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
 _LONGEST_KEY = 1024
 _MOST_SEGMENTS = 254
+_LONGEST_ENTRY = 12 * 1024
+"""Bytes of a listing: a name, its properties, and metadata of up to 8 KiB."""
+_ALWAYS_FIT = 1000
+"""Entries of which a page is never too large, however much metadata they have."""
 _MISSING = ("", "BlobNotFound", "ResourceNotFound")
 _PASSES = 4
 """Walks over a tree that is deleted: a folder may be listed pages before what it holds."""
@@ -49,6 +57,7 @@ class AzureBlobProvider(ObjectStore):
         connection_string: str | None = None,
         account_key: str | None = None,
         sas_token: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         access = credential_and_url(
             "blob",
@@ -64,7 +73,7 @@ class AzureBlobProvider(ObjectStore):
             )
         self.identity = f"{access.url.partition('://')[2]}/{container}"
         self._container = container
-        self._service = Service(access, BlobServiceClient, _VERSION)
+        self._service = Service(access, BlobServiceClient, _VERSION, timeout=timeout)
 
     async def close(self) -> None:
         await self._service.close()
@@ -83,8 +92,18 @@ class AzureBlobProvider(ObjectStore):
         if marker is not None:
             query["marker"] = marker
         with translated(prefix.rstrip("/").rpartition("/")[2] or "/", token):
-            answer = await self._service.send("GET", self._service.url(self._container), query)
-        listing, marked = read_page(answer.body, flat=flat)
+            try:
+                answer = await self._service.send(
+                    "GET",
+                    self._service.url(self._container),
+                    query,
+                    at_most=page_bytes(size, _LONGEST_ENTRY),
+                )
+            except TooLargeAnswer:
+                if size <= _ALWAYS_FIT:
+                    raise
+                return await self.list_keys(prefix, _ALWAYS_FIT, token, flat=flat)
+        listing, marked = read_page(answer.body, size, flat=flat)
         if marker is not None and listing.token == marker:
             raise nonsense("the marker that it was asked with as the next one: the listing would never end")
         if not flat:
@@ -130,7 +149,11 @@ class AzureBlobProvider(ObjectStore):
                     return await self._open_nothing(key, start, etag)
                 raise
         size = _whole_size(stream)
-        entry = entry_of(key, stream.headers, size)
+        try:
+            entry = entry_of(key, stream.headers, size)
+        except ProviderFailed:
+            stream.close()
+            raise
         if entry.is_folder:
             stream.close()
             raise IsAFolder(f"'{name}' is a folder.")
@@ -260,7 +283,8 @@ def _whole_size(stream: Stream) -> int:
     text = stream.headers.get("Content-Range", "").rpartition("/")[2] or stream.headers.get(
         "Content-Length", ""
     )
-    if not (text.isascii() and text.isdigit()):
+    try:
+        return size_of(text)
+    except ProviderFailed:
         stream.close()
-        raise nonsense("content without its size")
-    return int(text)
+        raise

@@ -16,14 +16,20 @@ from azure.core.exceptions import AzureError
 from portico import timestamps
 from portico.entries import UNKNOWN_TYPE, Entry
 from portico.errors import AlreadyExists
+from portico.providers.answers import nonsense
 from portico.providers.azure_blob.blobs import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_common import Answer, Body, Fault, Service, translated
 from portico.providers.memory import Lease
 from portico.providers.parts import UPLOADS, Part, cut, part_sizes, send_all
+from portico.providers.transport import LARGEST_ANSWER
 
 MOST_BLOCKS = 50_000
 _INLINE = 256 * 1024
 """Up to so many bytes a hop to a thread costs more than the hash."""
+_BRIEF = 3
+"""The part of the deadline that a look takes at most after a commit whose answer was lost."""
+_PAGE, _BLOCK = 64 * 1024, 256
+"""Bytes of a list of blocks, and for each of them."""
 EXISTS = ("BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet")
 
 
@@ -121,7 +127,9 @@ class Upload:
         found = await self._look("HEAD", None)
         if found is None:
             return None
-        listed = await self._look("GET", {"comp": "blocklist", "blocklisttype": "committed"})
+        listed = await self._look(
+            "GET", {"comp": "blocklist", "blocklisttype": "committed"}, _PAGE + _BLOCK * len(blocks)
+        )
         if listed and blocks[0].encode() in listed.body and blocks[-1].encode() in listed.body:
             return self._entry(found, size)
         return self._superseded(found, size) if lost and self._is_newer(found) else None
@@ -139,11 +147,12 @@ class Upload:
     def _is_newer(self, found: Answer) -> bool:
         begun, changed = self._begun, found.headers.get("Last-Modified")
         # The service tells whole seconds, and the time of its answer, not of its deed.
-        return (
-            begun is not None
-            and changed is not None
-            and moment(changed) >= moment(begun) - timedelta(seconds=1)
-        )
+        try:
+            return None not in (begun, changed) and moment(changed or "") >= moment(begun or "") - timedelta(
+                seconds=1
+            )
+        except (ValueError, OverflowError):
+            raise nonsense("a date that no calendar has") from None
 
     # Both
 
@@ -155,9 +164,13 @@ class Upload:
             headers[f"x-ms-meta-{FOLDER_MARK}"] = "true"
         return headers
 
-    async def _look(self, method: str, query: dict[str, str] | None) -> Answer | None:
+    async def _look(
+        self, method: str, query: dict[str, str] | None, at_most: int = LARGEST_ANSWER
+    ) -> Answer | None:
+        # Not for as long again: whoever waits has waited already.
+        within = self._service.timeout / _BRIEF
         try:
-            return await self._service.send(method, self._url, query)
+            return await self._service.send(method, self._url, query, at_most=at_most, within=within)
         except (Fault, AzureError):
             return None
 

@@ -2,18 +2,23 @@
 
 import binascii
 from base64 import b64decode
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
+from azure.core.pipeline.transport import AsyncHttpTransport
 
 from portico.errors import ProviderRefused
+from portico.providers.answers import nonsense
 
 ServiceName = Literal["blob", "file"]
 Credential = AzureNamedKeyCredential | AzureSasCredential | AsyncTokenCredential
+
+_STORAGE = "https://storage.azure.com/.default"
 
 # Published by the makers of the emulator: it is the same on every machine and protects nothing.
 _EMULATED = (
@@ -33,19 +38,42 @@ class Access:
     key: str | None = field(default=None, repr=False)
     sas: str | None = field(default=None, repr=False)
 
-    def credential(self) -> Credential:
-        """What a client of the SDK takes. A token credential is opened here; whoever asks for it closes it."""
+    def credential(self, transport: Callable[[], AsyncHttpTransport[Any, Any]]) -> Credential:
+        """What a client of the SDK takes. A token credential is opened here, to get its tokens through a `transport` of
+        its own; whoever asks for it closes it."""
         if self.key:
             return AzureNamedKeyCredential(self.account, self.key)
         if self.sas:
             return AzureSasCredential(self.sas)
         from azure.identity.aio import DefaultAzureCredential  # a third of a second, for those who use it
 
-        return DefaultAzureCredential()
+        return StorageTokens(DefaultAzureCredential(transport=transport()))
 
     def signed(self, url: str) -> str:
         """A URL of this account that the service itself can read from, as the source of a copy."""
         return f"{url}?{self.sas}" if self.sas else url
+
+
+class StorageTokens:
+    """The platform's identity, for storage only: the SDK would get a token for whatever a service's refusal names."""
+
+    def __init__(self, identity: Any) -> None:
+        self._identity = identity
+
+    async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        if scopes != (_STORAGE,):
+            raise nonsense("a demand for a token of another service, which it does not get")
+        token: AccessToken = await self._identity.get_token(*scopes, **options)
+        return token
+
+    async def close(self) -> None:
+        await self._identity.close()
+
+    async def __aenter__(self) -> "StorageTokens":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 def credential_and_url(

@@ -31,9 +31,9 @@ from portico.errors import (
     StorageFull,
     TooLarge,
 )
+from portico.providers.answers import nonsense
 
 _REFUSED = "The storage service refuses the gateway; tell the administrator."
-_NONSENSE = "The storage service sent an answer that makes no sense; tell the administrator."
 _BUSY = "The storage service cannot be used at the moment; try again shortly."
 _SILENT = "The storage service did not answer in time; try again."
 _RETRY_SECONDS = 10
@@ -164,10 +164,6 @@ def translated(name: str, token: str | None = None) -> Iterator[None]:
         raise _transport(error) from error
 
 
-def nonsense(what: str) -> ProviderFailed:
-    return ProviderFailed(_NONSENSE, cause=f"the service sent {what}")
-
-
 def _meaning(fault: Fault, name: str, token: str | None) -> PorticoError:
     said = f"the service answered {fault.status} {fault.code}".rstrip()
     if fault.status >= 500 or fault.status in (408, 429):
@@ -187,10 +183,8 @@ def _meaning(fault: Fault, name: str, token: str | None) -> PorticoError:
         return ProviderRefused(
             _REFUSED, cause=f"the service does not accept the gateway's credential ({said})"
         )
-    if fault.status in (301, 302, 303, 307, 308):
-        return ProviderRefused(
-            _REFUSED, cause=f"the service points to another address: check account-url ({said})"
-        )
+    if 300 <= fault.status < 400:
+        return nonsense(f"a redirect that names no address: check account-url ({said})")
     if fault.status == 412:
         return Changed(f"'{name}' has changed meanwhile; start again.", cause=said)
     return ProviderFailed("The storage service reported an error; tell the administrator.", cause=said)
@@ -228,6 +222,8 @@ def _transport(error: Exception) -> PorticoError:
         )
     if isinstance(error, ServiceResponseTimeoutError | TimeoutError):
         return ProviderTimeout(_SILENT, cause=f"the service was silent past the deadline ({kind})")
+    if kind in ("ClientResponseError", "BadHttpMessage"):
+        return nonsense("an answer that is no HTTP")
     reached = "cannot be reached" if isinstance(error, ServiceRequestError) else "broke off its answer"
     hint = _HINTS.get(kind, "")
     return ProviderUnavailable(

@@ -4,27 +4,29 @@ The SDK's operations turn every answer into objects, which costs a hundred times
 the requests ourselves and take from the SDK what is hard to get right: signatures, identities and repetition.
 """
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 from urllib.request import getproxies_environment
 
-from aiohttp import ClientSession, DummyCookieJar, TCPConnector, TraceConfig
+from aiohttp import ClientSession, TCPConnector, TraceConfig
+from azure.core.exceptions import AzureError, ServiceResponseTimeoutError
 from azure.core.pipeline.transport import AioHttpTransport, HttpRequest
 from azure.storage.blob.aio import ExponentialRetry
 
+from portico.providers import transport
 from portico.providers.azure_common.access import Access
 from portico.providers.azure_common.errors import Fault
+from portico.providers.base import TIMEOUT_SECONDS
 
 ATTEMPTS = 4
-_CONNECT_SECONDS = 5
-_READ_SECONDS = 30
 _PIECE = 2**20
 """The most that is read from, or handed to, a connection at once."""
-_LONGEST_ERROR = 64 * 1024
 
 
 class Body:
@@ -33,15 +35,16 @@ class Body:
     def __init__(self, chunks: Iterable[bytes], size: int) -> None:
         self._chunks = chunks
         self.size = size
+        self.progress: Callable[[], None] = lambda: None
+        """Called for each piece that is taken."""
 
     async def __aiter__(self) -> AsyncIterator[bytes | memoryview]:
         for chunk in self._chunks:
-            if len(chunk) <= _PIECE:
-                yield chunk
-            else:
-                view = memoryview(chunk)
-                for start in range(0, len(chunk), _PIECE):
-                    yield view[start : start + _PIECE]
+            view = memoryview(chunk)
+            for start in range(0, len(chunk), _PIECE):
+                self.progress()
+                yield view[start : start + _PIECE]
+        self.progress()
 
 
 @dataclass(slots=True)
@@ -82,10 +85,14 @@ class Service:
         client: Callable[..., Any],
         version: str,
         headers: Mapping[str, str] | None = None,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         """`client`: a service client of an SDK, called with the account's URL, a credential and options; `version`:
-        the service's version that our requests are worded for; `headers`: sent with every request."""
+        the service's version that our requests are worded for; `headers`: sent with every request; `timeout`: seconds
+        that a request may take with all its attempts, or be silent while content moves."""
         self.access = access
+        self.timeout = timeout
         self._open = client
         self._client: Any = None
         self._credential: Any = None
@@ -103,14 +110,16 @@ class Service:
         headers: Mapping[str, str] | None = None,
         body: Body | None = None,
         *,
-        attempts: int = ATTEMPTS,
+        at_most: int = transport.LARGEST_ANSWER,
+        within: float | None = None,
     ) -> Answer:
-        """The answer with its whole body; `Fault` unless the status is a success."""
-        response, repeated = await self._run(method, url, query, headers, body, attempts)
-        answer = Answer(response.status_code, response.headers, response.body() or b"", repeated)
-        if not 200 <= answer.status < 300:
-            raise Fault(answer.status, answer.headers, answer.body[:_LONGEST_ERROR], repeated)
-        return answer
+        """The answer with its whole body, of `at_most` bytes; `Fault` unless the status is a success."""
+        with transport.at_most(at_most):
+            response, repeated = await self._run(method, url, query, headers, body, within)
+        content: bytes = await response.internal_response.read()
+        if not 200 <= response.status_code < 300:
+            raise Fault(response.status_code, response.headers, content, repeated)
+        return Answer(response.status_code, response.headers, content, repeated)
 
     async def stream(
         self,
@@ -119,11 +128,12 @@ class Service:
         headers: Mapping[str, str] | None = None,
     ) -> Stream:
         """A GET whose body is not read yet; `Fault` unless the status is a success."""
-        response, repeated = await self._run("GET", url, query, headers, None, ATTEMPTS, stream=True)
+        response, repeated = await self._run("GET", url, query, headers, stream=True)
         if 200 <= response.status_code < 300:
             return Stream(response.headers, response, self._client._pipeline)
         try:
-            body = await response.internal_response.content.read(_LONGEST_ERROR)
+            async with _within(self.timeout):
+                body = await response.internal_response.read()
         finally:
             response.internal_response.close()
         raise Fault(response.status_code, response.headers, body, repeated)
@@ -134,8 +144,8 @@ class Service:
         url: str,
         query: Mapping[str, str] | None,
         headers: Mapping[str, str] | None,
-        body: Body | None,
-        attempts: int,
+        body: Body | None = None,
+        within: float | None = None,
         **options: bool,
     ) -> tuple[Any, bool]:
         if query:
@@ -148,19 +158,21 @@ class Service:
             request.headers["Content-Length"] = str(body.size if body else 0)
         # Without the option `stream` the transport reads the body, and no policy parses it.
         sent = _Sent()
-        result = await self._opened()._pipeline.run(
-            request, retry_total=attempts - 1, trace_request_ctx=sent, **options
-        )
+        loop = asyncio.get_running_loop()
+        async with _within(within or self.timeout) as watch:
+            if body:
+                body.progress = lambda: watch.reschedule(loop.time() + self.timeout)
+            result = await self._opened()._pipeline.run(request, trace_request_ctx=sent, **options)
         return result.http_response, sent.times > 1 or bool(result.context.get("history"))
 
     def _opened(self) -> Any:
         if self._client is None:
-            self._credential = self.access.credential()
+            self._credential = self.access.credential(lambda: _transport(self.timeout))
             self._client = self._open(
                 self.access.url,
                 credential=self._credential,
                 retry_policy=_Backoff(),
-                transport=_transport(),
+                transport=_transport(self.timeout),
                 permit_redirects=False,
             )
         return self._client
@@ -179,29 +191,39 @@ class _Sent:
     times = 0
 
 
-def _transport() -> AioHttpTransport:
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncIterator[asyncio.Timeout]:
+    """As `asyncio.timeout`, with the SDK's own error: whoever has to look after a lost answer looks after this, too."""
+    try:
+        async with asyncio.timeout(seconds) as watch:
+            yield watch
+    except TimeoutError as error:
+        raise ServiceResponseTimeoutError("no answer in time", error=error) from error
+
+
+def _transport(timeout: float) -> AioHttpTransport:
     """As the SDK makes it, but for what stands beside it."""
 
     async def count(_: ClientSession, context: SimpleNamespace, __: object) -> None:
-        context.trace_request_ctx.times += 1
+        if context.trace_request_ctx:
+            context.trace_request_ctx.times += 1
 
     trace = TraceConfig()
     trace.on_connection_create_end.append(count)
     trace.on_connection_reuseconn.append(count)
     # The environment may name a proxy; to look for one costs every request two trips to a thread.
     environment = bool(getproxies_environment())
-    session = ClientSession(
+    session = transport.session(
         # Downloads hold connections for as long as their takers like: nobody else may have to wait for one.
         connector=TCPConnector(limit=0),
-        cookie_jar=DummyCookieJar(),
-        auto_decompress=False,
         trust_env=environment,
         trace_configs=[trace],
+        headers={"Accept-Encoding": "identity"},
     )
     return AioHttpTransport(
         session=session,
-        connection_timeout=_CONNECT_SECONDS,
-        read_timeout=_READ_SECONDS,
+        connection_timeout=transport.CONNECT_SECONDS,
+        read_timeout=timeout,
         connection_data_block_size=_PIECE,
         use_env_settings=environment,
     )
@@ -212,6 +234,13 @@ class _Backoff(ExponentialRetry):
 
     def __init__(self) -> None:
         super().__init__(retry_total=ATTEMPTS - 1)
+
+    def increment(
+        self, settings: dict[str, Any], request: Any, response: Any = None, error: AzureError | None = None
+    ) -> bool:
+        # After so long a silence, nobody waits for another.
+        silent = isinstance(error, ServiceResponseTimeoutError)
+        return not silent and bool(super().increment(settings, request, response, error))
 
     def get_backoff_time(self, settings: dict[str, Any]) -> float:
         count: int = settings["count"]

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
-from portico.providers.azure_common import nonsense
+from portico.providers.answers import check_page, nonsense
 from portico.providers.xml_pages import Shape, read
 
 _SHAPE = Shape(
@@ -29,21 +29,24 @@ class Listing:
     """By the service's clock."""
 
 
-def read_listing(body: bytes, sent: str | None, now: datetime) -> Listing:
+def read_listing(body: bytes, sent: str | None, now: datetime, asked: int) -> Listing:
     """The entries of a page; `sent`: the token that it was asked with."""
     if b"Encoded=" in body:
         body = _ENCODED.sub(_plain, body)
-    document = read(body, _SHAPE)
+    document = read(body, _SHAPE, asked)
     try:
         entries = [
             Entry(_text(name), True, last_modified=stamp(written), content_type=FOLDER_TYPE)
             for name, written in document.records["Directory"]
         ]
-        for name, size, written in document.records["File"]:
+        files = document.records["File"]
+        moments = timestamps.from_isos([_text(written) for _, _, written in files])
+        for (name, size, _), written in zip(files, moments, strict=True):
             name = _text(name)
-            entries.append(Entry(name, False, int(_text(size)), stamp(written), guess_content_type(name)))
+            entries.append(Entry(name, False, int(_text(size)), written, guess_content_type(name)))
     except ValueError:
         raise nonsense("a listing with a record that lacks its name, size or time") from None
+    check_page(len(entries), asked, [entry.size or 0 for entry in entries])
     token = document.fields["NextMarker"]
     if token is None:  # a listing that has ended has an empty one
         raise nonsense("something that is no listing")

@@ -18,13 +18,14 @@ from portico.errors import (
     RangeNotSatisfiable,
 )
 from portico.paths import RESERVED_PREFIX, Path, name_flaw
-from portico.providers.azure_common import Fault, Stream, credential_and_url, nonsense, translated
+from portico.providers.answers import nonsense, size_of
+from portico.providers.azure_common import Fault, Stream, credential_and_url, translated
 from portico.providers.azure_files import names, removal, trees
 from portico.providers.azure_files.content import Content
 from portico.providers.azure_files.places import check_file_target, make_folders
 from portico.providers.azure_files.share import MOST, Share, file_entry, is_absent
 from portico.providers.azure_files.staging import RANGE, StagedFile
-from portico.providers.base import Provider
+from portico.providers.base import TIMEOUT_SECONDS, Provider
 from portico.providers.parts import UPLOADS, cut, send_all
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
@@ -45,6 +46,7 @@ class AzureFilesProvider(Provider):
         connection_string: str | None = None,
         account_key: str | None = None,
         sas_token: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         access = credential_and_url(
             "file",
@@ -53,7 +55,7 @@ class AzureFilesProvider(Provider):
             account_key=account_key,
             sas_token=sas_token,
         )
-        self._share = Share(access, share)
+        self._share = Share(access, share, timeout)
         self.identity = self._share.identity
 
     # Looking
@@ -184,13 +186,13 @@ class AzureFilesProvider(Provider):
 
 
 def _download(path: Path, stream: Stream, start: int, etag: str | None) -> Download:
-    length = stream.headers.get("Content-Length", "")
+    length = size_of(stream.headers.get("Content-Length"))
     said = _RANGE.fullmatch(stream.headers.get("Content-Range", ""))
-    if not length.isdigit() or (start and (said is None or int(said[1]) != start)):
+    if start and (said is None or int(said[1]) != start):
         raise nonsense("another range of a file than it was asked for")
-    entry = file_entry(path.name, stream.headers, int(said[3]) if said else int(length))
+    entry = file_entry(path.name, stream.headers, size_of(said[3]) if said else length)
     _check_etag(entry, etag)
-    return Download(entry, start, start + int(length), Content(path.name, stream, int(length)))
+    return Download(entry, start, start + length, Content(path.name, stream, length))
 
 
 def _check_etag(entry: Entry, etag: str | None) -> None:

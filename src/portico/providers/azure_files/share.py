@@ -4,7 +4,6 @@ Failures are a `Fault` or the SDK's errors, so this is used inside of `translate
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -15,15 +14,19 @@ from azure.storage.fileshare.aio import ShareServiceClient
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Entry
 from portico.paths import Path
-from portico.providers.azure_common import Access, Body, Fault, Service, Stream, nonsense
+from portico.providers.answers import etag_of, nonsense, size_of
+from portico.providers.azure_common import Access, Body, Fault, Service, Stream
 from portico.providers.azure_files import names
 from portico.providers.azure_files.pages import Listing, read_listing, stamp
+from portico.providers.transport import page_bytes
 
 _VERSION = "2024-11-04"
 _DOTS = {"x-ms-allow-trailing-dot": "true", "x-ms-source-allow-trailing-dot": "true"}
 _TARGET_DOTS = {"x-ms-allow-trailing-dot": "true"}
 _FOLDER = {"restype": "directory"}
 MOST = 5000
+_LONGEST_ENTRY = 4096
+"""Bytes of a listing: a name of 255 characters, each written as nine at the most, and its properties."""
 
 
 @dataclass(slots=True)
@@ -34,13 +37,14 @@ class Found:
 
 
 class Share:
-    def __init__(self, access: Access, name: str) -> None:
+    def __init__(self, access: Access, name: str, timeout: float) -> None:
         # A token says who asks, not what for: without this header, the service looks at each file's own permissions.
         by_token = not (access.key or access.sas)
         intent = {"x-ms-file-request-intent": "backup"} if by_token else {}
         client = partial(ShareServiceClient, token_intent="backup")  # noqa: S106  (no password)
-        self._service = Service(access, client, _VERSION, {**_TARGET_DOTS, **intent})
+        self._service = Service(access, client, _VERSION, {**_TARGET_DOTS, **intent}, timeout=timeout)
         self._name = name
+        self.timeout = timeout
         self.identity = f"{access.url}/{name}".lower()
 
     async def close(self) -> None:
@@ -62,13 +66,17 @@ class Share:
             query["prefix"] = prefix
         try:
             answer = await self._service.send(
-                "GET", self._url(folder), query, {"x-ms-file-extended-info": "true"}
+                "GET",
+                self._url(folder),
+                query,
+                {"x-ms-file-extended-info": "true"},
+                at_most=page_bytes(size, _LONGEST_ENTRY),
             )
         except Fault as fault:
             if is_absent(fault):
                 return None
             raise
-        return read_listing(answer.body, token, _date(answer.headers))
+        return read_listing(answer.body, token, _date(answer.headers), size)
 
     async def find(self, path: Path) -> Found | None:
         """The file or folder at `path`."""
@@ -86,7 +94,10 @@ class Share:
         headers = await self._look("GET", path, _FOLDER)
         if not headers:
             return None
-        written = stamp(headers.get("x-ms-file-last-write-time"))
+        try:
+            written = stamp(headers.get("x-ms-file-last-write-time"))
+        except ValueError:
+            raise nonsense("a folder with a time that no calendar has") from None
         return Found(Entry(path.name, True, last_modified=written, content_type=FOLDER_TYPE), _id(headers))
 
     async def _look(self, method: str, path: Path, query: Mapping[str, str]) -> Mapping[str, str] | None:
@@ -181,16 +192,16 @@ def lacks_parent(fault: Fault) -> bool:
 def file_entry(name: str, headers: Mapping[str, str], size: int | None = None) -> Entry:
     try:
         written = stamp(headers.get("x-ms-file-last-write-time"))
-        length = int(headers.get("Content-Length", "")) if size is None else size
+        modified = written or timestamps.from_datetime(_date(headers, "Last-Modified"))
     except ValueError:
-        raise nonsense("a file without its size or time") from None
+        raise nonsense("a file with a time that no calendar has") from None
     return Entry(
         name,
         False,
-        length,
-        written or timestamps.from_datetime(_date(headers, "Last-Modified")),
+        size_of(headers.get("Content-Length")) if size is None else size,
+        modified,
         headers.get("Content-Type") or UNKNOWN_TYPE,
-        headers.get("ETag", "").strip('"') or None,
+        etag_of(headers.get("ETag")),
     )
 
 
@@ -199,6 +210,9 @@ def _id(headers: Mapping[str, str]) -> str:
 
 
 def _date(headers: Mapping[str, str], name: str = "Date") -> datetime:
-    with suppress(ValueError):
-        return parsedate_to_datetime(headers.get(name, "")).astimezone(UTC)
-    return datetime.now(UTC)
+    if name not in headers:
+        return datetime.now(UTC)
+    try:
+        return parsedate_to_datetime(headers[name]).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise nonsense(f"a {name} that no calendar has") from None

@@ -16,7 +16,7 @@ from typing import TypeVar
 from azure.core.exceptions import AzureError
 
 from portico.entries import Entry
-from portico.errors import ProviderFailed, ProviderTimeout
+from portico.errors import PorticoError, ProviderFailed, ProviderTimeout
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.azure_common import Body, Fault, translated
 from portico.providers.azure_files.places import make_folders, relocate
@@ -35,6 +35,8 @@ _MOST_GROWTH = 1024 * MIB
 _HASHED_HERE = 256 * 1024
 """Bytes that are hashed before a thread is even reached."""
 _COPY_STALLS_SECONDS = 300.0
+_BRIEF = 3
+"""The part of the deadline that it takes at most to clean up: somebody waits to hear that the upload failed."""
 
 
 class StagedFile:
@@ -116,8 +118,9 @@ class StagedFile:
     async def discard(self) -> None:
         """Leave no trace. Harmless after `commit`; what cannot be removed now is left to the sweeper."""
         if self._begun:
-            with suppress(AzureError, Fault, OSError):
-                await self._share.delete_file(self._path)
+            with suppress(AzureError, Fault, OSError, PorticoError):
+                async with asyncio.timeout(self._share.timeout / _BRIEF):
+                    await self._share.delete_file(self._path)
 
 
 def hidden_path() -> Path:

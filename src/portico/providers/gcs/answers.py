@@ -6,7 +6,7 @@ import msgspec
 
 from portico import timestamps
 from portico.entries import Entry, guess_content_type
-from portico.errors import ProviderFailed
+from portico.providers.answers import nonsense, size_of
 
 T = TypeVar("T")
 
@@ -14,10 +14,11 @@ LIST_FIELDS = "kind,nextPageToken,prefixes,items(name,size,updated,contentType)"
 OBJECT_FIELDS = "kind,name,size,updated,contentType,generation,crc32c,md5Hash,metadata"
 REWRITE_FIELDS = "kind,done,rewriteToken"
 
+_MOST_QUOTES = 256
+"""Of one object in a listing."""
+
 MARK = "portico-upload"
 """The custom metadata by which an upload of ours is told from another's when its answer was lost."""
-
-_NONSENSE = "The storage service gave an answer that makes no sense; tell the administrator."
 
 
 class Listed(Entry, rename={"last_modified": "updated", "content_type": "contentType"}, gc=False):
@@ -54,7 +55,9 @@ class ObjectAnswer(msgspec.Struct, rename="camel"):
     def entry(self) -> Entry:
         """As `Entry`, by its whole key. The generation is its etag: it changes with the content, and only then."""
         kind = self.content_type or guess_content_type(self.name)
-        return Entry(self.name, False, self.size, stamp(self.updated), kind, str(self.generation))
+        return Entry(
+            self.name, False, size_of(str(self.size)), stamp(self.updated), kind, str(self.generation)
+        )
 
 
 def stamp(text: str) -> str:
@@ -96,7 +99,9 @@ _REWRITES = msgspec.json.Decoder(RewriteAnswer, strict=False)
 _FAULTS = msgspec.json.Decoder(_FaultAnswer)
 
 
-def read_listing(body: bytes) -> ListAnswer:
+def read_listing(body: bytes, asked: int) -> ListAnswer:
+    if body.count(b'"') > (asked + 1) * _MOST_QUOTES:
+        raise nonsense("a listing with far more in it than was asked for")
     return _read(_LISTS, body)
 
 
@@ -119,8 +124,4 @@ def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise nonsense(f"an answer of {len(body)} bytes is not what was asked for ({error})") from None
-
-
-def nonsense(cause: str) -> ProviderFailed:
-    return ProviderFailed(_NONSENSE, cause=f"Google Cloud Storage: {cause}")
+        raise nonsense(f"{len(body)} bytes that are not what was asked for ({error})"[:300]) from None

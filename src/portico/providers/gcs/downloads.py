@@ -9,7 +9,7 @@ import aiohttp
 from portico import timestamps
 from portico.entries import Download, Entry, guess_content_type
 from portico.errors import Changed, NotFound, RangeNotSatisfiable
-from portico.providers.gcs.answers import nonsense
+from portico.providers.answers import nonsense, size_of
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.failures import FAILURES, ServiceError, translated
 from portico.providers.gcs.service import Patience, Request, Service
@@ -68,15 +68,15 @@ class ObjectReader:
         begins = f"bytes {start}-"
         if not response.headers.get("Content-Range", "bytes 0-").startswith(begins):
             response.close()
-            raise nonsense("a download does not begin where it was asked to")
+            raise nonsense("content that does not begin where it was asked to")
         return response
 
     async def _entry(self, response: aiohttp.ClientResponse) -> Entry:
         headers = response.headers
         told = headers.get("Content-Range" if response.status == 206 else "Content-Length", "")
         size, etag = told.rpartition("/")[2], headers.get("X-Goog-Generation", "")
-        if not (size.isdigit() and etag.isdigit()):
-            raise nonsense("a download names no size or no generation")
+        if not (etag.isascii() and etag.isdigit() and len(etag) < 32):
+            raise nonsense("content without its generation")
         modified = _stamp(headers.get("Last-Modified"))
         if modified is None:  # the JSON interface does not promise it
             found = await self._find(self._key)
@@ -84,7 +84,7 @@ class ObjectReader:
                 raise self._changed()
             modified = found.last_modified
         kind = headers.get("Content-Type") or guess_content_type(self._name)
-        return Entry(self._key, False, int(size), modified, kind, etag)
+        return Entry(self._key, False, size_of(size), modified, kind, etag)
 
     async def _empty(self, start: int, etag: str | None) -> Download:
         """A download of no bytes, for which there is no request, or the reason why there is none."""
@@ -138,7 +138,7 @@ class Content:
                     await self._patience.after(error)
         await self.aclose()
         if self._hashes and not self._checksum.fits_header(self._hashes):
-            raise nonsense("a download does not have the checksum that it was announced with")
+            raise nonsense("content with another checksum than it was announced with")
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
@@ -161,7 +161,7 @@ class Content:
             self._response = None
             raise
         if not chunk:
-            raise nonsense(f"a download ended {self._stop - self._position} bytes too early")
+            raise nonsense(f"{self._stop - self._position} bytes of content less than it had announced")
         chunk = chunk[: self._stop - self._position]
         self._position += len(chunk)
         if self._hashes:

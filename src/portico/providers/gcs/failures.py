@@ -14,6 +14,7 @@ from portico.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
+from portico.providers.answers import nonsense
 from portico.providers.gcs.answers import Fault
 
 _REFUSED = "The storage service does not let the gateway do this; tell the administrator."
@@ -60,7 +61,7 @@ FAILURES = (ServiceError, aiohttp.ClientError, TimeoutError)
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether another attempt may succeed; after 30 s of silence nobody waits for another 30."""
+    """Whether another attempt may succeed; after so long a silence nobody waits for another."""
     if isinstance(error, ServiceError):
         return error.temporary
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.InvalidURL):
@@ -88,7 +89,7 @@ def translated(name: str) -> Iterator[None]:
         raise _unavailable("no connection within 5 s: check the network, proxy and endpoint-url") from None
     except TimeoutError:
         raise ProviderTimeout(
-            _SILENT, cause="Google Cloud Storage accepted a request and was silent for 30 s"
+            _SILENT, cause="Google Cloud Storage accepted a request and did not answer in time"
         ) from None
     except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
         raise _unavailable(
@@ -119,8 +120,7 @@ def _meaning(error: ServiceError, name: str) -> PorticoError:
             _REFUSED, cause=f"Google Cloud Storage refused ({error.status}): {_mend(error)}"
         )
     if 300 <= error.status < 400:
-        cause = f"Google Cloud Storage redirects ({error.status}): correct the option endpoint-url"
-        return ProviderRefused(_REFUSED, cause=cause)
+        return nonsense(f"a redirect that names no address ({error.status}): check the option endpoint-url")
     return ProviderFailed(
         _FAILED, cause=f"Google Cloud Storage answered {error.status} {error.reason}: {error.text}"
     )

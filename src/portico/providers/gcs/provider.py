@@ -8,16 +8,16 @@ from urllib.parse import quote, urlsplit
 
 from portico.entries import Download, Entry, guess_content_type
 from portico.errors import AlreadyExists, InvalidCursor, InvalidPath, InvalidRequest
+from portico.providers.answers import check_page, nonsense
+from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.gcs.answers import (
     LIST_FIELDS,
     OBJECT_FIELDS,
     REWRITE_FIELDS,
     ObjectAnswer,
-    nonsense,
     read_listing,
     read_object,
     read_rewrite,
-    stamp,
 )
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.credentials import Anonymous, Tokens
@@ -28,12 +28,17 @@ from portico.providers.gcs.uploads import CHUNK, Session, Upload, single_request
 from portico.providers.memory import Lease
 from portico.providers.objects import Listing, ObjectStore
 from portico.providers.parts import UPLOADS, Part, cut, send_all
+from portico.providers.transport import page_bytes
+from portico.timestamps import from_isos
 
 _ENDPOINT = "https://storage.googleapis.com"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _FORBIDDEN_PREFIX = ".well-known/acme-challenge/"
 _REMOVALS_AT_ONCE = 16
-_STAMP_LENGTH = len("2026-11-14T09:30:00.000Z")
+_LONGEST_ENTRY = 4096
+"""Bytes of a listing: a name of 1,024, some of them written as more than one, and what else is said of it."""
+_BRIEF = 3
+"""The part of the deadline that a look takes at most after an upload whose answer was lost."""
 
 
 class GcsProvider(ObjectStore):
@@ -47,12 +52,13 @@ class GcsProvider(ObjectStore):
         service_account_file: str | None = None,
         endpoint_url: str | None = None,
         anonymous: str = "false",
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         _check_options(bucket, service_account_file, endpoint_url, anonymous)
         endpoint = (endpoint_url or _ENDPOINT).rstrip("/")
         self.identity = f"{endpoint}/{bucket}"
         credentials = Anonymous() if anonymous == "true" else Tokens(service_account_file)
-        self._service = Service(endpoint, credentials)
+        self._service = Service(endpoint, credentials, timeout)
         self._bucket = bucket
         self._objects = f"{endpoint}/storage/v1/b/{bucket}/o"
         self._uploads = f"{endpoint}/upload/storage/v1/b/{bucket}/o"
@@ -71,9 +77,10 @@ class GcsProvider(ObjectStore):
             "pageToken": token,
             "prettyPrint": "false",
         }
+        most = page_bytes(size, _LONGEST_ENTRY)
         with translated(prefix):
             try:
-                answer = await self._service.call(Request("GET", self._objects, params))
+                answer = await self._service.call(Request("GET", self._objects, params, at_most=most))
             except ServiceError as error:
                 if error.status == 400 and token is not None and error.reason != "required":
                     raise InvalidCursor(
@@ -81,14 +88,17 @@ class GcsProvider(ObjectStore):
                     ) from None
                 error.missing_bucket = error.status == 404
                 raise
-        page = read_listing(answer.body)
+        page = read_listing(answer.body, size)
         if page.next_page_token is not None and page.next_page_token == token:
-            raise nonsense("a listing goes on with the page token that was sent: it would never end")
-        for item in page.items:
-            if item.size is None or item.last_modified is None:
-                raise nonsense("a listing with an object that lacks its size or time")
-            if len(item.last_modified) != _STAMP_LENGTH:
-                item.last_modified = stamp(item.last_modified)
+            raise nonsense("the page token that it was asked with: the listing would never end")
+        sizes = [item.size if item.size is not None else -1 for item in page.items]
+        check_page(len(page.items) + len(page.prefixes), size, sizes)
+        try:
+            moments = from_isos([item.last_modified or "" for item in page.items])
+        except ValueError:
+            raise nonsense("a listing with an object that lacks its time") from None
+        for item, modified in zip(page.items, moments, strict=True):
+            item.last_modified = modified
             item.content_type = item.content_type or guess_content_type(item.name)
         return Listing([*page.items], page.prefixes, page.next_page_token or None)
 
@@ -96,10 +106,11 @@ class GcsProvider(ObjectStore):
         found = await self._look(key)
         return found.entry() if found else None
 
-    async def _look(self, key: str) -> ObjectAnswer | None:
+    async def _look(self, key: str, within: float | None = None) -> ObjectAnswer | None:
+        request = Request("GET", self._url(key), {"fields": OBJECT_FIELDS})
         with translated(key):
             try:
-                answer = await self._service.call(Request("GET", self._url(key), {"fields": OBJECT_FIELDS}))
+                answer = await self._service.call(request, within)
             except ServiceError as error:
                 if error.status == 404 and not error.missing_bucket:
                     return None
@@ -146,7 +157,8 @@ class GcsProvider(ObjectStore):
                     raise
                 lost = error
             in_doubt = True
-            found = await self._look(upload.key)
+            # Not for as long again: whoever waits has waited already.
+            found = await self._look(upload.key, self._service.timeout / _BRIEF)
             if found and found.mark == upload.mark:
                 return found
             if found and not upload.replace:
@@ -198,7 +210,7 @@ class GcsProvider(ObjectStore):
                 if answer.done:
                     return
                 if answer.rewrite_token is None:
-                    raise nonsense("a copy is not done and does not say how it goes on")
+                    raise nonsense("word of a copy that is not done and does not say how it goes on")
                 params["rewriteToken"] = answer.rewrite_token
                 patience = Patience()
 

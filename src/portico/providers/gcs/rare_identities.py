@@ -5,6 +5,9 @@ from typing import Any
 
 import aiohttp
 
+from portico.providers.answers import nonsense
+from portico.providers.transport import LARGEST_ANSWER
+
 
 def is_rare(data: dict[str, Any]) -> bool:
     """Identities of AWS, of a program or a certificate, and chains of impersonation that do not begin with a user."""
@@ -25,11 +28,33 @@ def obtain(data: dict[str, Any], scope: str) -> tuple[str, float]:
 
     credentials = _load(data, scope)
     try:
-        credentials.refresh(Request())
+        credentials.refresh(Request(_bounded_session()))
     except TransportError:
         raise aiohttp.ClientConnectionError("google-auth found no connection") from None
     left = credentials.expiry.replace(tzinfo=UTC) - datetime.now(UTC)
     return credentials.token, left.total_seconds()
+
+
+def _bounded_session() -> Any:
+    """What `transport` says of answers, for a library of its own."""
+    import requests
+
+    class Session(requests.Session):
+        def request(self, *arguments: Any, **options: Any) -> requests.Response:
+            options |= {"allow_redirects": False, "stream": True}
+            response = super().request(*arguments, **options)
+            with response:
+                if response.is_redirect:
+                    raise nonsense("a redirect of where the credentials come from, which is not followed")
+                content = response.raw.read(LARGEST_ANSWER + 1)
+            if len(content) > LARGEST_ANSWER:
+                raise nonsense("credentials that do not end")
+            response._content = content
+            return response
+
+    session = Session()
+    session.headers["Accept-Encoding"] = "identity"
+    return session
 
 
 def _load(data: dict[str, Any], scope: str) -> Any:

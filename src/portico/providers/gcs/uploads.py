@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 from secrets import token_hex
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import structlog
 
 from portico.entries import UNKNOWN_TYPE
 from portico.errors import ProviderUnavailable
-from portico.providers.gcs.answers import MARK, OBJECT_FIELDS, ObjectAnswer, nonsense, read_object
+from portico.providers.answers import nonsense
+from portico.providers.gcs.answers import MARK, OBJECT_FIELDS, ObjectAnswer, read_object
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.failures import FAILURES, ServiceError
 from portico.providers.gcs.service import Answer, Patience, Request, Service
@@ -18,6 +20,8 @@ from portico.providers.parts import MIB, Part
 CHUNK = 8 * MIB
 """Of a session; Google wants a multiple of 256 KiB."""
 _CANCEL_SECONDS = 10
+_BRIEF = 3
+"""The part of the deadline that it takes at most to ask how much of a part has arrived."""
 
 log = structlog.get_logger()
 
@@ -84,10 +88,7 @@ class Session:
             [upload.metadata()],
         )
         answer = await service.call(request)  # a session that nobody knows of expires
-        address = answer.headers.get("Location", "")
-        if not address.startswith("https://" if service.endpoint.startswith("https://") else "http"):
-            raise nonsense("the answer to the start of a resumable upload names no session")
-        return cls(service, address)
+        return cls(service, _session_address(service.endpoint, answer.headers.get("Location", "")))
 
     async def send(self, part: Part) -> ObjectAnswer | None:
         """Send a part after those before it; the object if it was the last one."""
@@ -105,11 +106,13 @@ class Session:
         total = str(end) if part.last else "*"
         self._checksum.add(part.chunks)
         patience = Patience()
-        in_doubt = False
+        in_doubt = silent = False
         while True:
             try:
                 if in_doubt:
-                    answer = await self._put((), f"bytes */{total}", part.last)
+                    # After a silence not for as long again: whoever waits has waited already.
+                    async with asyncio.timeout(self._service.timeout / _BRIEF if silent else None):
+                        answer = await self._put((), f"bytes */{total}", part.last)
                 else:
                     content = _behind(part.chunks, self._kept - start)
                     answer = await self._put(content, f"bytes {self._kept}-{end - 1}/{total}", part.last)
@@ -117,25 +120,28 @@ class Session:
                     return self._stored(answer, end if part.last else None)
                 kept = _kept(answer)
                 if not self._kept <= kept <= end:
-                    raise nonsense("a resumable upload lost bytes that it had acknowledged, or has too many")
+                    raise nonsense("word of a resumable upload that lost what it had, or has too much")
                 if kept == end and not part.last:
                     self._kept = kept
                     return None
                 if kept > self._kept:
                     patience = Patience()
                 elif not in_doubt or kept == end:
-                    await patience.after(nonsense("a resumable upload makes no progress"), again=True)
+                    await patience.after(
+                        nonsense("word of a resumable upload that makes no progress"), again=True
+                    )
                 self._kept = kept
                 in_doubt = kept == end  # all is there but the end: say it again
             except FAILURES as error:
                 # A service that went silent may have taken the bytes all the same.
-                await patience.after(error, again=True if isinstance(error, TimeoutError) else None)
-                in_doubt = True
+                again = True if isinstance(error, TimeoutError) and not silent else None
+                await patience.after(error, again=again)
+                in_doubt, silent = True, isinstance(error, TimeoutError)
 
     def _stored(self, answer: Answer, end: int | None) -> ObjectAnswer:
         stored = read_object(answer.body)
         if stored.size != end or not self._checksum.fits(stored):
-            raise nonsense("a resumable upload ended with another size or checksum than was sent")
+            raise nonsense("word of an object with another size or checksum than was sent")
         return stored
 
     async def _put(self, content: Sequence[bytes | memoryview], place: str, last: bool) -> Answer:
@@ -163,6 +169,14 @@ class Session:
             log.warning("upload-not-cancelled", provider="gcs", why=type(error).__name__)
 
 
+def _session_address(endpoint: str, named: str) -> str:
+    """Where the session is: whatever host the service names, content goes to the one that we were told to use."""
+    own, there = urlsplit(endpoint), urlsplit(named)
+    if not there.path.startswith("/"):
+        raise nonsense("an answer to the start of a resumable upload that names no session")
+    return urlunsplit((own.scheme, own.netloc, there.path, there.query, ""))
+
+
 def _kept(answer: Answer) -> int:
     """How many bytes the service has: `Range: bytes=0-41` are 42, no range is none."""
     text = answer.headers.get("Range")
@@ -170,7 +184,7 @@ def _kept(answer: Answer) -> int:
         return 0
     first, _, last = text.removeprefix("bytes=").partition("-")
     if first != "0" or not (last.isascii() and last.isdigit()):
-        raise nonsense("a resumable upload names a range that does not begin at 0")
+        raise nonsense("the range of a resumable upload that does not begin at 0")
     return int(last) + 1
 
 

@@ -7,7 +7,7 @@ from portico.errors import AlreadyExists, NotFound, PorticoError
 from portico.providers.parts import MIB
 from portico.providers.s3.faults import code_of
 from portico.providers.s3.service import Service
-from portico.providers.s3.uploads import MARK, MOST_PARTS, Target, multipart
+from portico.providers.s3.uploads import MARK, MOST_PARTS, Target, expected, multipart
 
 _ONE_CALL = 5 * 1024 * MIB
 """The largest object that the service copies in one call."""
@@ -25,7 +25,7 @@ async def copy(service: Service, source: str, target: str, *, replace: bool) -> 
         if code_of(error) not in ("InvalidRequest", "EntityTooLarge"):
             raise
         described = await service.call("head_object", Key=source)
-        if described["ContentLength"] <= _ONE_CALL:
+        if expected(described, "ContentLength") <= _ONE_CALL:
             raise
         await _copy_in_parts(service, source, target, replace, described)
 
@@ -34,7 +34,7 @@ async def _copy_at_once(service: Service, source: str, target: str, replace: boo
     parameters: dict[str, Any] = {"Key": target, "CopySource": {"Bucket": service.bucket, "Key": source}}
     condition: dict[str, Any] = {} if replace else {"IfNoneMatch": "*"}
     try:
-        await service.call("copy_object", within=None, **parameters, **condition)
+        await service.work("copy_object", **parameters, **condition)
     except NotFound as error:
         raise NotFound(f"There is no '{source.rpartition('/')[2]}'.") from error
     except PorticoError as error:
@@ -43,7 +43,7 @@ async def _copy_at_once(service: Service, source: str, target: str, replace: boo
         if replace or not await _condition_is_unknown(service, error, target):
             raise
         # We have looked whether there is a target, and with this service that is all that can be done.
-        await service.call("copy_object", within=None, **parameters)
+        await service.work("copy_object", **parameters)
 
 
 async def _condition_is_unknown(service: Service, error: PorticoError, target: str) -> bool:
@@ -64,9 +64,8 @@ async def _copy_in_parts(
     async def send(upload_id: str, number: int) -> dict[str, Any]:
         start = (number - 1) * step
         async with places:
-            answer = await service.call(
+            answer = await service.work(
                 "upload_part_copy",
-                within=None,
                 Key=target,
                 UploadId=upload_id,
                 PartNumber=number,
@@ -74,9 +73,9 @@ async def _copy_in_parts(
                 CopySourceIfMatch=described["ETag"],
                 CopySourceRange=f"bytes={start}-{min(start + step, size) - 1}",
             )
-        result: dict[str, str] = answer["CopyPartResult"]
+        result: dict[str, str] = expected(answer, "CopyPartResult")
         sums = {name: value for name, value in result.items() if name == "ChecksumCRC32"}
-        return {"ETag": result["ETag"], "PartNumber": number, **sums}
+        return {"ETag": expected(result, "ETag"), "PartNumber": number, **sums}
 
     async def send_parts(upload_id: str) -> list[dict[str, Any]]:
         async with asyncio.TaskGroup() as group:

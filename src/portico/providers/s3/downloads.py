@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
-from portico.providers.s3.faults import nonsense, translated
+from portico.providers.answers import nonsense
+from portico.providers.s3.faults import translated
 
 _CHUNK = 2**20
 

@@ -16,7 +16,6 @@ from portico.errors import (
     InvalidPath,
     NotFound,
     PorticoError,
-    ProviderFailed,
     ProviderRefused,
     ProviderTimeout,
     ProviderUnavailable,
@@ -24,12 +23,12 @@ from portico.errors import (
     StorageFull,
     TooLarge,
 )
+from portico.providers.answers import nonsense
 
 ERROR_IN_SUCCESS = "ErrorInSuccess"
 """Set in an error's answer if it came with the status of a success."""
 
 _REFUSED = "The storage service does not let the gateway in; tell the administrator."
-_NONSENSE = "The storage service sent an answer that makes no sense; tell the administrator."
 _BUSY = "The storage service is not available at the moment; try again in a while."
 _SILENT = "The storage service did not answer in time; try again in a while."
 _RETRY_SECONDS = 10
@@ -92,18 +91,25 @@ def translated(key: str = "", bucket: str = "") -> Iterator[None]:
             _SILENT, retry_after=_RETRY_SECONDS, cause="the service was silent past the deadline"
         ) from error
     except (sdk.ConnectionError, sdk.HTTPClientError, aiohttp.ClientError, OSError) as error:
+        if isinstance(_cause(error), aiohttp.ClientResponseError):
+            raise nonsense("an answer that is no HTTP") from error
         raise ProviderUnavailable(
             _BUSY,
             retry_after=_RETRY_SECONDS,
             cause=f"the service cannot be reached ({type(error).__name__}); check region, endpoint-url and network",
         ) from error
     except (sdk.IncompleteReadError, ResponseParserError) as error:
-        raise ProviderFailed(
-            _NONSENSE, cause=f"the service's answer is broken ({type(error).__name__})"
-        ) from error
+        raise nonsense(f"a broken answer ({type(error).__name__})") from error
     except sdk.BotoCoreError as error:
         # What is left is about our own set-up; its text names profiles and files, no secrets.
         raise refused(_set_up(error)) from error
+    except ValueError as error:  # the SDK's readers of dates and numbers
+        raise nonsense("a field that makes no sense") from error
+
+
+def _cause(error: Exception) -> object:
+    """What the SDK had to say of an error that it wraps."""
+    return error.kwargs.get("error") if isinstance(error, sdk.HTTPClientError) else error
 
 
 def code_of(error: BaseException | None) -> str:
@@ -125,10 +131,6 @@ def _elsewhere(bucket: str, region: str) -> ProviderRefused:
 
 def refused(cause: str) -> ProviderRefused:
     return ProviderRefused(_REFUSED, cause=cause)
-
-
-def nonsense(what: str) -> ProviderFailed:
-    return ProviderFailed(_NONSENSE, cause=f"the service sent {what}")
 
 
 def silent(what: str) -> ProviderTimeout:
@@ -192,7 +194,7 @@ def _set_up(error: Exception) -> str:
         return "no credentials were found: set access-key-id and secret-access-key, a profile, or an instance role"
     if isinstance(error, sdk.ParamValidationError):
         return "the SDK does not accept the request: check the option bucket"
-    return f"the connection is not set up rightly: {error}"
+    return f"the connection is not set up rightly: {error}"[:300]
 
 
 def _word(code: str) -> str:

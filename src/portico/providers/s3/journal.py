@@ -25,6 +25,10 @@ _RENEWAL_SECONDS = 3600.0
 _BEGINNING = timedelta(minutes=10)
 """Within which an upload is begun after its note was written."""
 
+_LONGEST_NOTE = 16 * 1024
+_BRIEF = 3
+"""The part of the deadline that it takes at most to abort an upload: somebody may wait to hear that it failed."""
+
 log = structlog.get_logger()
 
 
@@ -83,8 +87,11 @@ async def _clear(service: Service, note: Entry) -> None:
     try:
         answer = await service.call("get_object", Key=note.name)
         with translated(note.name, service.bucket):
-            async with answer["Body"] as body:
-                content = json.loads(await body.read())
+            async with asyncio.timeout(service.timeout), answer["Body"] as body:
+                text = b""
+                while piece := await body.read(_LONGEST_NOTE - len(text)):
+                    text += piece
+        content = json.loads(text)
         key, upload_id = str(content["key"]), content["upload"]
     except NotFound:
         return  # another worker was quicker
@@ -99,12 +106,13 @@ async def _clear(service: Service, note: Entry) -> None:
 
 async def _begun_with(service: Service, key: str, note: Entry) -> list[str]:
     """Uploads of the key that were begun right after the note was written, by one who died before saying more."""
-    answer = await service.call("list_multipart_uploads", Prefix=key)
+    answer = await service.call("list_multipart_uploads", Prefix=key, MaxUploads=250)
     found: list[dict[str, Any]] = answer.get("Uploads", [])
     return [
         upload["UploadId"]
         for upload in found
-        if upload["Key"] == key
+        if upload.get("Key") == key
+        and upload.keys() >= {"UploadId", "Initiated"}
         and note.modified is not None
         and -timedelta(seconds=1) <= upload["Initiated"] - note.modified <= _BEGINNING
     ]
@@ -112,4 +120,5 @@ async def _begun_with(service: Service, key: str, note: Entry) -> list[str]:
 
 async def abort(service: Service, key: str, upload_id: str) -> None:
     with suppress(NotFound):
-        await service.call("abort_multipart_upload", Key=key, UploadId=upload_id)
+        within = service.timeout / _BRIEF
+        await service.call("abort_multipart_upload", within=within, Key=key, UploadId=upload_id)

@@ -3,10 +3,10 @@
 from urllib.parse import unquote_plus
 
 from portico.entries import Entry, guess_content_type
+from portico.providers.answers import check_page, nonsense
 from portico.providers.objects import Listing
-from portico.providers.s3.faults import nonsense
 from portico.providers.xml_pages import Shape, read
-from portico.timestamps import from_iso
+from portico.timestamps import from_isos
 
 _SHAPE = Shape(
     records={"Contents": ("Key", "Size", "LastModified"), "CommonPrefixes": ("Prefix",)},
@@ -14,8 +14,8 @@ _SHAPE = Shape(
 )
 
 
-def read_listing(body: bytes, sent_token: str | None) -> Listing:
-    document = read(body, _SHAPE)
+def read_listing(body: bytes, sent_token: str | None, asked: int) -> Listing:
+    document = read(body, _SHAPE, asked)
     truncated = document.fields["IsTruncated"]
     if truncated is None:  # an error that came as a success, or anything else
         raise nonsense("something that is no listing")
@@ -24,12 +24,15 @@ def read_listing(body: bytes, sent_token: str | None) -> Listing:
     contents = document.records["Contents"]
     keys = _keys([key for key, _, _ in contents], escaped)
     try:
-        objects = [
-            Entry(key, False, int(size or ""), from_iso(modified or ""), guess_content_type(key))
-            for key, (_, size, modified) in zip(keys, contents, strict=True)
-        ]
+        sizes = [int(size or "") for _, size, _ in contents]
+        moments = from_isos([modified or "" for _, _, modified in contents])
     except ValueError:
         raise nonsense("an object without a size or a time") from None
+    check_page(len(contents) + len(document.records["CommonPrefixes"]), asked, sizes)
+    objects = [
+        Entry(key, False, size, modified, guess_content_type(key))
+        for key, size, modified in zip(keys, sizes, moments, strict=True)
+    ]
     prefixes = _keys([prefix for (prefix,) in document.records["CommonPrefixes"]], escaped)
     return Listing(objects, prefixes, _token(document.fields["NextContinuationToken"], truncated, sent_token))
 

@@ -7,16 +7,21 @@ from typing import Any
 
 from portico.entries import Download, Entry
 from portico.errors import Changed, NotFound, PorticoError, RangeNotSatisfiable
+from portico.providers.answers import nonsense
+from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.objects import Listing, ObjectStore
 from portico.providers.parts import UPLOADS, cut, most_bytes, part_sizes
 from portico.providers.s3 import copies, journal, uploads
 from portico.providers.s3.downloads import Content, NoContent
-from portico.providers.s3.faults import error_for, nonsense
+from portico.providers.s3.faults import error_for
 from portico.providers.s3.listing import read_listing
 from portico.providers.s3.service import RAW, Service
 from portico.providers.s3.uploads import MOST_PARTS, Target, entry_of, expected
+from portico.providers.transport import page_bytes
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_LONGEST_ENTRY = 4096
+"""Bytes of a listing: a key of 1,024, each written as three, and what else is said of it."""
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
@@ -35,6 +40,7 @@ class S3Provider(ObjectStore):
         secret_access_key: str | None = None,
         role_arn: str | None = None,
         profile: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         # Amazon's bucket names are unique in the world; those of other services at their address.
         self.identity = f"{endpoint_url.rstrip('/')}/{bucket}" if endpoint_url else bucket
@@ -46,6 +52,7 @@ class S3Provider(ObjectStore):
             secret_access_key=secret_access_key,
             role_arn=role_arn,
             profile=profile,
+            timeout=timeout,
         )
 
     async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> Listing:
@@ -54,10 +61,11 @@ class S3Provider(ObjectStore):
             Prefix=prefix,
             MaxKeys=size,
             EncodingType="url",
+            at_most=page_bytes(size, _LONGEST_ENTRY),
             **({} if flat else {"Delimiter": "/"}),
             **({"ContinuationToken": token} if token is not None else {}),
         )
-        return read_listing(answer[RAW], token)
+        return read_listing(answer[RAW], token, size)
 
     async def find(self, key: str) -> Entry | None:
         try:
@@ -75,7 +83,7 @@ class S3Provider(ObjectStore):
             answer = await self._service.call("get_object", Key=key, **wanted, **version)
         except RangeNotSatisfiable:
             return await self._open_nothing(key, start, etag)
-        content = Content(answer["Body"], answer.get("ContentLength", 0))
+        content = Content(answer["Body"], max(0, answer.get("ContentLength", 0)))
         try:
             return _download(key, answer, content, start if ranged else None)
         except PorticoError:

@@ -11,20 +11,25 @@ from aiobotocore.session import AioSession
 from botocore.handlers import _handle_200_error, add_expect_header
 from botocore.loaders import create_loader
 
+from portico.providers import transport
+from portico.providers.answers import nonsense
 from portico.providers.s3.faults import ERROR_IN_SUCCESS, refused, translated
+from portico.providers.s3.sessions import ServiceSession, bound_sources
 
 T = TypeVar("T")
 
 LISTING = "ListObjectsV2"
 RAW = "RawBody"
 """Where a listing's answer holds its untouched body."""
-DEADLINE = 60.0
-"""Seconds that a call may take with all its attempts; those that move content have their own."""
+PATIENCE = 20
+"""How many times the deadline the service's own work may take, such as a copy, as long as it is not silent."""
+_MOST_TAGS = 16_384
+"""In an answer that the SDK reads, which takes its time for each."""
 
 _DEFAULT_REGION = "us-east-1"
 _DESCRIPTIONS = create_loader()
 """Of services, as the SDK has them: read once for all connections."""
-_CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 5, 30, 4
+_ATTEMPTS = 4
 _CONNECTIONS = 256
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu")
 
@@ -42,10 +47,13 @@ class Service:
         secret_access_key: str | None,
         role_arn: str | None,
         profile: str | None,
+        timeout: float,
     ) -> None:
         if bool(access_key_id) != bool(secret_access_key):
             raise refused("access-key-id and secret-access-key belong together: give both or none")
         self.bucket = bucket
+        self.timeout = timeout
+        """Seconds that a call may take with all its attempts, or be silent where it moves content."""
         self._region = region
         self._endpoint_url = endpoint_url
         self._keys = (access_key_id, secret_access_key) if access_key_id else None
@@ -71,13 +79,28 @@ class Service:
                             raise refused("endpoint-url is not a URL: write it as https://HOST") from error
         return self._client
 
-    async def call(self, operation: str, *, within: Any = DEADLINE, **parameters: Any) -> dict[str, Any]:
-        """One call to the service, repeated by the SDK where that is safe; its failures are ours."""
-        client = await self.open()
-        with translated(parameters.get("Key", ""), self.bucket):
-            async with asyncio.timeout(within):
+    async def call(
+        self,
+        operation: str,
+        *,
+        within: Any = 0,
+        at_most: Any = transport.LARGEST_ANSWER,
+        **parameters: Any,
+    ) -> dict[str, Any]:
+        """One call to the service, repeated by the SDK where that is safe; its failures are ours.
+
+        `within`: seconds for all of it; 0 for the usual, None where the caller watches over it. `at_most`: bytes of
+        the answer.
+        """
+        with translated(parameters.get("Key", ""), self.bucket), transport.at_most(at_most):
+            async with asyncio.timeout(self.timeout if within == 0 else within):
+                client = await self.open()
                 answer: dict[str, Any] = await getattr(client, operation)(Bucket=self.bucket, **parameters)
                 return answer
+
+    async def work(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        """A call that makes the service itself move content."""
+        return await self.call(operation, within=PATIENCE * self.timeout, **parameters)
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Do what must be done to its end, even if whoever waits for it is cancelled."""
@@ -111,6 +134,9 @@ class Service:
     def _session(self) -> AioSession:
         session = AioSession(profile=self._profile)
         session.register_component("data_loader", _DESCRIPTIONS)
+        # For the clients too that the SDK makes to get credentials. Its other modes would ask the machine for a region.
+        session.set_default_client_config(AioConfig(http_session_cls=ServiceSession, defaults_mode="legacy"))
+        bound_sources(session)
         return session
 
     async def _role_credentials(
@@ -130,8 +156,8 @@ class Service:
     def _config(self) -> AioConfig:
         plain = bool(self._endpoint_url and self._endpoint_url.startswith("http:"))
         return AioConfig(
-            connect_timeout=_CONNECT_SECONDS,
-            read_timeout=_READ_SECONDS,
+            connect_timeout=transport.CONNECT_SECONDS,
+            read_timeout=self.timeout,
             max_pool_connections=_CONNECTIONS,
             retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
             request_checksum_calculation="when_required",
@@ -165,6 +191,8 @@ def _before_parse(
             customized_response_dict[RAW] = response_dict["body"]
             response_dict["body"] = b""
         return
+    if isinstance(response_dict["body"], bytes) and response_dict["body"].count(b"<") > _MOST_TAGS:
+        raise nonsense(f"an answer to {operation_model.name} with more tags than can be meant")
     _handle_200_error(operation_model, response_dict)
     if response_dict["status_code"] != status:
         customized_response_dict[ERROR_IN_SUCCESS] = True

@@ -22,10 +22,11 @@ from portico.errors import (
     ProviderUnavailable,
     TooLarge,
 )
+from portico.providers.answers import etag_of, nonsense, size_of
 from portico.providers.memory import Lease
 from portico.providers.parts import Part, send_all
 from portico.providers.s3.bodies import Body, checksum
-from portico.providers.s3.faults import code_of, nonsense, silent
+from portico.providers.s3.faults import code_of, silent
 from portico.providers.s3.journal import Note, abort
 from portico.providers.s3.service import Service
 
@@ -33,8 +34,9 @@ MOST_PARTS = 10_000
 MARK = "portico-upload"
 """The name of the metadata by which an upload knows its own object again."""
 _SMALL = 64 * 1024
-_STALLED_SECONDS = 60.0
 _CONFLICTS = 5
+_BRIEF = 3
+"""The part of the deadline that a look takes at most after a commit whose answer was lost."""
 _UNSURE = (AlreadyExists, NotFound, ProviderFailed, ProviderTimeout, ProviderUnavailable)
 """Errors of a commit after which the object may stand all the same, because its answer was lost."""
 
@@ -108,9 +110,8 @@ async def multipart(
         parts = await send_parts(upload_id)
 
         async def commit() -> dict[str, Any]:
-            return await service.call(
+            return await service.work(
                 "complete_multipart_upload",
-                within=None,
                 Key=target.key,
                 UploadId=upload_id,
                 MultipartUpload={"Parts": parts},
@@ -178,8 +179,8 @@ async def _send(service: Service, operation: str, part: Part, **parameters: Any)
         return await service.call(operation, Body=b"".join(part.chunks), **parameters)
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(_STALLED_SECONDS) as watch:
-            body = Body(part, lambda: watch.reschedule(loop.time() + _STALLED_SECONDS))
+        async with asyncio.timeout(service.timeout) as watch:
+            body = Body(part, lambda: watch.reschedule(loop.time() + service.timeout))
             return await service.call(operation, within=None, Body=body, **parameters)
     except TimeoutError as error:
         raise silent(f"the service stopped taking bytes ({operation})") from error
@@ -207,7 +208,7 @@ async def _committed(
             if isinstance(error, NotFound):
                 raise nonsense("word of an upload that is gone") from error
             raise
-        etag = expected(answer, "ETag").strip('"')
+        etag = etag_of(expected(answer, "ETag"))
         return Entry(target.key, False, size, _moment(answer), target.content_type, etag)
     raise AssertionError
 
@@ -215,7 +216,8 @@ async def _committed(
 async def _own(service: Service, target: Target, size: int) -> Entry | None:
     """The object at the target, if it is the one that this upload has made."""
     try:
-        found = await _found(service, target.key)
+        # Not for as long again: whoever waits has waited already.
+        found = await _found(service, target.key, within=service.timeout / _BRIEF)
     except PorticoError:
         return None
     if not found or found.get("Metadata", {}).get(MARK) != target.mark or found.get("ContentLength") != size:
@@ -223,21 +225,25 @@ async def _own(service: Service, target: Target, size: int) -> Entry | None:
     return entry_of(target.key, found)
 
 
-async def _found(service: Service, key: str) -> dict[str, Any] | None:
+async def _found(service: Service, key: str, within: float = 0) -> dict[str, Any] | None:
     try:
-        return await service.call("head_object", Key=key)
+        return await service.call("head_object", within=within, Key=key)
     except NotFound:
         return None
 
 
 def entry_of(key: str, answer: dict[str, Any], size: int | None = None) -> Entry:
+    try:
+        modified = timestamps.from_datetime(expected(answer, "LastModified"))
+    except ValueError:
+        raise nonsense("an object with a date that no calendar has") from None
     return Entry(
         key,
         False,
-        expected(answer, "ContentLength") if size is None else size,
-        timestamps.from_datetime(expected(answer, "LastModified")),
+        size_of(str(expected(answer, "ContentLength") if size is None else size)),
+        modified,
         answer.get("ContentType") or "binary/octet-stream",
-        expected(answer, "ETag").strip('"'),
+        etag_of(expected(answer, "ETag")),
     )
 
 
