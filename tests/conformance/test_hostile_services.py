@@ -1,0 +1,209 @@
+"""A service that wishes us ill: whatever it answers, and to whichever call of an operation, it leads nowhere and ends.
+
+An operation is a chain of calls. Each is attacked in turn, with all that come after it, until the chain is too short.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from itertools import count
+
+import pytest
+
+from portico.errors import (
+    PorticoError,
+    ProviderFailed,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.providers.parts import SMALLEST_PART
+from portico.providers.probe import probe
+from portico.providers.registry import open_provider
+from portico.providers.transport import LARGEST_PAGE
+
+from ..servers.hostile import VOICES, Attack, Hostile, Trap, options
+from .actions import pieces
+
+MIB = 2**20
+SECRET_TOKEN = "session-token-of-the-gateway"
+ATTACKS = [Attack.REDIRECT, Attack.ENDLESS_BODY, Attack.ENDLESS_ERROR]
+"""Add `Attack.ENDLESS_WALK` where walks are bounded by progress."""
+_GUARD_SECONDS = 60
+"""By which a test that would never end is told from a slow machine."""
+
+
+async def listing(provider: Provider) -> None:
+    await provider.list_page(Path.parse("tree"), 100, None)
+
+
+async def stat(provider: Provider) -> None:
+    await provider.stat(Path.parse("tree/file"))
+
+
+async def read(provider: Provider) -> None:
+    download = await provider.read(Path.parse("tree/file"))
+    async with aclosing(download.chunks) as chunks:
+        assert b"secret of another host" not in b"".join([chunk async for chunk in chunks])
+
+
+async def write_small(provider: Provider) -> None:
+    await provider.write(Path.parse("tree/new"), pieces(b"x" * 1000), "text/plain")
+
+
+async def write_large(provider: Provider) -> None:
+    await provider.write(Path.parse("tree/new"), pieces(bytes(SMALLEST_PART + 1)), "text/plain")
+
+
+async def make_folder(provider: Provider) -> None:
+    await provider.make_folder(Path.parse("a/new"))
+
+
+async def delete_file(provider: Provider) -> None:
+    await provider.delete(Path.parse("tree/file"))
+
+
+async def delete_tree(provider: Provider) -> None:
+    await provider.delete(Path.parse("a/tree"), recursive=True)
+
+
+async def copy(provider: Provider) -> None:
+    await provider.copy(Path.parse("a/tree"), Path.parse("b/new"))
+
+
+async def move(provider: Provider) -> None:
+    await provider.move(Path.parse("a/tree"), Path.parse("b/new"))
+
+
+async def sweep(provider: Provider) -> None:
+    await provider.sweep()
+
+
+async def connection_test(provider: Provider) -> None:
+    async for step in probe(provider, Path()):
+        if step.error:
+            raise step.error
+
+
+OPERATIONS: Mapping[str, Callable[[Provider], Awaitable[None]]] = {
+    operation.__name__: operation
+    for operation in (
+        *(listing, stat, read, write_small, write_large, make_folder),
+        *(delete_file, delete_tree, copy, move, sweep, connection_test),
+    )
+}
+SILENT_SWEEPS = ("azure-blob", "gcs")
+"""Kinds whose unfinished uploads the service itself forgets: their sweep asks nothing."""
+
+
+@asynccontextmanager
+async def besieged(kind: str) -> AsyncIterator[tuple[Provider, Hostile, Trap]]:
+    async with Trap() as trap, Hostile(VOICES[kind], trap) as service:
+        provider = open_provider(kind, options(kind, service.url))
+        before = asyncio.all_tasks()
+        try:
+            yield provider, service, trap
+        finally:
+            # Of calls that are made together, the first that fails does not end the others.
+            while rest := asyncio.all_tasks() - before - service.tasks - trap.tasks:
+                await asyncio.wait(rest)
+            await provider.close()
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "ACCESS_KEY_ID": "id",
+        "SECRET_ACCESS_KEY": "key",
+        "SESSION_TOKEN": SECRET_TOKEN,
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr("random.random", lambda: 0.001)  # the SDK of S3 waits between attempts by this
+    monkeypatch.setattr("random.uniform", lambda *_: 0.001)  # and the others by this
+
+
+@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_the_hostile_service_behaves_while_it_does_not_attack(kind: str, operation: str) -> None:
+    """Else the tests below would not get to the later calls of an operation."""
+    async with besieged(kind) as (provider, service, _):
+        service.begin(None)
+        await OPERATIONS[operation](provider)
+        assert service.asked or (operation == "sweep" and kind in SILENT_SWEEPS)
+
+
+@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.value)
+async def test_nothing_a_service_answers_leads_elsewhere_or_goes_on_for_ever(
+    kind: str, operation: str, attack: Attack
+) -> None:
+    async with besieged(kind) as (provider, service, trap):
+        for since in count():
+            service.begin(attack, since)
+            error = await outcome(provider, operation)
+            assert trap.caught == [], (since, trap.caught[0][:200])
+            # What it was rid of before we stopped listening: a page, and what is on its way in buffers.
+            assert service.sent < 2 * LARGEST_PAGE + 8 * MIB, since
+            assert error is None or isinstance(error, ProviderFailed | ProviderUnavailable), (since, error)
+            if not service.attacks and attack is not Attack.ENDLESS_WALK:
+                return
+            if since == 0:
+                assert isinstance(error, ProviderFailed), error
+            if attack is Attack.ENDLESS_WALK:
+                return
+
+
+@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "sweep"])
+@pytest.mark.parametrize("attack", [Attack.SILENCE, Attack.TRICKLE], ids=lambda attack: attack.value)
+async def test_a_service_that_takes_for_ever_is_left_at_the_deadline(
+    kind: str, operation: str, attack: Attack
+) -> None:
+    async with besieged(kind) as (provider, service, _):
+        service.begin(None)
+        await provider.stat(Path.parse("file"))  # what the SDK does once is not measured
+        hasten(provider, 0.3)
+        service.begin(attack)
+        assert isinstance(await outcome(provider, operation), ProviderTimeout)
+
+
+@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("operation", ["write_small", "write_large", "copy"])
+async def test_a_service_that_falls_silent_midway_is_left_at_the_deadline(kind: str, operation: str) -> None:
+    async with besieged(kind) as (provider, service, _):
+        service.begin(None)
+        await OPERATIONS[operation](provider)
+        calls = service.asked
+        hasten(provider, 0.3)
+        for since in range(1, calls):
+            service.begin(Attack.SILENCE, since)
+            error = await outcome(provider, operation)
+            assert error is None or isinstance(error, ProviderTimeout), (since, error)
+
+
+@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("operation", ["listing", "stat", "read"])
+async def test_fields_that_make_no_sense_are_the_services_fault(kind: str, operation: str) -> None:
+    async with besieged(kind) as (provider, service, _):
+        service.begin(Attack.NONSENSE)
+        assert isinstance(await outcome(provider, operation), ProviderFailed)
+
+
+async def outcome(provider: Provider, operation: str) -> PorticoError | None:
+    """The error of the operation; anything but ours is a bug, and so is one that never comes."""
+    try:
+        async with asyncio.timeout(_GUARD_SECONDS):
+            await OPERATIONS[operation](provider)
+    except PorticoError as error:
+        return error
+    return None
+
+
+def hasten(provider: Provider, seconds: float) -> None:
+    for name in ("_service", "_share"):
+        if holder := getattr(provider, name, None):
+            holder.timeout = seconds
+            if inner := getattr(holder, "_service", None):
+                inner.timeout = seconds
