@@ -23,7 +23,7 @@ from portico.providers.probe import probe
 from portico.providers.registry import open_provider
 from portico.providers.transport import LARGEST_PAGE
 
-from ..servers.hostile import VOICES, Attack, Hostile, Trap, options
+from ..servers.hostile import VOICES, Ask, Attack, Hostile, Say, Trap, Voice, options
 from .actions import pieces
 
 MIB = 2**20
@@ -98,8 +98,8 @@ SILENT_SWEEPS = ("azure-blob", "gcs")
 
 
 @asynccontextmanager
-async def besieged(kind: str) -> AsyncIterator[tuple[Provider, Hostile, Trap]]:
-    async with Trap() as trap, Hostile(VOICES[kind], trap) as service:
+async def besieged(kind: str, voice: Voice | None = None) -> AsyncIterator[tuple[Provider, Hostile, Trap]]:
+    async with Trap() as trap, Hostile(voice or VOICES[kind], trap) as service:
         provider = open_provider(kind, options(kind, service.url))
         before = asyncio.all_tasks()
         try:
@@ -189,6 +189,54 @@ async def test_fields_that_make_no_sense_are_the_services_fault(kind: str, opera
     async with besieged(kind) as (provider, service, _):
         service.begin(Attack.NONSENSE)
         assert isinstance(await outcome(provider, operation), ProviderFailed)
+
+
+@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("operation", ["stat", "read"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Content-Length", str(10**30)),
+        ("Content-Length", "-5"),
+        ("Last-Modified", "Sun, 99 Xxx 2026 99:99:99 GMT"),
+        ("ETag", '"\x80\x81"'),
+        ("ETag", '"' + 1000 * "e" + '"'),
+    ],
+    ids=["huge", "negative", "no date", "no text", "long"],
+)
+async def test_headers_that_make_no_sense_are_the_services_fault(
+    kind: str, operation: str, name: str, value: str
+) -> None:
+    def altered(ask: Ask, service: Hostile) -> Say:
+        say = VOICES[kind](ask, service)
+        if (
+            say.status == 200
+            and ask.path.endswith("file")
+            and (name in say.headers or name == "Content-Length")
+        ):
+            say.headers[name] = value
+            say.headers.pop("x-ms-file-last-write-time", None)
+            service.attacks += 1
+        return say
+
+    async with besieged(kind, altered) as (provider, service, _):
+        error = await outcome(provider, operation)
+        assert isinstance(error, ProviderFailed) or (not service.attacks and error is None)
+
+
+@pytest.mark.parametrize("kind", VOICES)
+async def test_a_page_of_more_than_was_asked_for_is_not_passed_on(kind: str) -> None:
+    async with besieged(kind) as (provider, service, _):
+        service.begin(Attack.CROWD)
+        with pytest.raises(ProviderFailed):
+            await provider.list_page(Path.parse("tree"), 1, None)
+
+
+async def test_content_goes_to_the_configured_address_whatever_session_is_named() -> None:
+    async with besieged("gcs") as (provider, service, trap):
+        service.begin(Attack.NONSENSE)
+        assert await outcome(provider, "write_large") is None
+        assert trap.caught == []
 
 
 async def outcome(provider: Provider, operation: str) -> PorticoError | None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
-from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from portico.errors import PorticoError, ProviderFailed, ProviderRefused, ProviderUnavailable
@@ -15,6 +14,7 @@ from portico.providers.azure_blob import AzureBlobProvider
 from portico.providers.azure_common import Access, credential_and_url
 from portico.providers.azure_common.access import StorageTokens
 from portico.providers.azure_common.errors import _CAUSES
+from portico.providers.azure_common.service import IdentityTransport
 from portico.providers.probe import probe
 from portico.providers.registry import open_provider
 
@@ -253,7 +253,7 @@ async def test_the_identity_is_the_platforms_chain() -> None:
     from azure.identity.aio import DefaultAzureCredential
 
     access = credential_and_url("blob", account_url="https://acc.blob.core.windows.net")
-    credential = access.credential(AioHttpTransport)
+    credential = access.credential(IdentityTransport)
     assert isinstance(credential, StorageTokens)
     assert isinstance(credential._identity, DefaultAzureCredential)
     await credential.close()
@@ -261,7 +261,7 @@ async def test_the_identity_is_the_platforms_chain() -> None:
 
 async def test_the_identity_is_not_lent_to_who_asks_for_another_service() -> None:
     """A refusal may name the service that a token is wanted for, and the SDK would get one."""
-    tokens = StorageTokens(Identity(works=True))
+    tokens = StorageTokens(Identity(works=True), IdentityTransport())
     assert (await tokens.get_token("https://storage.azure.com/.default")).token == "token-of-the-platform"
     with pytest.raises(ProviderFailed):
         await tokens.get_token("https://management.azure.com/.default", tenant_id="1234")

@@ -19,6 +19,7 @@ class Attack(Enum):
     SILENCE = "silence"
     TRICKLE = "trickle"
     NONSENSE = "nonsense"
+    CROWD = "more than was asked for"
     ENDLESS_WALK = "endless walk"
 
 
@@ -104,7 +105,7 @@ class Hostile(_Listener):
     def __init__(self, voice: Voice, trap: Trap | None = None) -> None:
         super().__init__()
         self._voice = voice
-        self._trap = trap
+        self.trap = trap
         self.attack: Attack | None = None
         self.since = 0
         self.asked = 0
@@ -125,6 +126,10 @@ class Hostile(_Listener):
         """Whether a listing is to say that it goes on, for ever."""
         return self.attack is Attack.ENDLESS_WALK
 
+    def page(self, most: str) -> int | None:
+        """How many entries a listing has at most."""
+        return None if self.attack is Attack.CROWD else int(most)
+
     @property
     def raves(self) -> bool:
         return self.attack is Attack.NONSENSE
@@ -134,7 +139,7 @@ class Hostile(_Listener):
             ask = await _ask(reader)
             self.asked += 1
             attack = self.attack if self.asked > self.since else None
-            if attack in (None, Attack.ENDLESS_WALK, Attack.NONSENSE):
+            if attack in (None, Attack.ENDLESS_WALK, Attack.NONSENSE, Attack.CROWD):
                 say = self._voice(ask, self)
                 self.written |= ask.method in ("PUT", "POST")
                 body = say.body.encode() if isinstance(say.body, str) else say.body
@@ -150,9 +155,9 @@ class Hostile(_Listener):
         self, attack: Attack | None, ask: Ask, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         if attack is Attack.REDIRECT:
-            assert self._trap is not None
+            assert self.trap is not None
             status = _REDIRECTS[self.asked % len(_REDIRECTS)]
-            target = f"{self._trap.url}/stolen?of={ask.method}"
+            target = f"{self.trap.url}/stolen?of={ask.method}"
             writer.write(_head(status, {"Location": target, "Content-Length": "0"}))
             await writer.drain()
         elif attack is Attack.SILENCE:

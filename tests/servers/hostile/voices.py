@@ -49,8 +49,7 @@ def s3(ask: Ask, service: Hostile) -> Say:
         "Content-Type": "text/plain",
     }
     if "list-type" in ask.query:
-        most = int(ask.query["max-keys"])
-        keys = _held(ask.query["prefix"])[: None if service.raves else most]
+        keys = _held(ask.query["prefix"])[: service.page(ask.query["max-keys"])]
         entries = "".join(
             f"<Contents><Key>{key}</Key><LastModified>{STALE}</LastModified><Size>{size}</Size></Contents>"
             for key in keys
@@ -91,7 +90,7 @@ def azure_blob(ask: Ask, service: Hostile) -> Say:
         blobs = "".join(
             f"<Blob><Name>{key}</Name><Properties><Content-Length>{10**30 if service.raves else 4}</Content-Length>"
             f"<Last-Modified>{_DATE}</Last-Modified></Properties></Blob>"
-            for key in keys[: int(ask.query["maxresults"])]
+            for key in keys[: service.page(ask.query["maxresults"])]
         )
         marker = _token() if service.walks else ""
         return Say(
@@ -126,7 +125,7 @@ def azure_files(ask: Ask, service: Hostile) -> Say:
         entries = "".join(
             f"<File><Name>{name}</Name><Properties><Content-Length>{size}</Content-Length>"
             f"<LastWriteTime>{STALE}</LastWriteTime></Properties></File>"
-            for name in ("file-1", "file-2")[: int(ask.query["maxresults"])]
+            for name in ("file-1", "file-2")[: service.page(ask.query["maxresults"])]
         )
         marker = _token() if service.walks else ""
         return Say(
@@ -154,12 +153,12 @@ def gcs(ask: Ask, service: Hostile) -> Say:
     if "/rewriteTo/" in ask.path:
         return _json({"kind": "storage#rewriteResponse", "done": True})
     if ask.method == "GET" and not key:
-        keys = _held(ask.query.get("prefix", ""))[: int(ask.query["maxResults"])]
+        keys = _held(ask.query.get("prefix", ""))[: service.page(ask.query["maxResults"])]
         items = [{"name": key, "size": size, "updated": STALE} for key in keys]
         more = {"nextPageToken": _token()} if service.walks else {}
         return _json({"kind": "storage#objects", "items": items, **more})
     if ask.method == "POST" and ask.query.get("uploadType") == "resumable":
-        host = service._trap.url if service._trap and service.asked > service.since else service.url
+        host = service.trap.url if service.trap and service.raves else service.url
         return Say(headers={"Location": f"{host}/session"})
     if ask.method == "PUT":
         placed = ask.headers["content-range"].removeprefix("bytes ")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
-from azure.core.pipeline.transport import AsyncHttpTransport
+from azure.core.exceptions import ClientAuthenticationError
 
 from portico.errors import ProviderRefused
 from portico.providers.answers import nonsense
@@ -38,7 +38,7 @@ class Access:
     key: str | None = field(default=None, repr=False)
     sas: str | None = field(default=None, repr=False)
 
-    def credential(self, transport: Callable[[], AsyncHttpTransport[Any, Any]]) -> Credential:
+    def credential(self, transport: Callable[[], Any]) -> Credential:
         """What a client of the SDK takes. A token credential is opened here, to get its tokens through a `transport` of
         its own; whoever asks for it closes it."""
         if self.key:
@@ -47,7 +47,8 @@ class Access:
             return AzureSasCredential(self.sas)
         from azure.identity.aio import DefaultAzureCredential  # a third of a second, for those who use it
 
-        return StorageTokens(DefaultAzureCredential(transport=transport()))
+        way = transport()
+        return StorageTokens(DefaultAzureCredential(transport=way), way)
 
     def signed(self, url: str) -> str:
         """A URL of this account that the service itself can read from, as the source of a copy."""
@@ -57,13 +58,20 @@ class Access:
 class StorageTokens:
     """The platform's identity, for storage only: the SDK would get a token for whatever a service's refusal names."""
 
-    def __init__(self, identity: Any) -> None:
+    def __init__(self, identity: Any, transport: Any) -> None:
         self._identity = identity
+        self._transport = transport
 
     async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
         if scopes != (_STORAGE,):
             raise nonsense("a demand for a token of another service, which it does not get")
-        token: AccessToken = await self._identity.get_token(*scopes, **options)
+        self._transport.flaw = None
+        try:
+            token: AccessToken = await self._identity.get_token(*scopes, **options)
+        except ClientAuthenticationError:
+            if self._transport.flaw:
+                raise self._transport.flaw from None
+            raise
         return token
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ from azure.core.exceptions import AzureError, ServiceResponseTimeoutError
 from azure.core.pipeline.transport import AioHttpTransport, HttpRequest
 from azure.storage.blob.aio import ExponentialRetry
 
+from portico.errors import PorticoError
 from portico.providers import transport
 from portico.providers.azure_common.access import Access
 from portico.providers.azure_common.errors import Fault
@@ -167,7 +168,7 @@ class Service:
 
     def _opened(self) -> Any:
         if self._client is None:
-            self._credential = self.access.credential(lambda: _transport(self.timeout))
+            self._credential = self.access.credential(lambda: _transport(self.timeout, IdentityTransport))
             self._client = self._open(
                 self.access.url,
                 credential=self._credential,
@@ -201,7 +202,20 @@ async def _within(seconds: float) -> AsyncIterator[asyncio.Timeout]:
         raise ServiceResponseTimeoutError("no answer in time", error=error) from error
 
 
-def _transport(timeout: float) -> AioHttpTransport:
+class IdentityTransport(AioHttpTransport):  # type: ignore[misc]
+    """Remembers what was wrong with an answer: a chain of identities only tells that none of them could be used."""
+
+    flaw: PorticoError | None = None
+
+    async def send(self, request: Any, **options: Any) -> Any:
+        try:
+            return await super().send(request, **options)
+        except PorticoError as error:
+            self.flaw = error
+            raise
+
+
+def _transport(timeout: float, kind: type[AioHttpTransport] = AioHttpTransport) -> Any:
     """As the SDK makes it, but for what stands beside it."""
 
     async def count(_: ClientSession, context: SimpleNamespace, __: object) -> None:
@@ -220,7 +234,7 @@ def _transport(timeout: float) -> AioHttpTransport:
         trace_configs=[trace],
         headers={"Accept-Encoding": "identity"},
     )
-    return AioHttpTransport(
+    return kind(
         session=session,
         connection_timeout=transport.CONNECT_SECONDS,
         read_timeout=timeout,

@@ -173,4 +173,4 @@ def _stamp(text: str | None) -> str | None:
     try:
         return timestamps.from_datetime(parsedate_to_datetime(text)) if text else None
     except ValueError:
-        return None
+        raise nonsense("a Last-Modified that no calendar has") from None

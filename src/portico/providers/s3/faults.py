@@ -91,7 +91,7 @@ def translated(key: str = "", bucket: str = "") -> Iterator[None]:
             _SILENT, retry_after=_RETRY_SECONDS, cause="the service was silent past the deadline"
         ) from error
     except (sdk.ConnectionError, sdk.HTTPClientError, aiohttp.ClientError, OSError) as error:
-        if isinstance(_cause(error), aiohttp.ClientResponseError):
+        if isinstance(_cause(error), aiohttp.ClientResponseError | ValueError):
             raise nonsense("an answer that is no HTTP") from error
         raise ProviderUnavailable(
             _BUSY,
