@@ -1,3 +1,5 @@
+import io
+import json
 import re
 from base64 import b64encode
 from itertools import product
@@ -294,6 +296,19 @@ async def test_throttling_counts_by_address(open_gateway: OpenGateway) -> None:
     for _ in range(PAIR_FAILURES):
         await gateway.services.sign_in._throttle.failed("web", "198.51.100.1")
     assert (await gateway.login()).status_code == 200
+
+
+async def test_a_sign_in_without_a_database_logs_the_cause(gateway: Gateway, log: io.StringIO) -> None:
+    gateway.settings.home.joinpath("portico.db").rename(gateway.settings.home / "away.db")
+    for form in (FORM, {"grant_type": "refresh_token", "refresh_token": "some token"}):
+        response = await gateway.client.post("/backend/login", data=form, auth=CLIENT)
+        assert_refused(response, 503, "temporarily_unavailable")
+        cause = json.loads(log.getvalue().splitlines()[-2])
+        assert cause["event"] == "cause"
+        assert "the database" in cause["cause"]
+        assert "portico.db" in cause["cause"]
+        assert cause["request_id"] == response.headers["X-Request-Id"]
+        assert "portico.db" not in response.text
 
 
 async def test_a_get_is_refused(gateway: Gateway) -> None:

@@ -1,5 +1,6 @@
 import gc
 import os
+import socket
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -222,3 +223,20 @@ def test_config_check_looks_beyond_the_file(
     result = portico("config", "check")
     assert result.code == 1
     assert words in result.err
+
+
+def test_a_database_out_of_reach_is_named_in_one_sentence(
+    portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(home)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    monkeypatch.setenv("PORTICO_DATABASE_URL", f"postgresql://canary:canary@127.0.0.1:{port}/portico")
+    outcome = portico("user", "list")
+    assert outcome.code == 5
+    assert outcome.err.startswith(
+        f"The database postgresql://127.0.0.1:{port}/portico cannot be used; check "
+    )
+    assert "canary" not in outcome.err
+    assert outcome.err.count("\n") == 1

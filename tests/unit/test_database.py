@@ -1,6 +1,7 @@
 import asyncio
 import pathlib
 import shutil
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -359,3 +360,27 @@ async def test_a_database_that_was_replaced_is_opened_anew(tmp_path: pathlib.Pat
             await connection.execute(text("SELECT id FROM proof"))
     finally:
         await database.close()
+
+
+async def test_a_database_out_of_reach_is_named_without_its_credentials() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    database = Database(f"postgresql://canary-user:canary-word@127.0.0.1:{port}/portico?user=canary-query")
+    try:
+        with pytest.raises(Unavailable) as failure:
+            await database.ping()
+    finally:
+        await database.close()
+    cause = failure.value.cause or ""
+    assert cause.startswith(f"the database postgresql://127.0.0.1:{port}/portico cannot be used; check ")
+    assert "ConnectionRefusedError" in cause
+    assert "canary" not in cause + failure.value.detail
+
+
+async def test_a_database_file_out_of_reach_is_named(tmp_path: pathlib.Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'gone.db'}")
+    with pytest.raises(Unavailable) as failure:
+        await database.ping()
+    await database.close()
+    assert f"the database {tmp_path / 'gone.db'} cannot be used" in (failure.value.cause or "")

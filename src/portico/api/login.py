@@ -15,7 +15,7 @@ from portico.accounts.tokens import TokenPair, TokenReused
 from portico.api.auditing import line_of
 from portico.api.bodies import JsonResponse, TokenBody
 from portico.api.incoming import read_small
-from portico.api.problems import KINDS, headers_of
+from portico.api.problems import KINDS, headers_of, log_cause
 from portico.api.services import Services, name_action, services_of
 from portico.api.session import single_header
 from portico.audit import DONE
@@ -60,6 +60,7 @@ async def login(request: Request) -> Response:
     except (WrongPassword, NotSignedIn) as error:
         return _refusal(400, OAuthError("invalid_grant", error.detail), {})
     except (TooManyRequests, Unavailable) as error:
+        log_cause(error)
         status = KINDS[error.code].status
         word = "slow_down" if isinstance(error, TooManyRequests) else "temporarily_unavailable"
         return _refusal(status, OAuthError(word, error.detail), headers_of(error, status))

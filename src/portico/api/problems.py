@@ -80,8 +80,7 @@ def problem_response(
     request: Request, error: PorticoError, *, stored: list[str] | None = None, failed: list[str] | None = None
 ) -> Response:
     kind = KINDS[error.code]
-    if error.cause and kind.status >= 500:
-        log.warning("cause", code=error.code, cause=error.cause)
+    log_cause(error)
     body = Problem(
         type=f"{DOCS}#{error.code}",
         title=kind.title,
@@ -96,6 +95,12 @@ def problem_response(
     return Response(
         msgspec.json.encode(body), kind.status, headers=headers_of(error, kind.status), media_type=MEDIA_TYPE
     )
+
+
+def log_cause(error: PorticoError) -> None:
+    """What the administrator must know about an answer of 5xx; the client is told less."""
+    if error.cause and KINDS[error.code].status >= 500:
+        log.warning("cause", code=error.code, cause=error.cause)
 
 
 def headers_of(error: PorticoError, status: int) -> dict[str, str]:

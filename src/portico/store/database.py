@@ -42,6 +42,10 @@ _DRIVERS = {
     "postgresql": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
 }
+_ADVICE = {
+    "sqlite": "check that the file is there, may be written, and is not held by another program",
+    "postgresql": "check that it is running, and the setting database.url",
+}
 _OUR_MISTAKES = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
 
 # At debug level it would write every statement with its parameters: hashes, digests, sealed credentials.
@@ -63,6 +67,7 @@ class Database:
         self._turn = asyncio.Lock() if self.dialect == "sqlite" else None
         self._queued = 0
         self._file = _file_of(self._engine.url)
+        self._name = _name_of(self._engine.url)
         self._identity: tuple[int, int] | None = None
 
     def begin(
@@ -112,8 +117,8 @@ class Database:
             try:
                 connection = await stack.enter_async_context(self._engine.connect())
             except Exception as error:  # drivers raise errors of many families while they connect
-                raise _unavailable(error) from error
-            with _translated():
+                raise self._unavailable(error) from error
+            with self._translated():
                 yield connection
 
     async def _check_file(self) -> None:
@@ -123,7 +128,7 @@ class Database:
         try:
             info = os.stat(self._file)
         except OSError as error:
-            raise _unavailable(error) from error
+            raise self._unavailable(error) from error
         identity = (info.st_dev, info.st_ino)
         if self._identity is not None and identity != self._identity:
             await self._engine.dispose()
@@ -139,13 +144,31 @@ class Database:
             async with asyncio.timeout(self._wait):
                 await self._turn.acquire()
         except TimeoutError as error:
-            raise _unavailable(error) from error
+            raise self._unavailable(error) from error
         finally:
             self._queued -= 1
         try:
             yield
         finally:
             self._turn.release()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except _OUR_MISTAKES:
+            raise
+        except (DBAPIError, PoolTimeout, OSError) as error:
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> Unavailable:
+        original = error.orig if isinstance(error, DBAPIError) else error
+        why = f"{type(original).__name__}: {original}".rstrip(": ")
+        return Unavailable(
+            "The gateway's database does not answer; try again in a moment.",
+            retry_after=1,
+            cause=f"the database {self._name} cannot be used; {_ADVICE[self.dialect]} ({why})",
+        )
 
 
 def upsert(dialect: str, table: Table, change: Mapping[str, Any]) -> "postgresql.Insert | sqlite.Insert":
@@ -162,6 +185,14 @@ def upsert(dialect: str, table: Table, change: Mapping[str, Any]) -> "postgresql
 def _file_of(url: URL) -> str | None:
     in_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
     return url.database if in_file else None
+
+
+def _name_of(url: URL) -> str:
+    """Which database it is, for the administrator: never a user or a password, and not the query, which may hold both."""
+    if url.get_backend_name() == "sqlite":
+        return url.database or ":memory:"
+    port = f":{url.port}" if url.port else ""
+    return f"postgresql://{url.host or url.query.get('host') or 'localhost'}{port}/{url.database or ''}"
 
 
 def _parse(url: str) -> URL:
@@ -216,22 +247,3 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     # A user who was disabled, or a token that was ended, must not come back with a power cut.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except _OUR_MISTAKES:
-        raise
-    except (DBAPIError, PoolTimeout, OSError) as error:
-        raise _unavailable(error) from error
-
-
-def _unavailable(error: Exception) -> Unavailable:
-    original = error.orig if isinstance(error, DBAPIError) else error
-    return Unavailable(
-        "The gateway's database does not answer; try again in a moment.",
-        retry_after=1,
-        cause=f"{type(original).__name__}: {original}",
-    )
