@@ -1,6 +1,7 @@
 """The audit log: one JSON line for each sign-in and each change, appended to a file or to standard output.
 
-A line is one `write()` to a file that was opened for appending, so lines of several processes do not mix. The file
+A line is one `write()` to a file that was opened for appending, so lines of several processes do not mix, and nobody
+waits for a lock: who writes shares it, and who finds a torn line ends it if nobody is writing at that moment. The file
 is opened anew when it was moved away or removed, as log rotation does. A line never holds a password, a token, a
 secret or a cursor.
 """
@@ -12,7 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -159,37 +160,42 @@ class AuditLog(NoAudit):
 
     def _append(self, line: AuditLine) -> None:
         text = _encode(line) + b"\n"
-        if self._path is None and not select.select([], [self._descriptor], [], 0)[1]:
-            raise OSError(0, "nobody takes what is written there")
-        with self._alone() as alone:
-            if alone and self._is_torn():
-                text = b"\n" + text
-            if os.write(self._descriptor, text) < len(text):
-                raise OSError(0, "no room for a whole line")
-
-    @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Whether no other process of ours is writing: half of its line would look like a torn one."""
         if self._path is None:
-            yield False
-            return
-        alone = self._locked()
-        try:
-            yield alone
-        finally:
-            if alone:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            if not select.select([], [self._descriptor], [], 0)[1]:
+                raise OSError(0, "nobody takes what is written there")
+            self._put(text)
+        elif self._is_torn() and self._locked(fcntl.LOCK_EX, attempts=_ATTEMPTS):
+            # No process of ours is writing now, so what looked torn is not the first half of its line.
+            with self._unlocking():
+                self._put(b"\n" + text if self._is_torn() else text)
+        else:
+            self._locked(fcntl.LOCK_SH)  # refused only while another ends a torn line; whole lines never mix
+            with self._unlocking():
+                self._put(text)
 
-    def _locked(self) -> bool:
-        for _ in range(_ATTEMPTS):
+    def _put(self, text: bytes) -> None:
+        if os.write(self._descriptor, text) < len(text):
+            raise OSError(0, "no room for a whole line")
+
+    def _locked(self, lock: int, *, attempts: int = 1) -> bool:
+        """Never wait for a lock: this runs on the event loop."""
+        for _ in range(attempts):
             try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._descriptor, lock | fcntl.LOCK_NB)
                 return True
             except BlockingIOError:
-                time.sleep(0.0002)  # a line takes a tenth of that
-            except OSError:
+                continue
+            except OSError:  # a file system without locks
                 break
-        return False  # whole lines go to the end of the file all the same
+        return False
+
+    @contextmanager
+    def _unlocking(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def _is_torn(self) -> bool:
         """Whether the last line has no end, whoever had no room for it: this process, another, or one before."""
@@ -197,7 +203,8 @@ class AuditLog(NoAudit):
         return size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
 
-_ATTEMPTS = 50
+_ATTEMPTS = 20
+"""How often a lock is asked for, a microsecond each, before a torn line is left as it is."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -1,6 +1,8 @@
 import errno
+import fcntl
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,51 @@ def test_lines_of_several_processes_do_not_mix(file: Path) -> None:
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     assert len(lines(file)) == 900
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_nobody_waits_for_a_lock_that_another_holds(
+    file: Path, monkeypatch: pytest.MonkeyPatch, torn: bool
+) -> None:
+    """The event loop writes the lines: as long as one waits, nobody is served."""
+    blocking: list[object] = []
+    flock = fcntl.flock
+
+    def watched(descriptor: int, operation: int) -> None:
+        if not operation & (fcntl.LOCK_NB | fcntl.LOCK_UN):
+            blocking.append(operation)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", watched)
+    monkeypatch.setattr(time, "sleep", blocking.append)
+    log = AuditLog(str(file))
+    log.end(line("first"))
+    with file.open("ab") as other:
+        other.write(b"half of a line" if torn else b"")
+        other.flush()
+        flock(other.fileno(), fcntl.LOCK_EX)
+        log.end(line("second"))
+    assert blocking == []
+    log.end(line("third"))
+    assert [json.loads(each)["action"] for each in file.read_text().splitlines() if each[0] == "{"] == [
+        "first",
+        *([] if torn else ["second"]),
+        "third",
+    ]
+    log.close()
+
+
+def test_a_line_that_is_being_written_is_not_taken_for_a_torn_one(file: Path) -> None:
+    with file.open("ab") as other:
+        fcntl.flock(other.fileno(), fcntl.LOCK_SH)
+        other.write(b"half of a line that is being writ")
+        other.flush()
+        log = AuditLog(str(file))
+        log.end(line("meanwhile"))  # the kernel would put it behind the whole line
+    assert "being writ{" in file.read_text()
+    log.end(line("after"))
+    assert json.loads(file.read_text().splitlines()[-1])["action"] == "after"
+    log.close()
 
 
 def unusable(tmp_path: Path) -> list[Path]:
