@@ -10,6 +10,7 @@ import structlog
 
 from portico import logs, settings
 from portico.accounts.connections import Connections
+from portico.accounts.devices import Devices
 from portico.accounts.home_paths import HomePaths
 from portico.accounts.passwords import Passwords
 from portico.accounts.signin import SignIn
@@ -113,7 +114,8 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
         yield Services(
             client_id=chosen.client_id,
             client_secret=chosen.client_secret,
-            sign_in=SignIn(database, passwords, throttle, tokens),
+            secure_cookies=chosen.tls_enabled or bool(chosen.behind_proxy),
+            sign_in=SignIn(database, passwords, throttle, tokens, Devices(key.derive("devices"))),
             tokens=tokens,
             tickets=Tickets(database),
             drives=drives,

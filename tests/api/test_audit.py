@@ -170,6 +170,36 @@ async def test_where_it_is_required_a_change_is_announced(open_gateway: OpenGate
     assert lines(gateway)[0]["bytes"] == 1
 
 
+async def test_strangers_write_no_line_by_made_up_refresh_tokens(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**REQUIRED)
+    ended = (await gateway.login()).json()["refresh_token"]
+    assert (await refresh(gateway, ended)).status_code == 200
+    await gateway.users.set_password("web", "another password")
+    before = lines(gateway)
+    statuses = {(await refresh(gateway, f"made up {number}")).status_code for number in range(5)}
+    assert (await refresh(gateway, ended)).status_code == 400
+    assert statuses == {400}
+    assert lines(gateway) == before
+    assert [(line["action"], line["user"], line["outcome"]) for line in before[1:]] == [
+        ("refresh", "web", "begun"),
+        ("refresh", "web", "done"),
+    ]
+
+
+async def test_where_it_is_required_a_stolen_refresh_token_has_a_beginning_and_an_outcome(
+    open_gateway: OpenGateway, clock: Clock
+) -> None:
+    gateway = await open_gateway(**REQUIRED)
+    stolen = (await gateway.login()).json()["refresh_token"]
+    await refresh(gateway, stolen)
+    clock.advance(61)
+    assert (await refresh(gateway, stolen)).status_code == 400
+    assert [(line["action"], line["user"], line["outcome"]) for line in lines(gateway)[3:]] == [
+        ("refresh", "web", "begun"),
+        ("refresh", "web", "token-reused"),
+    ]
+
+
 Ask = Callable[[Gateway], Any]
 CHANGES: dict[str, Ask] = {
     "upload": lambda gateway: gateway.upload("", {"b": b"1"}),

@@ -7,10 +7,14 @@ from typing import Any
 
 import httpx2
 import pytest
+from sqlalchemy import select
 
+from portico.accounts.attempts import attempt_of
 from portico.accounts.passwords import Passwords
-from portico.accounts.throttle import PAIR_FAILURES
+from portico.accounts.throttle import ADDRESS_FAILURES, PAIR_FAILURES, REFRESH_FAILURES
 from portico.accounts.tokens import GRACE
+from portico.api.login import DEVICE_COOKIE
+from portico.store.tables import users
 
 from .conftest import Clock, OpenGateway
 from .gateways import CLIENT, PASSWORD, Gateway
@@ -284,17 +288,113 @@ async def test_guessing_is_throttled_and_says_for_how_long(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(PAIR_FAILURES):
-        await gateway.services.sign_in._throttle.failed("web", "127.0.0.1")
+        await gateway.services.sign_in._throttle.failed(attempt_of("web", "127.0.0.1"))
     monkeypatch.setattr(Passwords, "verify", never)
     response = await gateway.login()
     assert_refused(response, 429, "slow_down")
     assert int(response.headers["Retry-After"]) >= 1
 
 
+async def test_made_up_refresh_tokens_are_throttled_and_valid_ones_are_not(gateway: Gateway) -> None:
+    valid = (await gateway.login()).json()["refresh_token"]
+    for _ in range(REFRESH_FAILURES):
+        await gateway.services.sign_in.refresh_failed("127.0.0.1")
+    answers = [await refresh(gateway, f"made up {number}") for number in range(2)]
+    assert_refused(answers[0], 400, "invalid_grant")  # one is answered every few seconds
+    assert_refused(answers[1], 429, "slow_down")
+    assert int(answers[1].headers["Retry-After"]) >= 1
+    assert (await refresh(gateway, valid)).status_code == 200
+    assert (await gateway.login()).status_code == 200
+
+
+# Known devices
+
+
+def cookie_of(response: httpx2.Response) -> tuple[str, set[str]]:
+    """The value of the only cookie that is set, and its attributes."""
+    (header,) = response.headers.get_list("Set-Cookie")
+    pair, *attributes = header.split("; ")
+    name, _, value = pair.partition("=")
+    assert name == DEVICE_COOKIE
+    return value, {attribute.lower() for attribute in attributes}
+
+
+async def test_the_device_cookie_goes_to_the_sign_in_alone_and_no_script_reads_it(gateway: Gateway) -> None:
+    response = await gateway.login()
+    value, attributes = cookie_of(response)
+    assert attributes == {"httponly", "samesite=strict", "path=/backend/login", "max-age=7776000"}
+    assert value not in response.text
+
+
+@pytest.mark.parametrize(
+    "setting", [{"server.tls": "auto"}, {"server.behind-proxy": "127.0.0.1"}], ids=["tls", "proxy"]
+)
+async def test_behind_tls_the_device_cookie_is_secure(
+    open_gateway: OpenGateway, setting: dict[str, str]
+) -> None:
+    gateway = await open_gateway(**setting)
+    assert "secure" in cookie_of(await gateway.login())[1]
+
+
+async def test_only_a_sign_in_with_the_right_password_sets_a_cookie(gateway: Gateway) -> None:
+    wrong = await gateway.login(password="wrong horse")
+    renewed = await refresh(gateway, (await gateway.login()).json()["refresh_token"])
+    assert renewed.status_code == 200
+    assert "Set-Cookie" not in {**wrong.headers, **renewed.headers}
+
+
+async def test_a_known_device_signs_in_where_strangers_are_refused(gateway: Gateway) -> None:
+    device, _ = cookie_of(await gateway.login())
+    gateway.client.cookies.clear()
+    await gateway.users.unlock("web")
+    throttle = gateway.services.sign_in._throttle
+    for number in range(ADDRESS_FAILURES):
+        await throttle.failed(attempt_of(f"user{number}", "127.0.0.1"))
+    for _ in range(PAIR_FAILURES):
+        await throttle.failed(attempt_of("reader", "127.0.0.1"))
+    assert_refused(await gateway.login(username="reader"), 429, "slow_down")
+    cookie = {"Cookie": f"{DEVICE_COOKIE}={device}"}
+    for username, status in (("web", 200), ("reader", 429)):
+        response = await gateway.client.post(
+            "/backend/login", data=FORM | {"username": username}, auth=CLIENT, headers=cookie
+        )
+        assert response.status_code == status
+
+
+@pytest.mark.parametrize("value", ["", "x", "." * 300, "A" * 64, "\xff" * 64, "a" * 100_000])
+async def test_a_device_cookie_that_is_none_changes_nothing(gateway: Gateway, value: str) -> None:
+    headers = [("Authorization", BASIC), ("Content-Type", URLENCODED), ("Cookie", f"{DEVICE_COOKIE}={value}")]
+    for password, status in ((PASSWORD, 200), ("wrong horse", 400)):
+        body = f"grant_type=password&username=web&password={password.replace(' ', '+')}".encode()
+        answer = await gateway.raw("POST", b"/backend/login", headers, [body])
+        assert answer.status == status
+
+
+async def test_one_browser_is_known_for_its_last_users(gateway: Gateway) -> None:
+    names = ["web", "reader", "writer", "fetcher", "dropper"]
+    for name in names:
+        response = await gateway.login(username=name)  # the client keeps cookies, as browsers do
+    value, _ = cookie_of(response)
+    assert len(value.split(".")) == 4
+    known = []
+    for name in names:
+        attempt = await recognised(gateway, name, value)
+        known.append(attempt is not None)
+    assert known == [False, True, True, True, True]
+
+
+async def recognised(gateway: Gateway, name: str, device: str) -> bytes | None:
+    sign_in = gateway.services.sign_in
+    query = select(users.c.id, users.c.password_hash).where(users.c.name == name)
+    async with sign_in._database.connect() as reading:
+        row = (await reading.execute(query)).one()
+    return sign_in._devices.known(device, row.id, row.password_hash)
+
+
 async def test_throttling_counts_by_address(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(peer="192.0.2.7")
     for _ in range(PAIR_FAILURES):
-        await gateway.services.sign_in._throttle.failed("web", "198.51.100.1")
+        await gateway.services.sign_in._throttle.failed(attempt_of("web", "198.51.100.1"))
     assert (await gateway.login()).status_code == 200
 
 

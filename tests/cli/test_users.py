@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -8,12 +9,16 @@ from pathlib import Path
 
 import pytest
 import typer
+from sqlalchemy import select
 
+from portico.accounts.attempts import attempt_of
 from portico.accounts.passwords import Passwords
+from portico.accounts.throttle import Throttle
 from portico.accounts.users import Users
 from portico.cli import terminal, users
 from portico.cli.home import PASSWORD_FILE, SET_UP_MARK
 from portico.store.database import Database
+from portico.store.tables import attempts
 
 from .conftest import Portico
 
@@ -250,3 +255,48 @@ def test_only_add_makes_a_home(portico: Portico, home: Path) -> None:
     assert portico("user", "add", "bob").code == 0
     assert not (home / SET_UP_MARK).exists()
     assert [connection["name"] for connection in portico("connection", "list", "--json").data] == ["local"]
+
+
+def failures(home: Path) -> list[int]:
+    async def read() -> list[int]:
+        database = Database(f"sqlite:///{home / 'portico.db'}")
+        async with database.connect() as reading:
+            found = (await reading.execute(select(attempts.c.failures).order_by(attempts.c.failures))).all()
+        await database.close()
+        return [row.failures for row in found]
+
+    return asyncio.run(read())
+
+
+def fail(home: Path, name: str, times: int) -> None:
+    async def write() -> None:
+        database = Database(f"sqlite:///{home / 'portico.db'}")
+        throttle = Throttle(database)
+        for _ in range(times):
+            await throttle.failed(attempt_of(name, "192.0.2.7"))
+        await database.close()
+
+    asyncio.run(write())
+
+
+def test_a_new_password_or_unlocking_clears_the_failed_sign_ins(anna: Portico, home: Path) -> None:
+    fail(home, "anna", 10)
+    fail(home, "bob", 2)
+    assert failures(home) == [2, 10, 12]
+    assert anna("user", "unlock", "ANNA").out == "Cleared the failed sign-ins of ANNA.\n"
+    assert failures(home) == [0, 2, 12]
+    fail(home, "anna", 3)
+    assert anna("user", "password", "anna", "--password-stdin", stdin="another password").code == 0
+    assert failures(home) == [0, 2, 15]
+    fail(home, "anna", 1)
+    assert anna("user", "unlock", "anna", "--address", "192.0.2.7").code == 0
+    assert failures(home) == [0, 0, 2]
+    actions = [json.loads(line)["action"] for line in (home / "audit.log").read_text().splitlines()]
+    assert actions[-3:] == ["user.unlock", "user.password", "user.unlock"]
+
+
+def test_unlocking_says_what_is_wrong(anna: Portico) -> None:
+    assert "no user 'carl'" in anna("user", "unlock", "carl").err
+    mistaken = anna("user", "unlock", "anna", "--address", "the office")
+    assert mistaken.code == 2
+    assert "no IP address" in mistaken.err

@@ -1,5 +1,6 @@
 """A migrated database, the accounts on it, and a clock that tests can turn."""
 
+import asyncio
 import os
 import pathlib
 import shutil
@@ -12,6 +13,7 @@ from sqlalchemy import text
 
 from portico.accounts import moments
 from portico.accounts.connections import Connections
+from portico.accounts.devices import Devices
 from portico.accounts.passwords import Passwords
 from portico.accounts.signin import SignIn
 from portico.accounts.throttle import Throttle
@@ -33,10 +35,17 @@ class Clock:
     def __init__(self) -> None:
         self.moment = moments.now()
         self.ticks = 1000.0
+        self.slept: list[float] = []
 
     def advance(self, seconds: float) -> None:
         self.set(seconds)
         self.ticks += seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Nobody waits; the clock does the walking."""
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+        self.advance(seconds)
 
     def set(self, seconds: float) -> None:
         """Put the wall clock forward, or back, while no time passes."""
@@ -48,6 +57,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(moments, "now", lambda: clock.moment)
     monkeypatch.setattr(moments, "monotonic", lambda: clock.ticks)
+    monkeypatch.setattr(moments, "sleep", clock.sleep)
     return clock
 
 
@@ -106,7 +116,7 @@ def throttle(database: Database) -> Throttle:
 
 @pytest.fixture
 def sign_in(database: Database, passwords: Passwords, throttle: Throttle, tokens: Tokens) -> SignIn:
-    return SignIn(database, passwords, throttle, tokens)
+    return SignIn(database, passwords, throttle, tokens, Devices(b"k" * 32))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from portico.accounts import passwords as module
+from portico.accounts.attempts import Attempt, attempt_of
 from portico.accounts.passwords import Passwords, check_password
 from portico.errors import InvalidRequest, TooManyRequests
 
@@ -129,18 +130,45 @@ async def test_beyond_the_queue_strangers_are_turned_away_but_the_familiar_are_n
     assert not await passwords.verify(None, "there is room again")
 
 
-async def test_the_familiar_lane_is_bounded_too(gate: Gate, passwords: Passwords) -> None:
+def attempts_of(users: int, places: int = 1) -> list[Attempt]:
+    return [
+        attempt_of(f"user{user}", f"198.18.{user}.{place}")
+        for user in range(users)
+        for place in range(places)
+    ]
+
+
+async def test_a_full_familiar_lane_leaves_the_general_one(gate: Gate, passwords: Passwords) -> None:
+    room = 1 + module.QUEUE + module._cores() + module.QUEUE
     waiting = [
-        asyncio.create_task(passwords.verify(None, "guess", familiar=True)) for _ in range(1 + module.QUEUE)
+        asyncio.create_task(passwords.verify(None, "guess", attempt, familiar=True))
+        for attempt in attempts_of(room)
     ]
     await asyncio.sleep(0)
+    assert (passwords.queued(familiar=True), passwords.queued(familiar=False)) == (
+        1 + module.QUEUE,
+        module._cores() + module.QUEUE,
+    )
     with pytest.raises(TooManyRequests):
-        await passwords.verify(None, "guess", familiar=True)
+        await passwords.verify(None, "guess", attempt_of("one more", "192.0.2.1"), familiar=True)
+    gate.opened.set()
+    assert await asyncio.gather(*waiting) == [False] * room
+
+
+async def test_one_user_has_a_share_of_the_familiar_lane_however_many_the_addresses(
+    gate: Gate, passwords: Passwords
+) -> None:
+    waiting = [
+        asyncio.create_task(passwords.verify(None, "guess", attempt, familiar=True))
+        for attempt in [*attempts_of(1, 4), *attempts_of(1, 4)]
+    ]
+    await asyncio.sleep(0)
+    assert passwords.queued(familiar=True) == module.SHARE
     gate.opened.set()
     await asyncio.gather(*waiting)
 
 
-async def test_who_goes_away_leaves_his_place(gate: Gate, passwords: Passwords) -> None:
+async def test_who_goes_away_leaves_the_line(gate: Gate, passwords: Passwords) -> None:
     room = module._cores() + module.QUEUE
     flood = [asyncio.create_task(passwords.verify(None, "guess")) for _ in range(room)]
     await asyncio.sleep(0)

@@ -1,22 +1,25 @@
 import asyncio
 import logging
+import threading
 from typing import Any
 
 import pytest
 
-from portico.accounts.passwords import Passwords
-from portico.accounts.signin import SignIn, WrongPassword
-from portico.accounts.throttle import PAIR_FAILURES, Throttle
+from portico.accounts.attempts import attempt_of
+from portico.accounts.passwords import QUEUE, SHARE, Passwords
+from portico.accounts.signin import FAMILIAR_BURST, FAMILIAR_RATE, SignIn, WrongPassword
+from portico.accounts.spacing import SPACING
+from portico.accounts.throttle import ADDRESS_FAILURES, PAIR_FAILURES, Standing, Throttle
 from portico.accounts.tokens import Tokens
 from portico.accounts.users import User, Users
-from portico.errors import TooManyRequests
+from portico.errors import NotFound, TooManyRequests
 from portico.store.database import Database
 
 HOME = "192.0.2.1"
 
 
 async def test_the_right_password_opens_a_session(sign_in: SignIn, tokens: Tokens, alice: User) -> None:
-    pair = await sign_in.with_password("ALICE", "correct horse", HOME)
+    pair = (await sign_in.with_password("ALICE", "correct horse", HOME)).tokens
     assert pair.user == alice
     assert (await tokens.session(pair.access_token)).user == alice
 
@@ -69,7 +72,7 @@ async def test_guessing_is_slowed_down_and_the_victim_is_not_locked_out(sign_in:
     with pytest.raises(TooManyRequests) as refusal:
         await sign_in.with_password("alice", "correct horse", "198.51.100.7")
     assert refusal.value.retry_after
-    assert (await sign_in.with_password("alice", "correct horse", HOME)).user == alice
+    assert (await sign_in.with_password("alice", "correct horse", HOME)).tokens.user == alice
 
 
 async def test_a_flood_does_not_crowd_out_who_signed_in_before(sign_in: SignIn, alice: User) -> None:
@@ -79,41 +82,184 @@ async def test_a_flood_does_not_crowd_out_who_signed_in_before(sign_in: SignIn, 
         for n in range(100)
     ]
     await asyncio.sleep(0.02)
-    assert (await sign_in.with_password("alice", "correct horse", HOME)).user == alice
+    assert (await sign_in.with_password("alice", "correct horse", HOME)).tokens.user == alice
     outcomes = await asyncio.gather(*flood, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} <= {WrongPassword, TooManyRequests}
 
 
-async def test_one_who_is_known_has_one_place_however_he_writes_his_name(
-    sign_in: SignIn, alice: User, monkeypatch: pytest.MonkeyPatch
+async def test_an_account_that_signs_in_everywhere_does_not_crowd_out_others(
+    sign_in: SignIn, users: Users, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, neighbour = "2001:db8::1", "2001:db8::2"
-    await sign_in.with_password("alice", "correct horse", home)
-    lanes: list[bool] = []
-    go_on = asyncio.Event()
+    """Mallory has the right password and many addresses; everybody is known, and only hashing takes long."""
+    await users.add("mallory", "correct horse")
+    places = [f"2001:db8:0:{number:x}::1" for number in range(12)]
+    for place in places:
+        await sign_in.with_password("mallory", "correct horse", place)
+    await sign_in.with_password("alice", "correct horse", HOME)
+    gate = threading.Event()
+    order: list[str] = []
 
-    async def verify(_: str | None, __: str, *, familiar: bool = False) -> bool:
+    def held(_: str, password: bytes) -> bool:
+        gate.wait(30)
+        order.append(password.decode())
+        return False
+
+    monkeypatch.setattr(sign_in._passwords, "_matches", held)
+    crowd = [
+        asyncio.create_task(sign_in.with_password("mallory", "of mallory", place)) for place in places * 3
+    ]
+    passwords = sign_in._passwords
+    while sum(passwords.queued(familiar=lane) for lane in (False, True)) < SHARE + QUEUE:
+        await asyncio.sleep(0.01)
+    victim = asyncio.create_task(sign_in.with_password("alice", "of alice", HOME))
+    while passwords.queued(familiar=True) <= SHARE:
+        await asyncio.sleep(0.01)
+    gate.set()
+    with pytest.raises(WrongPassword):  # and not TooManyRequests
+        await victim
+    await asyncio.gather(*crowd, return_exceptions=True)
+
+
+async def test_an_account_that_signs_in_all_the_time_leaves_the_familiar_lane(
+    sign_in: SignIn, alice: User, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sign_in.with_password("alice", "correct horse", HOME)
+    lanes: list[bool] = []
+
+    async def verify(*_: Any, familiar: bool) -> bool:
         lanes.append(familiar)
-        await go_on.wait()
         return True
 
     monkeypatch.setattr(sign_in._passwords, "verify", verify)
-    attempts = [("alice", home), ("Alice", home), ("ALICE", neighbour)]
-    tasks = [
-        asyncio.create_task(sign_in.with_password(name, "correct horse", place)) for name, place in attempts
-    ]
-    while len(lanes) < 3:
-        await asyncio.sleep(0.01)
-    go_on.set()
-    await asyncio.gather(*tasks)
-    assert sorted(lanes) == [False, False, True]
+    for _ in range(FAMILIAR_BURST + 2):
+        await sign_in.with_password("alice", "correct horse", HOME)
+    assert lanes == [True] * FAMILIAR_BURST + [False] * 2
+    clock.advance(1)
+    lanes.clear()
+    for _ in range(10):
+        await sign_in.with_password("alice", "correct horse", HOME)
+    assert lanes == [True] * int(FAMILIAR_RATE) + [False] * (10 - int(FAMILIAR_RATE))
+
+
+async def guess(
+    sign_in: SignIn, times: int, place: str, device: str = "", *, username: str = "alice"
+) -> None:
+    for _ in range(times):
+        with pytest.raises(WrongPassword):
+            await sign_in.with_password(username, "a wrong guess", place, device)
+
+
+async def test_guesses_from_a_shared_address_lock_nobody_out_who_signed_in_there(
+    sign_in: SignIn, alice: User, clock: Any
+) -> None:
+    await sign_in.with_password("alice", "correct horse", HOME)
+    await guess(sign_in, PAIR_FAILURES, HOME)
+    assert clock.slept == []
+    await guess(sign_in, 3, HOME)
+    assert sum(clock.slept) == 2 * SPACING.total_seconds()  # guesses are slow from here on
+    clock.slept.clear()
+    assert (await sign_in.with_password("alice", "correct horse", HOME)).tokens.user == alice
+    assert sum(clock.slept) <= SPACING.total_seconds()
+
+
+async def test_a_known_device_is_not_held_back_by_the_failures_of_others(
+    sign_in: SignIn, alice: User, clock: Any
+) -> None:
+    device = (await sign_in.with_password("alice", "correct horse", HOME)).device
+    await guess(sign_in, PAIR_FAILURES + 1, HOME)
+    clock.slept.clear()
+    signed_in = await sign_in.with_password("alice", "correct horse", HOME, device)
+    assert clock.slept == []
+    # Nor at an address where it has never been, and that is refused to strangers.
+    with pytest.raises(TooManyRequests):
+        await guess(sign_in, PAIR_FAILURES + 1, "198.51.100.7")
+    await sign_in.with_password("alice", "correct horse", "198.51.100.7", signed_in.device)
+    assert clock.slept == []
+
+
+async def test_a_known_device_answers_for_its_own_failures(sign_in: SignIn, alice: User, clock: Any) -> None:
+    device = (await sign_in.with_password("alice", "correct horse", HOME)).device
+    for number in range(PAIR_FAILURES):
+        await guess(sign_in, 1, f"198.51.100.{number}", device)
+    assert clock.slept == []
+    await guess(sign_in, 2, HOME, device)
+    assert sum(clock.slept) == SPACING.total_seconds()
+    clock.slept.clear()
+    await sign_in.with_password("alice", "correct horse", HOME)  # without it, the address counts
+    assert clock.slept == []
+
+
+async def test_a_device_opens_nothing_and_is_known_for_its_user_alone(
+    sign_in: SignIn, users: Users, alice: User
+) -> None:
+    await users.add("bob", "battery staple")
+    device = (await sign_in.with_password("alice", "correct horse", HOME)).device
+    with pytest.raises(WrongPassword):
+        await sign_in.with_password("alice", "", HOME, device)
+    with pytest.raises(TooManyRequests):
+        await guess(sign_in, PAIR_FAILURES + 1, "198.51.100.7", device, username="bob")
+
+
+async def test_a_new_password_clears_the_failures_and_ends_known_devices(
+    sign_in: SignIn, users: Users, alice: User, clock: Any
+) -> None:
+    device = (await sign_in.with_password("alice", "correct horse", HOME)).device
+    await guess(sign_in, PAIR_FAILURES, HOME)
+    with pytest.raises(TooManyRequests):
+        await guess(sign_in, PAIR_FAILURES + 1, "198.51.100.7")
+    await users.set_password("Alice", "battery staple")
+    await sign_in.with_password("alice", "battery staple", "198.51.100.7")
+    await sign_in.with_password("alice", "battery staple", HOME)
+    assert clock.slept == []
+    with pytest.raises(TooManyRequests):
+        await guess(sign_in, PAIR_FAILURES + 1, "198.51.100.8", device)
+
+
+async def test_unlocking_clears_every_count_of_the_user(
+    sign_in: SignIn, users: Users, alice: User, clock: Any
+) -> None:
+    device = (await sign_in.with_password("alice", "correct horse", HOME)).device
+    await guess(sign_in, PAIR_FAILURES, HOME)
+    await guess(sign_in, PAIR_FAILURES, HOME, device)
+    with pytest.raises(TooManyRequests):
+        await guess(sign_in, PAIR_FAILURES + 1, "198.51.100.7")
+    await users.unlock("ALICE")
+    for place, known in ((HOME, ""), (HOME, device), ("198.51.100.7", "")):
+        await guess(sign_in, 1, place, known)
+    assert clock.slept == []
+    with pytest.raises(NotFound):
+        await users.unlock("nobody")
+
+
+async def test_unlocking_clears_an_address_that_is_named(
+    sign_in: SignIn, users: Users, throttle: Throttle, alice: User
+) -> None:
+    for number in range(ADDRESS_FAILURES):
+        await throttle.failed(attempt_of(f"user{number}", "2001:db8::1"))
+    await users.unlock("alice")
+    with pytest.raises(TooManyRequests):
+        await guess(sign_in, 1, "2001:db8::2")
+    await users.unlock("alice", address="2001:db8::3")
+    await guess(sign_in, 1, "2001:db8::2")
+
+
+async def test_a_new_user_of_an_old_name_is_a_stranger(
+    sign_in: SignIn, users: Users, throttle: Throttle, alice: User
+) -> None:
+    device = (await sign_in.with_password("alice", "correct horse", HOME)).device
+    assert await throttle.check(attempt_of("alice", HOME)) is Standing.KNOWN
+    await users.delete("alice")
+    await users.add("alice", "correct horse")
+    assert await throttle.check(attempt_of("alice", HOME)) is Standing.STRANGER
+    with pytest.raises(TooManyRequests):
+        await guess(sign_in, PAIR_FAILURES + 1, HOME, device)
 
 
 async def test_a_success_clears_the_failures(sign_in: SignIn, throttle: Throttle, alice: User) -> None:
     for _ in range(PAIR_FAILURES - 1):
-        await throttle.failed("alice", HOME)
+        await throttle.failed(attempt_of("alice", HOME))
     await sign_in.with_password("alice", "correct horse", HOME)
-    assert await throttle.check("alice", HOME) is True
+    assert await throttle.check(attempt_of("alice", HOME)) is Standing.KNOWN
     with pytest.raises(WrongPassword):
         await sign_in.with_password("alice", "a wrong guess", HOME)
 
@@ -171,7 +317,8 @@ async def test_no_log_line_carries_a_secret(
     logging.getLogger("sqlalchemy.engine").setLevel(logging.INFO)
     try:
         with caplog.at_level(logging.DEBUG):
-            pair = await sign_in.with_password("alice", "correct horse", HOME)
+            signed_in = await sign_in.with_password("alice", "correct horse", HOME)
+            pair = signed_in.tokens
             await tokens.session(pair.access_token)
             renewed = await tokens.refresh(pair.refresh_token)
             await users.set_password("alice", "battery staple")
@@ -184,6 +331,7 @@ async def test_no_log_line_carries_a_secret(
         "battery staple",
         "canary guess",
         "$argon2id",
+        signed_in.device,
         *_tokens_of(pair, renewed),
     ):
         assert secret not in caplog.text

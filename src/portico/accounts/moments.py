@@ -1,5 +1,6 @@
 """The clocks. A moment, as the database keeps it, is in milliseconds since the epoch."""
 
+import asyncio
 import time
 from datetime import UTC, datetime
 
@@ -15,3 +16,7 @@ def to_datetime(moment: int) -> datetime:
 def monotonic() -> float:
     """Seconds of a clock that nobody sets."""
     return time.monotonic()
+
+
+async def sleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)

@@ -1,29 +1,28 @@
 """Hashing passwords: slow on purpose, off the event loop, and never more at once than the machine can bear."""
 
-import asyncio
 import os
 import secrets
 import sys
 from base64 import b64encode
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
 
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from portico.accounts.attempts import Attempt
+from portico.accounts.lanes import Keys, Lane, LaneFull
 from portico.errors import InvalidRequest, TooManyRequests
 
 SHORTEST, LONGEST = 8, 1024  # bytes
 MEMORY_KIB, PASSES, LANES = 19 * 1024, 2, 1
 QUEUE = 8
 """How many may wait for a place, in each lane."""
+SHARE = 3
+"""How many sign-ins of one user may be inside the familiar lane; of one device, or one user and address, only one."""
 
 _SALT, _HASH = 16, 32
 _STEPS_BACK = 10
-
-Result = TypeVar("Result")
+_OURS: Keys = (b"", b"")
 
 
 def check_password(password: str) -> None:
@@ -37,24 +36,38 @@ class Passwords:
     def __init__(self) -> None:
         self._hasher = PasswordHasher(PASSES, MEMORY_KIB, LANES, _HASH, _SALT, type=Type.ID)
         self._nobody = _unmatched_hash()
-        self._general = _Lane("password", _cores(), _step_back)
-        self._familiar = _Lane("familiar-password", 1)
+        self._general = Lane("password", _cores(), QUEUE, prepare=_step_back)
+        self._familiar = Lane("familiar-password", 1, QUEUE, shares=(SHARE, 1))
 
     async def hash(self, password: str) -> str:
         check_password(password)
-        return await self._general.run(lambda: self._hasher.hash(password))
+        try:
+            return await self._general.run(_OURS, lambda: self._hasher.hash(password))
+        except LaneFull:
+            raise _busy() from None
 
-    async def verify(self, hashed: str | None, password: str, *, familiar: bool = False) -> bool:
+    async def verify(
+        self, hashed: str | None, password: str, attempt: Attempt | None = None, *, familiar: bool = False
+    ) -> bool:
         """Whether `password` is the one behind `hashed`; with None it never is, and that takes as long to say.
 
-        `TooManyRequests` when the lane is full. Who is `familiar` has a lane that a flood of strangers cannot fill.
+        `TooManyRequests` when the line is full. Who is `familiar` has a lane that a flood of strangers cannot fill; where
+        that is full, the general one is left.
         """
         encoded = _encode(password)
         if encoded is None or len(encoded) > LONGEST:
             return False
-        lane = self._familiar if familiar else self._general
-        matches = await lane.run(lambda: self._matches(hashed or self._nobody, encoded))
-        return matches and hashed is not None
+
+        def call() -> bool:
+            return self._matches(hashed or self._nobody, encoded) and hashed is not None
+
+        if familiar:
+            with suppress(LaneFull):
+                return await self._familiar.run((attempt.name, attempt.own) if attempt else _OURS, call)
+        try:
+            return await self._general.run((attempt.name, attempt.place) if attempt else _OURS, call)
+        except LaneFull:
+            raise _busy() from None
 
     def queued(self, *, familiar: bool) -> int:
         """How many are being verified or hashed, or wait for it, in that lane."""
@@ -71,25 +84,8 @@ class Passwords:
             return False
 
 
-class _Lane:
-    def __init__(self, name: str, places: int, prepare: Callable[[], object] | None = None) -> None:
-        self._threads = ThreadPoolExecutor(places, thread_name_prefix=name, initializer=prepare)
-        self._most = places + QUEUE
-        self.inside = 0
-
-    async def run(self, work: Callable[[], Result]) -> Result:
-        if self.inside >= self._most:
-            raise TooManyRequests(
-                "Too many people are signing in at this moment; try again soon.", retry_after=2
-            )
-        self.inside += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        finally:
-            self.inside -= 1
-
-    def close(self) -> None:
-        self._threads.shutdown(cancel_futures=True)
+def _busy() -> TooManyRequests:
+    return TooManyRequests("Too many people are signing in at this moment; try again soon.", retry_after=2)
 
 
 def _step_back() -> None:

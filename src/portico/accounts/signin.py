@@ -1,10 +1,15 @@
 """Signing in with a password: throttle, password and token in one place."""
 
+from dataclasses import dataclass, field
+
 from sqlalchemy import select
 
+from portico.accounts.allowance import Allowance
+from portico.accounts.attempts import attempt_of
+from portico.accounts.devices import Devices
 from portico.accounts.names import name_key
 from portico.accounts.passwords import Passwords
-from portico.accounts.throttle import Throttle, pair_of
+from portico.accounts.throttle import Standing, Throttle
 from portico.accounts.tokens import TokenPair, Tokens
 from portico.accounts.users import USER_COLUMNS, user_of
 from portico.errors import NotSignedIn, PorticoError
@@ -18,46 +23,60 @@ class WrongPassword(PorticoError):
     code = "wrong-password"
 
 
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    tokens: TokenPair
+    device: str = field(repr=False)
+    """What the device may present at the next sign-in, to be known again. It opens nothing."""
+
+
+FAMILIAR_BURST, FAMILIAR_RATE = 20, 5.0
+"""Sign-ins of one user in the lane of those who are known: so many at once, then so many a second, in each worker."""
+
+
 class SignIn:
-    def __init__(self, database: Database, passwords: Passwords, throttle: Throttle, tokens: Tokens) -> None:
+    def __init__(
+        self, database: Database, passwords: Passwords, throttle: Throttle, tokens: Tokens, devices: Devices
+    ) -> None:
         self._database = database
         self._passwords = passwords
         self._throttle = throttle
         self._tokens = tokens
-        self._verifying: set[bytes] = set()
+        self._devices = devices
+        self._allowance = Allowance(burst=FAMILIAR_BURST, rate=FAMILIAR_RATE)
 
-    async def with_password(self, username: str, password: str, address: str) -> TokenPair:
-        """Tokens for the user; `WrongPassword`, or `TooManyRequests` with the seconds to wait."""
+    async def with_password(self, username: str, password: str, address: str, device: str = "") -> SignedIn:
+        """Tokens for the user; `WrongPassword`, or `TooManyRequests` with the seconds to wait.
+
+        `device` is what was given as `SignedIn.device` before, if anything.
+        """
         query = select(*USER_COLUMNS, users.c.password_hash).where(users.c.name_key == name_key(username))
         async with self._database.connect() as reading:
-            familiar = await self._throttle.check(username, address, within=reading)
             row = (await reading.execute(query)).first()
+            known = None if row is None else self._devices.known(device, row.id, row.password_hash)
+            attempt = attempt_of(username, address, known)
+            standing = await self._throttle.check(attempt, within=reading)
+        if standing is Standing.SPACED:
+            await self._throttle.wait(attempt)
+        # Successes count, too: one account that signs in all the time leaves the lane to the others.
+        familiar = standing is not Standing.STRANGER and self._allowance.take(attempt.name)
         hashed = None if row is None else row.password_hash
         # A disabled user's password is verified all the same: the time must not tell that the account exists.
-        if (
-            not await self._verify(hashed, password, familiar, pair_of(username, address))
-            or row is None
-            or row.disabled
-        ):
-            await self._throttle.failed(username, address)
+        matches = await self._passwords.verify(hashed, password, attempt, familiar=familiar)
+        if not matches or row is None or row.disabled:
+            await self._throttle.failed(attempt)
             raise _wrong_password()
         try:
             async with self._database.begin() as transaction:
                 pair = await self._tokens.issue(user_of(row), within=transaction)
-                await self._throttle.succeeded(username, address, within=transaction)
+                await self._throttle.succeeded(attempt, within=transaction)
         except NotSignedIn:  # disabled, deleted or given a new password while this one was verified
             raise _wrong_password() from None
-        return pair
+        return SignedIn(pair, self._devices.renewed(device, row.id, row.password_hash))
 
-    async def _verify(self, hashed: str | None, password: str, familiar: bool, pair: bytes) -> bool:
-        """Verify in the lane of those who are known here, where each has one place: a known one may be the flood."""
-        if not familiar or pair in self._verifying:
-            return await self._passwords.verify(hashed, password)
-        self._verifying.add(pair)
-        try:
-            return await self._passwords.verify(hashed, password, familiar=True)
-        finally:
-            self._verifying.discard(pair)
+    async def refresh_failed(self, address: str) -> None:
+        """Count a refresh token that is none; `TooManyRequests` if there were too many from that address."""
+        await self._throttle.refresh_failed(address)
 
 
 def _wrong_password() -> WrongPassword:

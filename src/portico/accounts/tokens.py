@@ -5,6 +5,7 @@ the family: its tokens and tickets go with it, so nothing that exists can be end
 """
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -63,8 +64,9 @@ SESSION = (
 
 _BY_DIGEST = SESSION.where(access_tokens.c.digest == bindparam("digest"))
 _REFRESHABLE = (
-    select(refresh_tokens, families.c.user_id)
+    select(refresh_tokens, families.c.user_id, users.c.name)
     .join(families, refresh_tokens.c.family == families.c.id)
+    .join(users, families.c.user_id == users.c.id)
     .where(refresh_tokens.c.digest == bindparam("digest"))
 )
 _ENABLED = select(users.c.id).where(users.c.id == bindparam("id"), users.c.disabled.is_(False))
@@ -91,9 +93,7 @@ def not_signed_in() -> NotSignedIn:
 class TokenReused(NotSignedIn):
     """A refresh token came back long after it was replaced; all tokens of that sign-in were ended."""
 
-    def __init__(self, user: str) -> None:
-        super().__init__(not_signed_in().detail)
-        self.user = user
+    code = "token-reused"
 
 
 class Tokens:
@@ -118,18 +118,24 @@ class Tokens:
             )
             return await self._add_pair(transaction, current, family)
 
-    async def refresh(self, refresh_token: str) -> TokenPair:
-        """A new pair for an old refresh token. Its use long after it was replaced ends the whole family."""
+    async def refresh(
+        self, refresh_token: str, *, begin: Callable[[str], object] = lambda _: None
+    ) -> TokenPair:
+        """A new pair for an old refresh token. Its use long after it was replaced ends the whole family.
+
+        `begin` is told whose it is before anything changes, and may raise; of a token that is none it never hears.
+        """
         digest = digest_of(refresh_token)
         async with self._database.connect() as reading:  # a guess must not cost the write lock
             found = (await reading.execute(_REFRESHABLE, {"digest": digest})).first()
         if found is None or found.expires_at <= moments.now():
             raise not_signed_in()
+        begin(found.name)
         async with self._database.begin() as transaction:
             pair = await self._rotate(transaction, digest, found)
-        if isinstance(pair, User):
+        if pair is None:
             self.forget()
-            raise TokenReused(pair.name)
+            raise TokenReused(not_signed_in().detail)
         return pair
 
     async def session(self, access_token: str) -> Session:
@@ -182,8 +188,8 @@ class Tokens:
             self._checking.close(user_id)  # who asks from now on must not be told what is read now
             return (await reading.execute(_ENABLED, {"id": user_id})).first() is not None
 
-    async def _rotate(self, transaction: AsyncConnection, digest: bytes, found: AnyRow) -> TokenPair | User:
-        """The new pair, or whose family was ended, which the transaction then has to keep."""
+    async def _rotate(self, transaction: AsyncConnection, digest: bytes, found: AnyRow) -> TokenPair | None:
+        """The new pair; or None if the family was ended, which the transaction then has to keep."""
         # Locked from the user down to the token, the order in which users are disabled and families end.
         user = await _locked(transaction, found.user_id)
         held = update(families).where(families.c.id == found.family).values(expires_at=self._family_end())
@@ -199,7 +205,7 @@ class Tokens:
         elif now - token.replaced_at > GRACE * 1000:
             # Somebody holds a copy of this token, and nobody can tell who is who.
             await transaction.execute(delete(families).where(families.c.id == found.family))
-            return user
+            return None
         return await self._add_pair(transaction, user, found.family)
 
     async def _add_pair(self, transaction: AsyncConnection, user: User, family: str) -> TokenPair:

@@ -13,6 +13,7 @@ from portico.accounts import moments
 from portico.accounts.connections import known_form, unknown_connection
 from portico.accounts.names import check_name, name_key
 from portico.accounts.passwords import Passwords, check_password
+from portico.accounts.throttle import clear_failures, forget_user
 from portico.errors import AlreadyExists, NotFound
 from portico.paths import Path
 from portico.rights import ALL_RIGHTS, Right, format_rights, parse_rights
@@ -148,20 +149,30 @@ class Users:
         return user
 
     async def set_password(self, name: str, password: str) -> None:
-        """The user is signed out everywhere."""
+        """The user is signed out everywhere, and not held back by failures of before."""
         check_password(password)
         await self.get(name)  # before the work of hashing
         values = {"password_hash": await self._passwords.hash(password), "password_changed_at": moments.now()}
         async with self._database.begin() as transaction:
             user = await self._update(transaction, name, values)
             await _sign_out(transaction, user.id)
+            await clear_failures(transaction, user.name)
         self._changed()
+
+    async def unlock(self, name: str, *, address: str | None = None) -> None:
+        """Clear the failed sign-ins of the user, and those of an address if one is given."""
+        async with self._database.begin() as transaction:
+            query = select(users.c.name).where(users.c.name_key == name_key(name))
+            if (await transaction.execute(query)).first() is None:
+                raise _unknown_user(name)
+            await clear_failures(transaction, name, address)
 
     async def delete(self, name: str) -> None:
         async with self._database.begin() as transaction:
             result = await transaction.execute(delete(users).where(users.c.name_key == name_key(name)))
             if not result.rowcount:
                 raise _unknown_user(name)
+            await forget_user(transaction, name)
         self._changed()
 
     async def _update(self, transaction: "AsyncConnection", name: str, values: dict[str, Any]) -> User:

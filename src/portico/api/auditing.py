@@ -6,16 +6,19 @@ from typing import Self
 import msgspec
 from starlette.requests import Request
 
-from portico.audit import DONE, AuditLine, Text
+from portico.audit import DONE, AuditLine
 from portico.errors import PorticoError
 from portico.paths import Path
 
 
-def line_of(request: Request, action: str, *, user: Text = msgspec.UNSET, outcome: str = DONE) -> AuditLine:
+def line_of(request: Request, action: str, *, outcome: str = DONE) -> AuditLine:
     state, client = request.scope["state"], request.scope["client"]
-    user = user or state.get("user", msgspec.UNSET)
     return AuditLine(
-        request_id=state["request_id"], user=user, client=client[0], action=action, outcome=outcome
+        request_id=state["request_id"],
+        user=state.get("user", msgspec.UNSET),
+        client=client[0],
+        action=action,
+        outcome=outcome,
     )
 
 

@@ -3,16 +3,18 @@
 import binascii
 import hmac
 from base64 import b64decode
+from contextlib import ExitStack
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from portico.accounts.devices import LIFETIME
 from portico.accounts.names import name_key
-from portico.accounts.signin import WrongPassword
-from portico.accounts.tokens import TokenPair, TokenReused
-from portico.api.auditing import line_of
+from portico.accounts.signin import SignedIn, WrongPassword
+from portico.accounts.tokens import TokenPair
+from portico.api.auditing import Change, line_of
 from portico.api.bodies import JsonResponse, TokenBody
 from portico.api.incoming import read_small
 from portico.api.problems import KINDS, headers_of, log_cause
@@ -27,6 +29,8 @@ from portico.errors import (
     TooManyRequests,
     Unavailable,
 )
+
+DEVICE_COOKIE = "portico-device"
 
 _LARGEST_FORM = 16 * 1024
 _LONGEST_NAME = 256
@@ -50,7 +54,7 @@ class _Refused(Exception):
 async def login(request: Request) -> Response:
     name_action(request, "sign-in")
     try:
-        pair = await _sign_in(request)
+        return await _sign_in(request)
     except _Refused as refused:
         return _refusal(refused.status, refused.body, refused.headers)
     except InvalidRequest as error:
@@ -64,12 +68,9 @@ async def login(request: Request) -> Response:
         status = KINDS[error.code].status
         word = "slow_down" if isinstance(error, TooManyRequests) else "temporarily_unavailable"
         return _refusal(status, OAuthError(word, error.detail), headers_of(error, status))
-    return JsonResponse(
-        TokenBody(pair.access_token, "Bearer", pair.expires_in, pair.refresh_token, pair.scope)
-    )
 
 
-async def _sign_in(request: Request) -> TokenPair:
+async def _sign_in(request: Request) -> Response:
     services = services_of(request)
     _check_client(request, services)
     form = await _form(request)
@@ -80,19 +81,41 @@ async def _sign_in(request: Request) -> TokenPair:
             raise InvalidRequest("The field 'username' is not a user name.")
         if name_key(username):  # what nobody can be called may well be a password in the wrong field
             request.scope["state"]["user"] = username  # for the logs
-        return await _with_password(request, services, username, password)
+        signed_in = await _with_password(request, services, username, password)
+        return _keeping(_granted(signed_in.tokens), signed_in.device, secure=services.secure_cookies)
     if grant == "refresh_token":
-        return await _with_refresh_token(request, services, _field(form, "refresh_token"))
+        return _granted(await _with_refresh_token(request, services, _field(form, "refresh_token")))
     raise _Refused(400, "unsupported_grant_type", "The grant_type is 'password' or 'refresh_token'.")
 
 
-async def _with_password(request: Request, services: Services, username: str, password: str) -> TokenPair:
+def _granted(pair: TokenPair) -> Response:
+    return JsonResponse(
+        TokenBody(pair.access_token, "Bearer", pair.expires_in, pair.refresh_token, pair.scope)
+    )
+
+
+def _keeping(response: Response, device: str, *, secure: bool) -> Response:
+    """Have a browser remember that it has signed in; the cookie goes nowhere but to the next sign-in."""
+    response.set_cookie(
+        DEVICE_COOKIE,
+        device,
+        max_age=int(LIFETIME.total_seconds()),
+        path="/backend/login",
+        secure=secure,
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+async def _with_password(request: Request, services: Services, username: str, password: str) -> SignedIn:
     assert request.client is not None
     outcome = "interrupted"
     try:
-        pair = await services.sign_in.with_password(username, password, request.client.host)
+        device = request.cookies.get(DEVICE_COOKIE, "")
+        signed_in = await services.sign_in.with_password(username, password, request.client.host, device)
         outcome = DONE
-        return pair
+        return signed_in
     except PorticoError as error:
         outcome = error.code
         raise
@@ -110,15 +133,22 @@ async def _with_password(request: Request, services: Services, username: str, pa
 
 async def _with_refresh_token(request: Request, services: Services, token: str) -> TokenPair:
     name_action(request, "refresh")
-    services.audit.begin(line_of(request, "refresh"))  # before the token is used up
-    try:
-        pair = await services.tokens.refresh(token)
-    except TokenReused as error:
-        services.audit.record(line_of(request, "refresh", user=error.user, outcome="token-reused"))
-        raise
-    request.scope["state"]["user"] = pair.user.name
-    services.audit.record(line_of(request, "refresh"))
-    return pair
+    state = request.scope["state"]
+    with ExitStack() as stack:
+
+        def begin(user: str) -> None:
+            """Before the token is used up, and not before it is known whose it is: a stranger writes no line."""
+            state["user"] = user
+            change = Change(request, "refresh")
+            change.begin()
+            stack.enter_context(change)
+
+        try:
+            return await services.tokens.refresh(token, begin=begin)
+        except NotSignedIn:
+            if "user" not in state:
+                await services.sign_in.refresh_failed(request.scope["client"][0])
+            raise
 
 
 def _check_client(request: Request, services: Services) -> None:

@@ -190,6 +190,15 @@ def _login() -> Json:
         },
     }
     answers["429"]["headers"] = answers["503"]["headers"] = {"Retry-After": _RETRY_AFTER}
+    answers["200"]["headers"] = {
+        "Set-Cookie": {
+            "description": (
+                "With the grant `password`: `portico-device`, by which later sign-ins of this user are not slowed "
+                "down by the failures of others. It opens nothing, and may be ignored."
+            ),
+            "schema": {"type": "string"},
+        }
+    }
     answers["401"]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
     return {
         "operationId": "login",

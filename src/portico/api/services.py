@@ -19,6 +19,8 @@ from portico.metrics import Metrics
 class Services:
     client_id: str
     client_secret: str
+    secure_cookies: bool
+    """Whether browsers reach the gateway by TLS only."""
     sign_in: SignIn
     tokens: Tokens
     tickets: Tickets

@@ -1,5 +1,6 @@
 """`portico user …`: the Web Users."""
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +29,10 @@ RootOption = Annotated[
 RightsOption = Annotated[
     str | None,
     typer.Option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}, separated by commas."),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--address", metavar="ADDRESS", help="Clear the failures of this address, too."),
 ]
 PasswordStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input.")
@@ -142,6 +147,15 @@ def enable(context: typer.Context, name: Name) -> None:
 
 
 @app.command()
+def unlock(context: typer.Context, name: Name, address: AddressOption = None) -> None:
+    """Clear the failed sign-ins that are counted for a Web User."""
+    if address is not None:
+        _check_address(address)
+    change(context.obj, "user.unlock", name, lambda accounts: accounts.users.unlock(name, address=address))
+    typer.echo(f"Cleared the failed sign-ins of {name}{f' and of the address {address}' if address else ''}.")
+
+
+@app.command()
 def delete(context: typer.Context, name: Name) -> None:
     """Delete a Web User; the files stay."""
     change(context.obj, "user.delete", name, lambda accounts: accounts.users.delete(name))
@@ -168,6 +182,13 @@ def _new_password(*, stdin: bool, generate: bool) -> tuple[str, bool]:
 def _show_made_up(password: str, made_up: bool) -> None:
     if made_up:
         typer.echo(f"The password, shown only now: {password}")
+
+
+def _check_address(text: str) -> None:
+    try:
+        ip_address(text)
+    except ValueError:
+        raise UsageMistake(f"{text!r} is no IP address; write it as 192.0.2.7 or 2001:db8::7.") from None
 
 
 def _rights(text: str) -> frozenset[Right]:

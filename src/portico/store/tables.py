@@ -87,7 +87,8 @@ tickets = Table(
     Column("expires_at", BigInteger, nullable=False, index=True),
 )
 
-# One row per address and one per pair of user and address; only a pair ever has a `succeeded_at`.
+# One row for each address, each pair of user and address, and each known device that failed; only a pair ever has a
+# `succeeded_at`, and an address has no `name_digest`.
 attempts = Table(
     "attempts",
     metadata,
@@ -95,4 +96,6 @@ attempts = Table(
     Column("failures", Integer, nullable=False),
     Column("since", BigInteger, nullable=False, index=True),
     Column("succeeded_at", BigInteger),
+    Column("name_digest", LargeBinary(32), index=True),
+    Column("admitted_at", BigInteger),
 )
