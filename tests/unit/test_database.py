@@ -384,3 +384,21 @@ async def test_a_database_file_out_of_reach_is_named(tmp_path: pathlib.Path) -> 
         await database.ping()
     await database.close()
     assert f"the database {tmp_path / 'gone.db'} cannot be used" in (failure.value.cause or "")
+
+
+async def test_counts_of_an_older_database_are_kept(database: Database, url: str) -> None:
+    """Of revision 0001: a familiar pair must not become a stranger by an update."""
+    async with database.begin() as transaction:
+        await transaction.execute(text("DROP INDEX ix_attempts_name_digest"))
+        for column in ("name_digest", "admitted_at"):
+            await transaction.execute(text(f"ALTER TABLE attempts DROP COLUMN {column}"))
+        await transaction.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        await transaction.execute(
+            text("INSERT INTO attempts (digest, failures, since, succeeded_at) VALUES (:digest, 1, 2, 3)"),
+            {"digest": b"pair"},
+        )
+    await database.close()
+    migrate(url)
+    async with database.connect() as reading:
+        row = (await reading.execute(select(attempts))).one()
+    assert tuple(row) == (b"pair", 1, 2, 3, None, None)
