@@ -145,8 +145,10 @@ def to_file(
     path = clean(_path(wanted))
     modified = wanted.modified if isinstance(wanted, Entry) else None
     local = yield from work(lambda: _local_target(path, place))
-    part = yield from work(lambda: Part(local, keep=options.resume))
+    made: list[Part] = []  # also if whoever waits for it is cancelled
     try:
+        yield from work(lambda: made.append(Part(local, keep=options.resume)))
+        part = made[0]
         if part.etag:
             entry = yield from files.head(session, path)
             if (entry.etag, entry.size) != (part.etag, part.size):
@@ -160,8 +162,9 @@ def to_file(
         yield Together(ranges, min(options.limit, len(gaps)))
         yield from work(lambda: part.commit(modified))
     finally:
-        if not part.closed:
-            yield from work(part.close)
+        for unfinished in made:
+            if not unfinished.closed:
+                yield from work(unfinished.close)
 
 
 def _first(session: Session, path: str, part: Part, meter: Meter) -> Steps[None]:

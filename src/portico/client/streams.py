@@ -97,6 +97,7 @@ class _Connection:
         self._invited.clear()
         # The answer is listened for from the beginning: a refusal may come before the body's end.
         heading = asyncio.create_task(self._final_head())
+        heading.add_done_callback(_retrieve)
         try:
             self._sent = await self._send(ask, heading)
             async with asyncio.timeout(self._timeout * (PATIENCE if ask.patient else 1)):
@@ -107,9 +108,9 @@ class _Connection:
         except TimeoutError as error:
             raise failure(self._origin, error, sent=self._sent) from None
         finally:
+            # Not awaited: a cancellation of the caller that came meanwhile could not be told from the task's own. If
+            # the task is still running here, the request has failed and its connection is not used again.
             heading.cancel()
-            with contextlib.suppress(asyncio.CancelledError, _Broken, NotAGateway):
-                await heading
 
     async def _send(self, ask: Ask, heading: "asyncio.Task[Head]") -> bool:
         """Send the request, unless an answer stops it; whether all of it went out."""
@@ -130,8 +131,12 @@ class _Connection:
     async def _invitation(self, heading: "asyncio.Task[Head]") -> None:
         """Wait for the word that the body may come, or for an answer that forbids it."""
         invited = asyncio.create_task(self._invited.wait())
-        await asyncio.wait({invited, heading}, timeout=EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        invited.cancel()
+        try:
+            await asyncio.wait(
+                {invited, heading}, timeout=EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            invited.cancel()
 
     async def _final_head(self) -> Head:
         while (head := await self._next_head()).status < 200:
@@ -218,6 +223,12 @@ class _Broken(Exception):
 
     def __init__(self, error: OSError) -> None:
         self.error = error
+
+
+def _retrieve(task: "asyncio.Task[Head]") -> None:
+    """Take the error, or asyncio would log that nobody did; who awaits the task gets it all the same."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _next(pieces: Any) -> Piece | None:
