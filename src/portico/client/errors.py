@@ -45,6 +45,9 @@ class ClientError(Exception):
 class Temporary(ClientError):
     """It may work later, without anything being changed."""
 
+    final = False
+    """Whether it has been tried as often as it is to be tried."""
+
 
 class InvalidRequest(ClientError):
     code = "invalid-request"
@@ -175,10 +178,12 @@ class ConnectionFailed(Temporary):
 
     code = "connection-failed"
 
-    def __init__(self, detail: str, *, sent: bool = False) -> None:
+    def __init__(self, detail: str, *, sent: bool = False, opening: bool = False) -> None:
         super().__init__(detail)
         self.sent = sent
         """Whether the whole request had left: then the gateway may have done what it was asked."""
+        self.opening = opening
+        """Whether there was not even a connection."""
 
 
 class Unreachable(ClientError):

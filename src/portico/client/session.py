@@ -91,7 +91,8 @@ class Repeat(Enum):
 class Patience:
     """Counts failures in a row, and waits a little longer after each."""
 
-    def __init__(self, attempts: int) -> None:
+    def __init__(self, session: "Session", attempts: int) -> None:
+        self._session = session
         self._attempts = attempts
         self._failures = 0
 
@@ -99,7 +100,14 @@ class Patience:
         """Wait before the next attempt; the error, if there is to be none."""
         self._failures += 1
         asked = error.retry_after or 0.0
-        if self._failures >= self._attempts or asked > _LONGEST_PAUSE:
+        # A sign-in within a request has been repeated by itself: once more for the request would be attempts squared.
+        error.final = (
+            error.final
+            or self._failures >= self._attempts
+            or asked > _LONGEST_PAUSE
+            or (isinstance(error, ConnectionFailed) and error.opening and not self._session.met)
+        )
+        if error.final:
             raise error
         # Many clients that failed together must not come back together.
         own = min(0.25 * 2 ** (self._failures - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311
@@ -116,9 +124,12 @@ class Session:
         self._store = store
         self._attempts = attempts
         self.tokens = store.load()
+        self.met = False
+        """Whether the gateway has ever answered. Where nobody has, an address that nobody listens at is a wrong one, and
+        not a gateway that is being restarted."""
 
     def patience(self) -> Patience:
-        return Patience(self._attempts)
+        return Patience(self, self._attempts)
 
     def request(self, request: Ask, repeat: Repeat = Repeat.ALWAYS) -> Steps[Answer]:
         """The answer to a request in the user's name, repeated where that is safe; the problem, if it is one."""
@@ -135,13 +146,13 @@ class Session:
         """One attempt, with a token that is renewed if it is refused."""
         token = yield from self._token()
         try:
-            return (yield from _answered(_with_token(request, token)))
+            return (yield from self._answered(_with_token(request, token)))
         except NotSignedIn:
             if request.body is not None and not request.body.replayable:
                 raise
         yield Alone(self._renew(token))
         assert self.tokens is not None
-        return (yield from _answered(_with_token(request, self.tokens.access_token)))
+        return (yield from self._answered(_with_token(request, self.tokens.access_token)))
 
     def use(self, username: str | None, password: str | None) -> None:
         self._credentials.username = username or self._credentials.username
@@ -232,11 +243,18 @@ class Session:
         self.tokens = tokens
         yield from work(lambda: self._store.save(tokens))
 
+    def _answered(self, request: Ask) -> Steps[Answer]:
+        answer = yield from ask(request)
+        self.met = True
+        if 200 <= answer.status < 300:
+            return answer
+        raise refusal(answer)
+
     def _unsigned(self, request: Ask) -> Steps[Answer]:
         patience = self.patience()
         while True:
             try:
-                return (yield from _answered(request))
+                return (yield from self._answered(request))
             except Temporary as error:
                 yield from patience.after(error)
 
@@ -260,13 +278,6 @@ class Text:
 def _with_token(request: Ask, token: str) -> Ask:
     request.headers["Authorization"] = f"Bearer {token}"
     return request
-
-
-def _answered(request: Ask) -> Steps[Answer]:
-    answer = yield from ask(request)
-    if 200 <= answer.status < 300:
-        return answer
-    raise refusal(answer)
 
 
 def refusal(answer: Answer) -> ClientError:

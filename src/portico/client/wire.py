@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from errno import ECONNREFUSED
 from urllib.parse import quote, urlsplit
 
 from portico.client.errors import ConnectionFailed, InvalidRequest, NotAGateway, Unreachable
@@ -88,9 +89,17 @@ def failure(origin: Origin, error: Exception, *, sent: bool = False, opening: bo
     if isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME:
         return Unreachable(f"There is no host named {origin.host}; look at the address.")
     if isinstance(error, TimeoutError):
-        return ConnectionFailed(f"{place} was silent for too long.", sent=sent)
+        return ConnectionFailed(f"{place} was silent for too long.", sent=sent, opening=opening)
+    if opening and _is_refusal(error):
+        detail = f"{place} refused the connection: nothing listens there; look at the address, or start the gateway."
+        return ConnectionFailed(detail, opening=True)
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return ConnectionFailed(f"The connection to {place} failed: {reason}.", sent=sent)
+    return ConnectionFailed(f"The connection to {place} failed: {reason}.", sent=sent, opening=opening)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Of several addresses of one host, asyncio tells only in words why each failed."""
+    return isinstance(error, ConnectionRefusedError) or f"[Errno {ECONNREFUSED}]" in str(error)
 
 
 class _Alerted(ConnectionError):

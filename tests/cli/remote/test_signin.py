@@ -3,18 +3,20 @@
 import json
 import os
 import pty
+import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from portico.client import keyring, profiles
 from portico.client.wire import Origin
 
-from ...gateways import Gateway
+from ...gateways import Gateway, free_port
 from ..conftest import Portico
 
 RING = """
@@ -141,7 +143,7 @@ def test_tokens_go_to_no_other_gateway(remote: Portico, monkeypatch: pytest.Monk
         (("login", "URL", "--password", "x"), 2, "Unrecognized arguments"),
         (("login", "ftp://example.com", "--user", "web", "--password-stdin"), 1, "https://"),
         (("login", "http://[bad", "--user", "web", "--password-stdin"), 1, "https://"),
-        (("login", "http://127.0.0.1:1", "--user", "web", "--password-stdin"), 5, "failed"),
+        (("login", "http://127.0.0.1:1", "--user", "web", "--password-stdin"), 5, "refused"),
         (("login", "URL", "--profile", ".x", "--user", "web", "--password-stdin"), 2, "profile"),
     ],
 )
@@ -367,6 +369,25 @@ def test_signing_in_elsewhere_with_the_former_gateway_gone(
     outcome = remote("login", gateway.url, "--user", "web", "--password-stdin", stdin=password)
     assert (outcome.code, outcome.err) == (0, "")
     assert remote("ls").code == 0
+
+
+def test_a_wrong_port_is_said_at_once(
+    portico: Portico, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    connect = socket.create_connection
+    tried: list[Any] = []
+
+    def counted(*arguments: Any) -> socket.socket:
+        tried.append(arguments)
+        return connect(*arguments)
+
+    monkeypatch.setattr(socket, "create_connection", counted)
+    outcome = portico(
+        "login", f"http://localhost:{port}", "--user", "web", "--password-stdin", stdin="secret"
+    )
+    assert (outcome.code, len(tried)) == (5, 1)
+    assert outcome.err.startswith(f"localhost:{port} refused the connection")
 
 
 def test_a_refused_token_of_the_environment(
