@@ -93,16 +93,16 @@ def test_a_deletion_whose_answer_is_lost(proxied: Client, proxy: FaultProxy, roo
         proxied.delete("/file")
 
 
-def test_a_move_whose_answer_is_lost_is_not_repeated(proxied: Client, proxy: FaultProxy, root: Path) -> None:
-    (root / "old").touch()
-    proxy.on(anything, Lost())
-    with pytest.raises(ConnectionFailed) as error:
-        proxied.move("/old", "/new")
-    assert error.value.sent
-    assert len(proxy.calls) == 1
-    proxy.on(anything, AWAY)
-    proxied.move("/new", "/newer")
-    assert (root / "newer").exists()
+def test_an_upload_whose_fate_a_proxy_does_not_know(proxied: Client, proxy: FaultProxy, root: Path) -> None:
+    """It was stored, and what answers in the gateway's place has not waited for it."""
+    gone = Altered(lambda reply: Reply(504))
+    proxy.on(is_upload, gone)
+    with pytest.raises(Unavailable):
+        proxied.upload(b"x", "/file", on_conflict="fail")
+    proxy.on(is_upload, gone)
+    with pytest.raises(Unavailable):
+        proxied.upload(b"x", "/file", on_conflict="rename")
+    assert {path.name for path in root.iterdir()} == {"file", "file (1)"}
 
 
 def test_a_copy_whose_answer_is_lost(proxied: Client, proxy: FaultProxy, root: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from portico.client import downloads, files, uploads
+from portico.client import downloads, files, transfers, uploads
 from portico.client.base import Base, LocalPath
 from portico.client.entries import Entry, Folder
 from portico.client.files import OnConflict
@@ -159,11 +159,11 @@ class AsyncClient(Base):
 
     async def move(self, source: str, target: str, *, on_conflict: OnConflict | None = None) -> None:
         """Move or rename a file or a folder; a folder that is moved onto a folder is merged into it."""
-        await self._run(files.transfer(self._session, "MOVE", source, target, on_conflict))
+        await self._run(transfers.transfer(self._session, "MOVE", source, target, on_conflict))
 
     async def copy(self, source: str, target: str, *, on_conflict: OnConflict | None = None) -> None:
         """Copy a file, or a folder with all that is in it, without passing through this machine."""
-        await self._run(files.transfer(self._session, "COPY", source, target, on_conflict))
+        await self._run(transfers.transfer(self._session, "COPY", source, target, on_conflict))
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
         """Remove a file or an empty folder; with `recursive`, a folder with all that is in it."""

@@ -4,8 +4,7 @@ What is repeated after a failure that may pass, and when:
 
 - Looking, listing, making a folder: always; twice is the same as once.
 - Deleting: always; if the answer was lost and nothing is there any more, it has been done.
-- Copying and moving: if the gateway said itself that it failed, as asking again carries on. If the answer was lost, a
-  copy that may replace what is there is repeated too; all others end with `ConnectionFailed`, for you to look.
+- Copying and moving: see `transfers`.
 """
 
 from typing import Literal
@@ -13,7 +12,7 @@ from typing import Literal
 from portico.client.entries import Entry, Page, entry_of, page_of
 from portico.client.errors import ConnectionFailed, IsAFolder, NotFound, NotPossible, Temporary
 from portico.client.paths import clean, split, target
-from portico.client.session import Repeat, Session
+from portico.client.session import Session
 from portico.client.steps import Answer, Ask, Steps
 
 OnConflict = Literal["replace", "fail", "rename"]
@@ -66,21 +65,6 @@ def described(path: str, answer: Answer) -> Entry:
 
 def make_folder(session: Session, path: str) -> Steps[None]:
     yield from session.request(Ask("POST", target(clean(path), action="MKDIR")))
-
-
-def transfer(
-    session: Session,
-    action: Literal["MOVE", "COPY"],
-    source: str,
-    destination: str,
-    on_conflict: OnConflict | None,
-) -> Steps[None]:
-    if on_conflict == "rename":
-        repeat = Repeat.UNHEARD
-    else:
-        repeat = Repeat.ALWAYS if action == "COPY" and on_conflict != "fail" else Repeat.ANSWERED
-    place = target(clean(source), action=action, target=clean(destination), onConflict=on_conflict)
-    yield from session.request(Ask("POST", place, patient=True), repeat)
 
 
 def delete(session: Session, path: str, *, recursive: bool) -> Steps[None]:

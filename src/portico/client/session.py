@@ -7,7 +7,6 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -70,22 +69,12 @@ class Credentials:
     client_secret: str | None = field(default=None, repr=False)
 
 
-class Repeat(Enum):
-    """When a request may be sent again after a failure that may pass."""
-
-    ALWAYS = "always"
-    """Doing it twice is the same as doing it once."""
-    ANSWERED = "answered"
-    """If the gateway itself said that it failed, or cannot have heard of it."""
-    UNHEARD = "unheard"
-    """If the gateway cannot have begun with it."""
-
-    def allows(self, error: Temporary) -> bool:
-        if self is Repeat.ALWAYS:
-            return True
-        if isinstance(error, ConnectionFailed):
-            return not error.sent
-        return self is Repeat.ANSWERED or isinstance(error, TooManyRequests | Unavailable)
+def is_unheard(error: Temporary) -> bool:
+    """Whether the gateway cannot have begun with the request that failed."""
+    if isinstance(error, ConnectionFailed):
+        return not error.sent
+    # A proxy that says 502 or 504 has handed the request on, and does not know what became of it.
+    return isinstance(error, TooManyRequests | Unavailable) and error.status not in (502, 504)
 
 
 class Patience:
@@ -131,15 +120,13 @@ class Session:
     def patience(self) -> Patience:
         return Patience(self, self._attempts)
 
-    def request(self, request: Ask, repeat: Repeat = Repeat.ALWAYS) -> Steps[Answer]:
-        """The answer to a request in the user's name, repeated where that is safe; the problem, if it is one."""
+    def request(self, request: Ask) -> Steps[Answer]:
+        """The answer to a request in the user's name that may be repeated; the problem, if it is one."""
         patience = self.patience()
         while True:
             try:
                 return (yield from self.signed(request))
             except Temporary as error:
-                if not repeat.allows(error):
-                    raise
                 yield from patience.after(error)
 
     def signed(self, request: Ask) -> Steps[Answer]:

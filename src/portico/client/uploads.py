@@ -2,7 +2,7 @@
 
 What is repeated after a failure that may pass: whatever can be read again, and only the files that the gateway did not
 name as stored. Where a name may be replaced, twice is the same as once. With `fail`, a file is sent again if the end of
-its request never left, if the gateway itself said that it failed, or if a look shows that it is not there. With
+its request never left, if the gateway cannot have begun, or if a look shows that it is not there. With
 `rename`, only if the gateway cannot have stored it: a second time would make a second file.
 """
 
@@ -28,7 +28,7 @@ from portico.client.files import OnConflict
 from portico.client.forms import Form, Outgoing
 from portico.client.paths import check_name, clean, join, split, target
 from portico.client.progress import Meter, Progress
-from portico.client.session import Repeat, Session
+from portico.client.session import Session, is_unheard
 from portico.client.sources import Content, Uploadable, source_of
 from portico.client.steps import Ask, Steps, Together, work
 
@@ -159,7 +159,8 @@ def _send(session: Session, batch: list[Outgoing], options: Options) -> Steps[Ma
                 raise
             yield from patience.after(error)
             # Of several files the first may stand, even if the end of the request never left.
-            lost = lost or (isinstance(error, ConnectionFailed) and (form.closed or len(left) > 1))
+            broken = isinstance(error, ConnectionFailed) or not is_unheard(error)
+            lost = lost or (broken and (form.closed or len(left) > 1))
             rest = yield from work(partial(_again, rest, failures))
         except ClientError as error:
             stored, rest = _by_fate(left, error)
@@ -191,8 +192,8 @@ def _may_repeat(
     if options.on_conflict in (None, "replace") or not form.closed:
         return True
     if options.on_conflict == "rename":
-        return not isinstance(error, ConnectionFailed) and Repeat.UNHEARD.allows(error)
-    if not isinstance(error, ConnectionFailed):
+        return not isinstance(error, ConnectionFailed) and is_unheard(error)
+    if not isinstance(error, ConnectionFailed) and is_unheard(error):
         return True
     try:
         yield from files.stat(session, file.path)
