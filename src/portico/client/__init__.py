@@ -46,6 +46,7 @@ from portico.client.errors import (
 )
 from portico.client.files import OnConflict
 from portico.client.progress import Progress
+from portico.client.receipts import Receipt
 from portico.client.session import Tokens, TokenStore
 from portico.client.sources import Uploadable
 
@@ -83,6 +84,7 @@ __all__ = [
     "ProviderTimeout",
     "ProviderUnavailable",
     "RangeNotSatisfiable",
+    "Receipt",
     "RequestTimeout",
     "SignInFailed",
     "SourceChanged",

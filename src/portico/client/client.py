@@ -11,6 +11,7 @@ from portico.client.entries import Entry, Folder
 from portico.client.files import OnConflict
 from portico.client.paths import clean
 from portico.client.progress import Progress
+from portico.client.receipts import Received
 from portico.client.session import Tokens
 from portico.client.sockets import Sockets
 from portico.client.sources import Uploadable
@@ -87,14 +88,16 @@ class Client(Base):
         content_type: str | None = None,
         verify: bool = False,
         progress: Progress | None = None,
-    ) -> None:
+    ) -> Entry | None:
         """Store a local file, bytes or a stream at a path; one that ends with a slash is the folder for the file.
 
         Folders are made as needed. Nobody sees the file before it is whole, and when this returns it is stored safely.
-        `verify` looks afterwards whether it has the size of what was sent.
+        `verify` looks afterwards whether it has the size of what was sent. What is returned has the name under which
+        the file is stored; None if that may be another one and the gateway, an older one, does not say which.
         """
         file = uploads.outgoing(source, path, content_type)
-        self._run(uploads.upload(self._session, file, uploads.Options(on_conflict, verify, progress)))
+        options = uploads.Options(on_conflict, verify, progress)
+        return self._run(uploads.upload(self._session, file, options))
 
     def upload_all(
         self,
@@ -103,13 +106,14 @@ class Client(Base):
         on_conflict: OnConflict | None = None,
         verify: bool = False,
         progress: Progress | None = None,
+        stored: Received | None = None,
     ) -> None:
         """Store many files, given as for `upload`: small ones share requests, and several requests run at once.
 
         A file that cannot be stored for its own sake does not hold up the others: `TransfersFailed` names them in the
-        end.
+        end. `stored` is called with a `Receipt` of each file that is stored, which has its name there.
         """
-        options = uploads.Options(on_conflict, verify, progress)
+        options = uploads.Options(on_conflict, verify, progress, stored)
         self._run(uploads.upload_all(self._session, items, options, self._limit))
 
     def download(
@@ -139,9 +143,13 @@ class Client(Base):
         *,
         resume: bool = False,
         progress: Progress | None = None,
+        fetched: Received | None = None,
     ) -> None:
-        """Fetch many files, each from its path, or entry, to a local one; `TransfersFailed` names in the end what failed."""
-        options = downloads.Options(resume, progress, self._limit)
+        """Fetch many files, each from its path, or entry, to a local one; `TransfersFailed` names in the end what failed.
+
+        `fetched` is called with a `Receipt` of each file that is here.
+        """
+        options = downloads.Options(resume, progress, self._limit, fetched)
         self._run(downloads.to_files(self._session, items, options))
 
     def read(self, path: str, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> bytes:

@@ -6,7 +6,7 @@ is another version by then, that is `Changed`.
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import EAGAIN
 from io import FileIO, RawIOBase
 from typing import BinaryIO
@@ -24,6 +24,7 @@ from portico.client.errors import (
 from portico.client.parts import Part
 from portico.client.paths import clean, join, split, target
 from portico.client.progress import Meter, Progress
+from portico.client.receipts import Receipt, Received
 from portico.client.session import Session
 from portico.client.steps import Answer, Ask, Piece, Steps, Together, work
 
@@ -37,6 +38,7 @@ class Options:
     progress: Progress | None
     limit: int
     """How many requests run at once."""
+    fetched: Received | None = None
 
 
 class Incoming:
@@ -149,6 +151,7 @@ def to_file(
     try:
         yield from work(lambda: made.append(Part(local, keep=options.resume)))
         part = made[0]
+        entry: Entry | None = None
         if part.etag:
             entry = yield from files.head(session, path)
             if (entry.etag, entry.size) != (part.etag, part.size):
@@ -156,25 +159,36 @@ def to_file(
         meter = Meter(path, part.size if part.etag else None, options.progress)
         meter.at(part.received)
         if not part.etag:
-            yield from _first(session, path, part, meter)
+            entry = yield from _first(session, path, part, meter)
         gaps = list(part.gaps(RANGE))
         ranges = (_range(session, path, part, meter, start, stop) for start, stop in gaps)
         yield Together(ranges, min(options.limit, len(gaps)))
-        yield from work(lambda: part.commit(modified))
+        status = yield from work(lambda: part.commit(modified))
+        if options.fetched:
+            options.fetched(Receipt(path, _same_version(wanted, entry), local, status))
     finally:
         for unfinished in made:
             if not unfinished.closed:
                 yield from work(unfinished.close)
 
 
-def _first(session: Session, path: str, part: Part, meter: Meter) -> Steps[None]:
+def _same_version(wanted: str | Entry, found: Entry | None) -> Entry | None:
+    """The entry that was asked for, with its etag; None if it is not what was found, which only names the second."""
+    if not isinstance(wanted, Entry) or found is None or wanted.size != found.size:
+        return None
+    if wanted.modified is None or wanted.modified.replace(microsecond=0) != found.modified:
+        return None
+    return replace(wanted, etag=found.etag)
+
+
+def _first(session: Session, path: str, part: Part, meter: Meter) -> Steps[Entry | None]:
     """The beginning, which is all of a small file, and tells of a large one what to ask for."""
     with open(part.path, "r+b", buffering=0) as file:
         incoming = Incoming(path, _writer(file), stop=RANGE, meter=meter)
         try:
             yield from receive(session, incoming)
         except RangeNotSatisfiable:
-            return  # there is nothing in it
+            return None  # there is nothing in it
         finally:
             if incoming.entry:
                 part.begin(incoming.entry.size or 0, incoming.etag)
@@ -187,6 +201,8 @@ def _first(session: Session, path: str, part: Part, meter: Meter) -> Steps[None]
             entry = yield from receive(session, whole)
             part.begin(entry.size or 0, None)
             part.add(0, whole.position)
+            return entry
+    return incoming.entry
 
 
 def _range(session: Session, path: str, part: Part, meter: Meter, start: int, stop: int) -> Steps[None]:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from portico.client.entries import Entry
 from portico.client.paths import split
 from portico.client.progress import Meter
+from portico.client.receipts import Receipt
 from portico.client.sources import Source
 from portico.client.steps import Piece
 
@@ -25,6 +27,10 @@ class Outgoing:
     content_type: str | None = None
     sent: int = 0
     """How many bytes were handed out when it was last sent."""
+    entry: Entry | None = None
+    """As it was stored, if the gateway has said so."""
+    seconds: float = 0.0
+    """How long the request took that stored it."""
 
     def __post_init__(self) -> None:
         if self.content_type is not None and not _MEDIA_TYPE.fullmatch(self.content_type):
@@ -33,6 +39,10 @@ class Outgoing:
     @property
     def name(self) -> str:
         return split(self.path)[1]
+
+    @property
+    def receipt(self) -> Receipt:
+        return Receipt(self.path, self.entry, self.source.path, self.source.status, self.seconds)
 
 
 class Form:

@@ -85,8 +85,8 @@ class Part:
                 os.fsync(self._file.fileno())  # a note must not outlive the bytes that it speaks of
                 self._note()
 
-    def commit(self, modified: datetime | None = None) -> None:
-        """Give the file its name, the mode of what it replaces, and the time if there is one."""
+    def commit(self, modified: datetime | None = None) -> os.stat_result:
+        """Give the file its name, the mode of what it replaces, and the time if there is one; what it is then."""
         self._file.truncate(self.size)
         if modified is not None:
             # In whole numbers: as a float it would come out a little less, and so look older than it is.
@@ -96,7 +96,9 @@ class Part:
             os.chmod(self.path, self._mode)
         self._release()
         os.replace(self.path, self._target)
+        status = os.stat(self._target) if self._file.closed else os.fstat(self._file.fileno())
         self._file.close()
+        return status
 
     def close(self) -> None:
         """Let go of it; what cannot be carried on is removed."""

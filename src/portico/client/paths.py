@@ -1,7 +1,7 @@
 """Paths at the gateway: text from the root on, such as `/reports/2026.csv`."""
 
 import re
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from portico.client.errors import InvalidPath
 
@@ -41,3 +41,12 @@ def target(path: str, **query: str | int | None) -> str:
     """What a request for a clean path asks for."""
     given = {name: value for name, value in query.items() if value is not None}
     return FILESYSTEM + quote(path) + ("?" + urlencode(given) if given else "")
+
+
+def path_of(address: str) -> str | None:
+    """The path that an address of the gateway's stands for; None if it stands for none."""
+    _, found, path = address.partition(FILESYSTEM)
+    try:
+        return clean(unquote(path, errors="strict")) if found else None
+    except (UnicodeDecodeError, InvalidPath):
+        return None

@@ -3,6 +3,7 @@
 import io
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, cast
 
@@ -20,6 +21,8 @@ class Content:
 
     replayable = True
     slow = False
+    path: str | None = None
+    status: os.stat_result | None = None
 
     def __init__(self, content: bytes | bytearray | memoryview) -> None:
         self._content = memoryview(content).cast("B")
@@ -47,6 +50,8 @@ class LocalFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
+        self.status: os.stat_result | None = None
+        """The file as it was when it was last read; None if a change right after that might not show."""
         status = os.stat(path)
         self.size: int | None = status.st_size
         self._once = not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
@@ -64,24 +69,27 @@ class LocalFile:
             if self.size is None:
                 yield from _all(file)
             else:
+                self.status = _settled(os.fstat(file.fileno()))
                 yield from _exactly(file, self.size, self.path)
 
     def read(self) -> Content:
         """The whole of a small file, as long as it is now."""
         with open(self.path, "rb") as file:
-            before = _version(file)
+            status = os.fstat(file.fileno())
+            settled = _settled(status)
             content = file.read()
-            if _version(file) != before:
+            if _version(file) != _version_of(status):
                 raise _rewritten(self.path)
-        return Snapshot(self.path, content, before)
+        return Snapshot(self.path, content, _version_of(status), settled)
 
 
 class Snapshot(Content):
     """The content of a local file, as it was at one moment."""
 
-    def __init__(self, path: str, content: bytes, version: "_Version | None") -> None:
+    def __init__(self, path: str, content: bytes, version: "_Version", status: os.stat_result | None) -> None:
         super().__init__(content)
-        self._path = path
+        self.path = self._path = path
+        self.status = status
         self._version = version
 
     def again(self) -> Content:
@@ -94,6 +102,8 @@ class Stream:
     """What is still to be read of an open file; it can be sent again only if it can be wound back."""
 
     slow = True
+    path: str | None = None
+    status: os.stat_result | None = None
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -126,6 +136,8 @@ class Chunks:
 
     slow = True
     size: int | None = None
+    path: str | None = None
+    status: os.stat_result | None = None
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = chunks
@@ -161,6 +173,17 @@ def source_of(given: Uploadable) -> Source:
 
 
 _Version = tuple[int, int, int]
+
+
+_TICK = 20_000_000
+_COARSE = 2_000_000_000
+"""Nanoseconds between two times that file systems keep: those of the kernel's clock, and those of FAT."""
+
+
+def _settled(status: os.stat_result) -> os.stat_result | None:
+    """The status, unless the file was written to just now: a second change might then leave its time as it is."""
+    step = _TICK if status.st_mtime_ns % 1_000_000_000 else _COARSE
+    return status if abs(time.time_ns() - status.st_mtime_ns) > step else None
 
 
 def _version_of(status: os.stat_result) -> _Version:

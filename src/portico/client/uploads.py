@@ -7,17 +7,21 @@ its request never left, if the gateway cannot have begun, or if a look shows tha
 """
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from portico.client import files
+from portico.client.entries import Entry, entry_of
 from portico.client.errors import (
     COMMON,
     AlreadyExists,
     ClientError,
     ConnectionFailed,
     Forbidden,
+    InvalidPath,
+    NotAGateway,
     NotFound,
     SourceChanged,
     Temporary,
@@ -26,11 +30,12 @@ from portico.client.errors import (
 )
 from portico.client.files import OnConflict
 from portico.client.forms import Form, Outgoing
-from portico.client.paths import check_name, clean, join, split, target
+from portico.client.paths import check_name, clean, join, path_of, split, target
 from portico.client.progress import Meter, Progress
+from portico.client.receipts import Receipt, Received
 from portico.client.session import Session, is_unheard
 from portico.client.sources import Content, Uploadable, source_of
-from portico.client.steps import Ask, Steps, Together, work
+from portico.client.steps import Answer, Ask, Steps, Together, work
 
 SMALL = 1024 * 1024
 """Files up to this size share requests."""
@@ -45,6 +50,7 @@ class Options:
     on_conflict: OnConflict | None = None
     verify: bool = False
     progress: Progress | None = None
+    stored: Received | None = None
 
 
 def outgoing(source: Uploadable, path: str, content_type: str | None = None) -> Outgoing:
@@ -57,10 +63,13 @@ def outgoing(source: Uploadable, path: str, content_type: str | None = None) -> 
     return Outgoing(clean(path), source_of(source), content_type)
 
 
-def upload(session: Session, file: Outgoing, options: Options) -> Steps[None]:
-    failures = yield from _send(session, [file], options)
+def upload(session: Session, file: Outgoing, options: Options) -> Steps[Entry | None]:
+    """The file as it was stored; None if it may have another name, and the gateway does not say which."""
+    kept: list[Receipt] = []
+    failures = yield from _send(session, [file], replace(options, stored=kept.append))
     for error in failures.values():
         raise error
+    return kept[0].entry
 
 
 def upload_all(
@@ -148,9 +157,10 @@ def _send(session: Session, batch: list[Outgoing], options: Options) -> Steps[Ma
         rest: list[Outgoing] = []
         place = target(split(left[0].path)[0], onConflict=options.on_conflict)
         try:
-            request = Ask("POST", place, {"Content-Type": form.content_type}, body=form, patient=True)
-            yield from session.signed(request)
-            stored = left
+            headers = {"Content-Type": form.content_type, "Prefer": "return=representation"}
+            began = time.monotonic()
+            answer = yield from session.signed(Ask("POST", place, headers, body=form, patient=True))
+            stored = _reported(left, answer, time.monotonic() - began)
         except Temporary as error:
             stored, rest = _by_fate(left, error)
             if stored:
@@ -178,6 +188,23 @@ def _send(session: Session, batch: list[Outgoing], options: Options) -> Steps[Ma
         failures |= yield from _looked_at(session, stored, options)
         left = rest
     return failures
+
+
+def _reported(batch: list[Outgoing], answer: Answer, seconds: float) -> list[Outgoing]:
+    """The batch with what the gateway says of it; one that is older than this client says nothing."""
+    entries: list[Entry] = []
+    try:
+        if answer.status == 200:
+            entries = [entry_of(item) for item in answer.json()["content"]]
+        elif path := path_of(answer.headers.get("content-location", "")):
+            entries = [Entry(split(path)[1], path, is_folder=False, size=batch[0].sent)]
+        for entry in entries:
+            clean(entry.path)
+    except (NotAGateway, InvalidPath, KeyError, TypeError):
+        return batch
+    if len(entries) != len(batch):
+        return batch
+    return [replace(file, entry=entry, seconds=seconds) for file, entry in zip(batch, entries, strict=True)]
 
 
 def _by_fate(batch: list[Outgoing], error: ClientError) -> tuple[list[Outgoing], list[Outgoing]]:
@@ -214,12 +241,17 @@ def _looked_at(session: Session, stored: list[Outgoing], options: Options) -> St
     """Tell of the files that stand; those that are not as long as what was sent, if that is to be verified."""
     failures: dict[str, ClientError] = {}
     for file in stored:
-        if options.verify and options.on_conflict != "rename":
-            size = (yield from files.stat(session, file.path)).size
+        if file.entry is None and options.on_conflict != "rename":
+            file.entry = Entry(file.name, file.path, is_folder=False, size=file.sent)
+        if options.verify and file.entry:
+            path = file.entry.path
+            size = (yield from files.stat(session, path)).size
             if size != file.sent:
-                detail = f"{file.path} has {size} bytes at the gateway, but {file.sent} were sent."
+                detail = f"{path} has {size} bytes at the gateway, but {file.sent} were sent."
                 failures[file.path] = WrongSize(detail)
                 continue
+        if options.stored:
+            options.stored(file.receipt)
         if options.progress:
             options.progress(file.path, file.sent, file.sent)
     return failures
