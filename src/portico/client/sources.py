@@ -69,18 +69,18 @@ class LocalFile:
             if self.size is None:
                 yield from _all(file)
             else:
-                self.status = _settled(os.fstat(file.fileno()))
+                self.status = settled(os.fstat(file.fileno()))
                 yield from _exactly(file, self.size, self.path)
 
     def read(self) -> Content:
         """The whole of a small file, as long as it is now."""
         with open(self.path, "rb") as file:
             status = os.fstat(file.fileno())
-            settled = _settled(status)
+            sure = settled(status)
             content = file.read()
             if _version(file) != _version_of(status):
                 raise _rewritten(self.path)
-        return Snapshot(self.path, content, _version_of(status), settled)
+        return Snapshot(self.path, content, _version_of(status), sure)
 
 
 class Snapshot(Content):
@@ -180,7 +180,7 @@ _COARSE = 2_000_000_000
 """Nanoseconds between two times that file systems keep: those of the kernel's clock, and those of FAT."""
 
 
-def _settled(status: os.stat_result) -> os.stat_result | None:
+def settled(status: os.stat_result) -> os.stat_result | None:
     """The status, unless the file was written to just now: a second change might then leave its time as it is."""
     step = _TICK if status.st_mtime_ns % 1_000_000_000 else _COARSE
     return status if abs(time.time_ns() - status.st_mtime_ns) > step else None

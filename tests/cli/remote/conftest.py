@@ -57,6 +57,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PORTICO_URL", "PORTICO_TOKEN", "PORTICO_PROFILE", "PORTICO_CA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "config" / "portico" / "profiles"
 
 

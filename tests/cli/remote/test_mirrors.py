@@ -10,6 +10,7 @@ import pytest
 from portico.cli.remote import downloads, mirrors
 from portico.cli.remote.download_plan import DownloadPlan
 from portico.cli.remote.opening import connect
+from portico.cli.remote.sameness import Sameness
 from portico.cli.remote.tallies import Tally
 
 from ..conftest import Portico
@@ -122,9 +123,12 @@ def test_files_on_their_way_are_not_extra(remote: Portico, here: Path, there: Pa
     make(there, site__a="1", site__b="2")
     make(here, copy__old="x")
     (here / "copy" / ".other.portico-part").write_text("of another program")
-    options = Namespace(dry_run=False, no_clobber=False, force=False, quiet=True, goes_on=False)
-    with connect(Namespace(profile=None)) as client:
-        plan = DownloadPlan(client, options, Tally("downloaded", options), whole=True)
+    options = Namespace(
+        dry_run=False, no_clobber=False, force=False, quiet=True, goes_on=False, checksum=False
+    )
+    with connect(Namespace(profile=None)) as client, client.record() as record:
+        sameness = Sameness(client, options, record)
+        plan = DownloadPlan(client, options, Tally("downloaded", options), sameness, whole=True)
         for item in plan.of_folder("/site", "copy"):
             Path(item.target).with_suffix(".12ab").write_text("half of it")
     assert plan.extra == ["copy/old.txt"]

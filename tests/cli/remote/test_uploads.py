@@ -178,10 +178,10 @@ def test_a_pipe_by_its_name(process: Start, here: Path, there: Path) -> None:
 
 
 def test_a_dry_run_does_nothing(remote: Portico, here: Path, there: Path) -> None:
-    make(here, d__a="1", d__b="2")
+    make(here, d__a="1")
+    remote("put", "-r", "d", "/")
+    make(here, d__b="2")
     (here / "d" / "empty").mkdir()
-    make(there, d__a="1")
-    os.utime(there / "d" / "a.txt")
     outcome = remote("put", "-r", "--dry-run", "d", "/")
     assert outcome.out.splitlines() == ["upload d/b.txt to /d/b.txt", "make the folder /d/empty"]
     assert outcome.err == "1 would be uploaded, 1 skipped, 1 B\n"

@@ -43,6 +43,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         options.paths = [*options.paths, *rest[split + 1 :]]
     if getattr(options, "jobs", 1) not in range(1, MOST_JOBS + 1):
         parser.error(f"--jobs must be a number from 1 to {MOST_JOBS}")
+    if getattr(options, "rename", False) and options.no_clobber:
+        parser.error("--rename and --no-clobber exclude each other")
     least = _LEAST.get(name, 0)
     if least and len(options.paths) < least:
         parser.error(f"{'Something' if not options.paths else 'The target'} is missing")
@@ -95,19 +97,24 @@ def _ls() -> Parser:
 def _put() -> Parser:
     parser = Parser(
         "portico put",
-        "Upload files and folders. What is there already, with the same size and not older, is skipped.",
+        "Upload files and folders. What is known to be there already, just as it is here, is skipped.",
         epilog="SOURCE is a file, a pattern, with -r a folder, or - for standard input. TARGET is a folder if it is one\n"
         "already, if it ends with a slash, or if several sources are named. A folder keeps its name in TARGET; of\n"
         "FOLDER/. the content is taken.",
     )
     parser.add_argument("paths", metavar="SOURCE … TARGET", nargs="*")
+    parser.add_argument(
+        "--rename",
+        action="store_true",
+        help="Keep both: store under another name what would replace a file, and print that name.",
+    )
     return _with_profile(_with_jobs(_with_transfer(parser)))
 
 
 def _get() -> Parser:
     parser = Parser(
         "portico get",
-        "Download files and folders. What is here already, with the same size and not older, is skipped.",
+        "Download files and folders. What is known to be here already, just as it is there, is skipped.",
         epilog="SOURCE is a file, a pattern, or with -r a folder. TARGET is the current folder if it is left out, or - for\n"
         "standard output. A folder keeps its name in TARGET; of FOLDER/. the content is taken.",
     )
@@ -124,7 +131,7 @@ def _get() -> Parser:
 def _sync() -> Parser:
     parser = Parser(
         "portico sync",
-        "Make a folder there like one here (up), or one here like one there (down), by size and time.",
+        "Make a folder there like one here (up), or one here like one there (down).",
         epilog="portico sync up LOCAL REMOTE\nportico sync down REMOTE LOCAL",
     )
     parser.add_argument("direction", choices=("up", "down"))
@@ -135,8 +142,8 @@ def _sync() -> Parser:
     parser.add_argument("--dry-run", action="store_true", help="Say what would be done, and do nothing.")
     parser.add_argument("-c", "--continue-on-error", dest="goes_on", action="store_true", help=_GOES_ON)
     parser.add_argument("-q", "--quiet", action="store_true", help="No bar and no summary.")
-    parser.set_defaults(no_clobber=False, force=False, resume=False)
-    return _with_profile(_with_jobs(parser))
+    parser.set_defaults(no_clobber=False, force=False, resume=False, rename=False)
+    return _with_profile(_with_jobs(_with_checksum(parser)))
 
 
 def _cat() -> Parser:
@@ -223,6 +230,15 @@ def _with_transfer(parser: Parser) -> Parser:
     parser.add_argument("-c", "--continue-on-error", dest="goes_on", action="store_true", help=_GOES_ON)
     parser.add_argument("--dry-run", action="store_true", help="Say what would be done, and do nothing.")
     parser.add_argument("-q", "--quiet", action="store_true", help="No bar and no summary.")
+    return _with_checksum(parser)
+
+
+def _with_checksum(parser: Parser) -> Parser:
+    parser.add_argument(
+        "--checksum",
+        action="store_true",
+        help="Compare the content of files that have the same size, if need be by reading them at the gateway.",
+    )
     return parser
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from portico.cli.remote.locals import is_part
 from portico.cli.remote.paths import looking_for
+from portico.cli.remote.sameness import Sameness
 from portico.cli.remote.tallies import Tally
 from portico.cli.remote.transfers import Item
-from portico.cli.remote.upload_plan import milliseconds
 from portico.client.client import Client
+from portico.client.comparisons import Candidate
 from portico.client.entries import Entry
 from portico.client.errors import ClientError, NotPossible
 from portico.client.paths import check_name, join
@@ -29,11 +30,15 @@ class Wanted:
 class DownloadPlan:
     """Compares what is there with what is here, folder by folder, and says what is to be fetched."""
 
-    def __init__(self, client: Client, options: Namespace, tally: Tally, *, whole: bool = False) -> None:
+    def __init__(
+        self, client: Client, options: Namespace, tally: Tally, sameness: Sameness, *, whole: bool = False
+    ) -> None:
         """If the comparison is to be `whole`, `extra` will hold the local paths of what is here and not there."""
         self._client = client
         self._options = options
         self._tally = tally
+        self._sameness = sameness
+        self._doubtful: list[tuple[Candidate, Entry, os.stat_result]] = []
         self._whole = whole
         self.extra: list[str] = []
 
@@ -44,6 +49,7 @@ class DownloadPlan:
                 yield from self.of_folder(one.entry.path, local)
             elif self._has_folder(os.path.dirname(local), one.entry.path):
                 yield from self._compared(one.entry, one.entry.path, local)
+        yield from self._resolved()
 
     def of_folder(self, remote: str, local: str) -> Iterator[Item]:
         """What is to be fetched of the content of a folder."""
@@ -73,6 +79,7 @@ class DownloadPlan:
                         folders.append((path, target))
                     else:
                         yield from self._compared(entry, path, target)
+            yield from self._resolved()
             extra = sorted(name for name in {*before} - names if not is_part(name))
             self.extra += [os.path.join(here, name) for name in extra]
             waiting += reversed(folders)
@@ -99,12 +106,23 @@ class DownloadPlan:
             tally.skip()
         elif status and stat.S_ISDIR(status.st_mode):
             tally.fail(remote, IsADirectoryError(21, os.strerror(21), local))
-        elif status and not options.force and is_current(status, entry):
-            tally.skip()
+        elif status and not options.force:
+            verdict = self._sameness.judge(remote, entry, local, status, down=True)
+            if isinstance(verdict, Candidate):
+                self._doubtful.append((verdict, entry, status))
+            elif verdict:
+                tally.skip()
+            else:
+                yield Item(remote, local, entry.size or 0, entry)
         else:
             yield Item(remote, local, entry.size or 0, entry)
 
-
-def is_current(status: os.stat_result, entry: Entry) -> bool:
-    """Whether the local file is as long as the gateway's, and not older."""
-    return entry.size == status.st_size and status.st_mtime_ns // 1_000_000 >= milliseconds(entry)
+    def _resolved(self) -> Iterator[Item]:
+        """Compare what can be told in no other way."""
+        doubtful, self._doubtful = self._doubtful, []
+        equal = self._sameness.equal(doubtful)
+        for candidate, entry, _ in doubtful:
+            if candidate.path in equal:
+                self._tally.skip()
+            else:
+                yield Item(candidate.path, candidate.local, entry.size or 0, entry)

@@ -16,12 +16,14 @@ from portico.cli.remote.paths import (
     name_of,
     refuse_twins,
 )
+from portico.cli.remote.sameness import Sameness
 from portico.cli.remote.tallies import Tally
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.terminal import standard_output
 from portico.client.client import Client
 from portico.client.errors import ClientError
 from portico.client.progress import Progress
+from portico.client.receipts import Received
 
 
 def get(options: Namespace) -> int:
@@ -35,9 +37,10 @@ def get(options: Namespace) -> int:
         if wanted:
             many = len(sources) > 1 or is_pattern(sources[0]) or any(one.entry.is_folder for one in wanted)
             into = many or target.endswith("/") or os.path.isdir(target)
-            download(
-                client, options, DownloadPlan(client, options, tally).of(wanted, target, into=into), tally
-            )
+            with client.record() as record:
+                sameness = Sameness(client, options, record)
+                plan = DownloadPlan(client, options, tally, sameness)
+                download(client, options, plan.of(wanted, target, into=into), tally, sameness.fetched)
     return tally.finish()
 
 
@@ -50,7 +53,9 @@ def cat(options: Namespace) -> int:
     return DONE
 
 
-def download(client: Client, options: Namespace, plan: Iterator[Item], tally: Tally) -> None:
+def download(
+    client: Client, options: Namespace, plan: Iterator[Item], tally: Tally, remember: Received
+) -> None:
     """Fetch what a plan finds, or only say so."""
     if options.dry_run:
         for item in tally.halting(plan):
@@ -61,7 +66,7 @@ def download(client: Client, options: Namespace, plan: Iterator[Item], tally: Ta
     def fetch(items: Iterator[Item], progress: Progress) -> None:
         # By their entries, so that files here get the times of those there, and are known again by them.
         pairs = ((item.entry or item.source, item.target) for item in items)
-        client.download_all(pairs, resume=options.resume, progress=progress)
+        client.download_all(pairs, resume=options.resume, progress=progress, fetched=remember)
 
     transfer(plan, fetch, tally)
 

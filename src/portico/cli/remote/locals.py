@@ -6,9 +6,11 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from glob import glob
+from pathlib import Path
 
 from portico.cli.exits import Missing, UsageMistake
 from portico.cli.remote.paths import is_pattern, refuse_twins
+from portico.cli.remote.records import folder as folder_of_records
 from portico.cli.remote.tallies import Tally
 
 
@@ -95,14 +97,17 @@ def _named(path: str, *, recursive: bool) -> Named:
 def content_of(folder: str, tally: Tally) -> Content:
     """What is in a folder. Links to files are followed, links to folders are not: they may lead in circles.
 
-    What is still being downloaded is passed over: half a file is nobody's content.
+    What is still being downloaded is passed over: half a file is nobody's content. So is what the transfer itself
+    writes, to remember what it has sent.
     """
     content = Content()
     with os.scandir(folder) as entries:
         found = sorted((entry for entry in entries if not is_part(entry.name)), key=lambda entry: entry.name)
+    record = folder_of_records()
     for entry in found:
         if entry.is_dir(follow_symlinks=False):
-            content.folders.append(entry.name)
+            if not record or entry.name != record.name or not _is_same_file(entry.path, record):
+                content.folders.append(entry.name)
             continue
         try:
             status = entry.stat()
@@ -117,3 +122,10 @@ def content_of(folder: str, tally: Tally) -> Content:
             kind = "a link to a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
             tally.note(f"{entry.path} is {kind}; it was left out.")
     return content
+
+
+def _is_same_file(path: str, other: Path) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False

@@ -1,4 +1,4 @@
-"""`portico sync`: one way, by size and time."""
+"""`portico sync`: one way, what differs."""
 
 import os
 import shutil
@@ -11,6 +11,7 @@ from portico.cli.remote.download_plan import DownloadPlan
 from portico.cli.remote.downloads import download
 from portico.cli.remote.opening import connect
 from portico.cli.remote.paths import find
+from portico.cli.remote.sameness import Sameness
 from portico.cli.remote.tallies import Halt, Tally
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.remote.uploads import upload
@@ -25,25 +26,29 @@ def sync(options: Namespace) -> int:
     source, target = options.paths
     act = _up if options.direction == "up" else _down
     tally = Tally("uploaded" if act is _up else "downloaded", options)
-    with connect(options, connections=options.jobs) as client:
-        act(client, options, source, target, tally)
+    with connect(options, connections=options.jobs) as client, client.record() as record:
+        act(client, options, source, target, tally, Sameness(client, options, record))
     return tally.finish()
 
 
-def _up(client: Client, options: Namespace, local: str, remote: str, tally: Tally) -> None:
+def _up(
+    client: Client, options: Namespace, local: str, remote: str, tally: Tally, sameness: Sameness
+) -> None:
     if not os.path.isdir(local):
         raise Missing(f"There is no folder '{local}' here.", folder=True)
-    plan = UploadPlan(client, options, tally, whole=options.delete)
-    upload(client, options, plan.of_folder(local, clean(remote)), tally)
+    plan = UploadPlan(client, options, tally, sameness, whole=options.delete)
+    upload(client, options, plan.of_folder(local, clean(remote)), tally, sameness.sent)
     found = [(f"{entry.path}{'/' * entry.is_folder}", entry.path) for entry in plan.extra]
     _delete(found, lambda path: client.delete(path, recursive=True), options, tally)
 
 
-def _down(client: Client, options: Namespace, remote: str, local: str, tally: Tally) -> None:
+def _down(
+    client: Client, options: Namespace, remote: str, local: str, tally: Tally, sameness: Sameness
+) -> None:
     if not find(client, remote, folder=True).is_folder:
         raise NotAFolder(f"'{clean(remote)}' is a file; use 'portico get' for it.")
-    plan = DownloadPlan(client, options, tally, whole=options.delete)
-    download(client, options, plan.of_folder(clean(remote), local), tally)
+    plan = DownloadPlan(client, options, tally, sameness, whole=options.delete)
+    download(client, options, plan.of_folder(clean(remote), local), tally, sameness.fetched)
     _delete([(path, path) for path in plan.extra], _remove, options, tally)
 
 

@@ -5,10 +5,11 @@ from argparse import Namespace
 from typing import Any
 
 from portico.cli.exits import UsageMistake
+from portico.cli.remote.records import Record
 from portico.client.client import Client
 from portico.client.errors import NotSignedIn, ProfileUnusable
-from portico.client.profiles import Store, check_name, chosen, find, same_place
-from portico.client.session import Tokens
+from portico.client.profiles import Store, check_name, chosen, find, normal, same_place
+from portico.client.session import Session, Tokens
 from portico.client.steps import Ask, Steps, T
 
 
@@ -19,6 +20,25 @@ class TokenRefused(NotSignedIn):
 class Gateway(Client):
     by_variable = False
     """Whether the token is that of PORTICO_TOKEN."""
+    place = ""
+    """The gateway's address."""
+    user: str | None = None
+    """Who is signed in, if the profile says so."""
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    def run(self, steps: Steps[T]) -> T:
+        """Perform what is no operation of the client's own."""
+        return self._run(steps)
+
+    def record(self) -> Record:
+        """What is known of files that went to this gateway and came from it."""
+        if self.user is None:
+            facts: object = self.whoami()
+            self.user = str(facts.get("username")) if isinstance(facts, dict) else ""
+        return Record(self.place, self.user)
 
     def _run(self, steps: Steps[T]) -> T:
         try:
@@ -59,10 +79,12 @@ def connect(options: Namespace, **settings: Any) -> Gateway:
             profile.url, tokens=Tokens(token) if token else Store(profile), ca=profile.ca, **settings
         )
         gateway.by_variable = bool(token)
+        gateway.place, gateway.user = profile.url, None if token else profile.user
         return gateway
     if url and token:
         gateway = Gateway(url, tokens=Tokens(token), ca=os.environ.get("PORTICO_CA") or None, **settings)
         gateway.by_variable = True
+        gateway.place = normal(url)
         return gateway
     if url:
         raise UsageMistake(f"You are not signed in at {url}; set PORTICO_TOKEN, or use 'portico login'.")

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from portico.cli.remote.locals import Named, content_of
+from portico.cli.remote.sameness import Sameness
 from portico.cli.remote.tallies import Tally
 from portico.cli.remote.transfers import Item
 from portico.client.client import Client
+from portico.client.comparisons import Candidate
 from portico.client.entries import Entry
 from portico.client.errors import ClientError, Forbidden, IsAFolder, NotAFolder, NotFound
 from portico.client.paths import check_name, clean, join, split
@@ -30,11 +32,15 @@ class Known:
 class UploadPlan:
     """Compares what is here with what is there, folder by folder, and says what is to be sent."""
 
-    def __init__(self, client: Client, options: Namespace, tally: Tally, *, whole: bool = False) -> None:
+    def __init__(
+        self, client: Client, options: Namespace, tally: Tally, sameness: Sameness, *, whole: bool = False
+    ) -> None:
         """If the comparison is to be `whole`, `extra` will hold what is there and not here."""
         self._client = client
         self._options = options
         self._tally = tally
+        self._sameness = sameness
+        self._doubtful: list[tuple[Candidate, Entry, os.stat_result]] = []
         self._whole = whole
         self.extra: list[Entry] = []
 
@@ -45,6 +51,7 @@ class UploadPlan:
         known = self._known(folder, list(files)) if files else Known({}, complete=False)
         for name, source in files.items():
             yield from self._compared(source.path, source.status, join(folder, name), known.entries.get(name))
+        yield from self._resolved()
         for source in sources:
             if source.is_folder:
                 try:
@@ -72,6 +79,7 @@ class UploadPlan:
             for name, status in content.files.items():
                 path = join(there, name)
                 yield from self._compared(os.path.join(here, name), status, path, known.entries.get(name))
+            yield from self._resolved()
             for name in reversed(content.folders):
                 may_exist = not known.complete or name in known.entries
                 waiting.append((os.path.join(here, name), join(there, name), may_exist))
@@ -110,8 +118,7 @@ class UploadPlan:
             if entry and not options.no_clobber:
                 if entry.is_folder:
                     raise IsAFolder(f"'{remote}' is a folder at the gateway; the file was not sent.")
-                if not options.force and is_current(entry, status):
-                    tally.skip()
+                if not options.force and self._is_set_aside(local, status, remote, entry):
                     return
             elif entry:
                 tally.skip()
@@ -123,18 +130,27 @@ class UploadPlan:
             return
         yield Item(local, remote, status.st_size)
 
+    def _is_set_aside(self, local: str, status: os.stat_result, remote: str, entry: Entry) -> bool:
+        """Whether the file need not be sent, or is among those that are to be compared."""
+        verdict = self._sameness.judge(remote, entry, local, status, down=False)
+        if isinstance(verdict, Candidate):
+            self._doubtful.append((verdict, entry, status))
+        elif verdict:
+            self._tally.skip()
+        return verdict is not False
+
+    def _resolved(self) -> Iterator[Item]:
+        """Compare what can be told in no other way."""
+        doubtful, self._doubtful = self._doubtful, []
+        equal = self._sameness.equal(doubtful)
+        for candidate, _, status in doubtful:
+            if candidate.path in equal:
+                self._tally.skip()
+            else:
+                yield from self._compared(candidate.local, status, candidate.path, None)
+
     def _make_folder(self, path: str) -> None:
         if self._options.dry_run:
             print(f"make the folder {path}")
         else:
             self._client.make_folder(path)
-
-
-def is_current(entry: Entry, status: os.stat_result) -> bool:
-    """Whether the gateway's file is as long as the local one, and not older."""
-    return entry.size == status.st_size and milliseconds(entry) >= status.st_mtime_ns // 1_000_000
-
-
-def milliseconds(entry: Entry) -> int:
-    """When the file was changed; long ago, if that is not known."""
-    return round(entry.modified.timestamp() * 1000) if entry.modified else 0

@@ -1,5 +1,6 @@
 """`portico put`: local files and folders to the gateway, or standard input."""
 
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -9,14 +10,17 @@ from portico.cli.remote.bars import Bar
 from portico.cli.remote.locals import Named, named_sources
 from portico.cli.remote.opening import connect
 from portico.cli.remote.paths import is_folder
+from portico.cli.remote.sameness import Sameness
 from portico.cli.remote.tallies import Tally
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.terminal import standard_input
 from portico.client.client import Client
+from portico.client.entries import Entry
 from portico.client.files import OnConflict
 from portico.client.paths import clean, join
 from portico.client.progress import Progress
+from portico.client.receipts import Receipt, Received
 
 _CHUNK = 256 * 1024
 
@@ -37,12 +41,18 @@ def put(options: Namespace) -> int:
                 return _put_stream(client, options, iter(lambda: stream.read(_CHUNK), b""), target, tally)
         if named:
             into = len(sources) > 1 or len(named) > 1 or named[0].is_folder or is_folder(client, target)
-            plan = UploadPlan(client, options, tally).of_sources(named, clean(target), into=into)
-            upload(client, options, plan, tally)
+            with client.record() as record:
+                sameness = Sameness(client, options, record)
+                plan = UploadPlan(client, options, tally, sameness)
+                upload(
+                    client, options, plan.of_sources(named, clean(target), into=into), tally, sameness.sent
+                )
     return tally.finish()
 
 
-def upload(client: Client, options: Namespace, plan: Iterator[Item], tally: Tally) -> None:
+def upload(
+    client: Client, options: Namespace, plan: Iterator[Item], tally: Tally, remember: Received
+) -> None:
     """Send what a plan finds, or only say so."""
     if options.dry_run:
         for item in tally.halting(plan):
@@ -53,7 +63,11 @@ def upload(client: Client, options: Namespace, plan: Iterator[Item], tally: Tall
 
     def send(items: Iterator[Item], progress: Progress) -> None:
         pairs = ((item.source, item.target) for item in items)
-        client.upload_all(pairs, on_conflict=conflict, progress=progress)
+        client.upload_all(pairs, on_conflict=conflict, progress=progress, stored=stored)
+
+    def stored(receipt: Receipt) -> None:
+        remember(receipt)
+        _name(receipt.path, receipt.entry, receipt.local)
 
     transfer(plan, send, tally)
 
@@ -67,7 +81,8 @@ def _put_stream(
         print(f"upload a stream to {clean(target)}")
         return DONE
     with Bar(tally):
-        client.upload(stream, target, on_conflict=_on_conflict(options), progress=tally.progress)
+        entry = client.upload(stream, target, on_conflict=_on_conflict(options), progress=tally.progress)
+    _name(clean(target), entry, None)
     tally.begun = 1
     return tally.finish()
 
@@ -80,5 +95,16 @@ def _is_stream(named: Named) -> bool:
         return bool(file.read(1))
 
 
+def _name(path: str, entry: Entry | None, local: str | None) -> None:
+    """Say under which name a file is stored, if it is another one than was asked for."""
+    if entry is None:
+        print(f"The gateway does not say under which name it stored '{path}'.", file=sys.stderr)
+    elif entry.path != path:
+        # In one piece, as several threads are here.
+        sys.stdout.write(f"{local or 'Standard input'} is stored as {entry.path}\n")
+
+
 def _on_conflict(options: Namespace) -> OnConflict | None:
+    if options.rename:
+        return "rename"
     return "fail" if options.no_clobber else None
