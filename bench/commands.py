@@ -92,6 +92,7 @@ def _workplace() -> Iterator[Path]:
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
         os.environ["XDG_CONFIG_HOME"] = f"{folder}/config"
+        os.environ["XDG_STATE_HOME"] = f"{folder}/state"
         yield Path(folder)
 
 

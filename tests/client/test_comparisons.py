@@ -47,9 +47,7 @@ def methods(proxy: FaultProxy) -> list[str]:
     return [call.method for call in proxy.calls]
 
 
-def test_a_digest_that_is_told_saves_the_reading(
-    comparing: Comparing, candidate: Candidate, proxy: FaultProxy
-) -> None:
+def test_a_digest_saves_the_reading(comparing: Comparing, candidate: Candidate, proxy: FaultProxy) -> None:
     etag = f'"{md5(CONTENT).hexdigest()}"'
     for read in (True, False):
         proxy.on(is_look, with_etag(etag))

@@ -147,7 +147,7 @@ def to_file(
     path = clean(_path(wanted))
     modified = wanted.modified if isinstance(wanted, Entry) else None
     local = yield from work(lambda: _local_target(path, place))
-    made: list[Part] = []  # also if whoever waits for it is cancelled
+    made: list[Part] = []  # so that it is known even if the caller is cancelled while it is made
     try:
         yield from work(lambda: made.append(Part(local, keep=options.resume)))
         part = made[0]

@@ -194,3 +194,30 @@ def test_streams_that_are_closed(there: Path, line: str, code: int, words: str) 
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert words in done.stderr
     assert done.stderr.count("\n") == bool(words)
+
+
+def test_a_kill_costs_the_record_nothing_but_time(
+    process: Start, remote: Portico, many: Path, there: Path, gateway: Gateway
+) -> None:
+    command = process("put", "-r", "many", "/")
+    wait_until(lambda: names(there), "files arrive")
+    command.kill()
+    command.wait(20)
+    wait_until(lambda: gateway.staged == [] and at_rest(there), "nothing is left half")
+    (many / "0" / "0.bin").write_bytes(b"!" * SIZE)
+    os.utime(many / "0" / "0.bin", (1e9, 1e9))
+    outcome = remote("put", "-r", "many", "/")
+    assert outcome.code == 0, outcome.err
+    assert contents(there / "many") == contents(many)
+    assert last_line(remote("put", "-r", "many", "/")).startswith(f"0 uploaded, {FILES} skipped")
+
+
+def test_commands_side_by_side_share_the_record(
+    process: Start, remote: Portico, many: Path, there: Path
+) -> None:
+    commands = [process("put", "-r", "many", f"/{number}") for number in range(3)]
+    for command in commands:
+        assert command.wait(120) == 0
+    for number in range(3):
+        again = remote("put", "-r", "many", f"/{number}")
+        assert last_line(again).startswith(f"0 uploaded, {FILES} skipped")

@@ -349,6 +349,20 @@ def test_a_service_that_tells_milliseconds(remote: Portico, here: Path) -> None:
         assert sameness.judge("/a.txt", other, local, status, down=False) is False
 
 
+def test_large_files_are_worth_asking_for_a_digest(remote: Portico, here: Path, there: Path) -> None:
+    """Without a record, as on another machine; but not where the storage has none."""
+    (here / "a.txt").write_bytes(bytes(2_000_000))
+    (there / "a.txt").write_bytes(bytes(2_000_000))
+    local, status = str(here / "a.txt"), os.stat(here / "a.txt")
+    with connect(Namespace(profile=None)) as client, client.record() as record:
+        sameness = Sameness(client, Namespace(checksum=False, dry_run=False), record)
+        found = client.stat("/a.txt")
+        verdict = sameness.judge("/a.txt", found, local, status, down=False)
+        assert isinstance(verdict, Candidate)
+        assert sameness.equal([(verdict, found, status)]) == set()
+        assert sameness.judge("/a.txt", found, local, status, down=False) is False
+
+
 def test_a_young_file_of_whole_seconds_is_asked_for_its_etag(
     remote: Portico, here: Path, there: Path
 ) -> None:

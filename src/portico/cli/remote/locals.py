@@ -110,7 +110,8 @@ def content_of(folder: str, tally: Tally) -> Content:
                 content.folders.append(entry.name)
             continue
         try:
-            status = entry.stat()
+            # On Windows, what a folder says of its files lacks their identity.
+            status = os.stat(entry.path) if os.name == "nt" else entry.stat()
         except OSError as error:
             content.others.append(entry.name)
             tally.fail(entry.path, error)
