@@ -18,6 +18,7 @@ from portico.accounts.throttle import Throttle
 from portico.accounts.tickets import Tickets
 from portico.accounts.tokens import Tokens
 from portico.accounts.vault import SecretKey, Vault
+from portico.api.assets import Page
 from portico.api.cors import Cors
 from portico.api.edge import Edge
 from portico.api.monitoring import serve_metrics
@@ -115,6 +116,7 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
             client_id=chosen.client_id,
             client_secret=chosen.client_secret,
             secure_cookies=chosen.tls_enabled or bool(chosen.behind_proxy),
+            page=Page(chosen.client_id, chosen.client_secret),
             sign_in=SignIn(database, passwords, throttle, tokens, Devices(key.derive("devices"))),
             tokens=tokens,
             tickets=Tickets(database),

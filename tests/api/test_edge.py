@@ -4,7 +4,7 @@ import io
 import pytest
 
 from portico.api import edge
-from portico.api.pages import PAGE_POLICY
+from portico.api.assets import PAGE_POLICY
 from portico.api.queries import FILESYSTEM
 
 from .conftest import OpenGateway

@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import httpx2
-import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import expect
 
 import portico
-from portico.api.pages import ASSETS, PAGE_POLICY
+from portico.api.assets import FOR_EVER, PAGE_POLICY
+from portico.web.bundle import PREFIX, build
 
-from ..gateways import Gateway
+from ..gateways import Gateway, wait_until
 from .conftest import Visit
 
 WEB = Path(portico.__file__).parent / "web"
@@ -24,27 +24,82 @@ def test_policy_is_strict() -> None:
     assert "frame-ancestors 'none'" in PAGE_POLICY
 
 
-def test_every_file_is_served_with_a_tag(gateway: Gateway) -> None:
+MOST_REQUESTS = 8
+
+
+def test_a_first_load_takes_few_requests_and_a_reload_asks_for_the_page_only(
+    visit: Visit, gateway: Gateway
+) -> None:
+    visitor = visit(gateway)
+    page = visitor.page
+    expect(page.get_by_label("User name")).to_be_visible()
+    assert 3 <= len(visitor.requests) <= MOST_REQUESTS, visitor.requests
+    for name in ("page.js", "page.css", "icon.svg", "en.js"):
+        wait_until(lambda name=name: f"/{name}" in gateway.output, f"{name} was asked for")
+    asked = len(gateway.output)
+    page.reload()
+    expect(page.get_by_label("User name")).to_be_visible()
+    # The gateway's own log, because a browser counts what it finds in its cache as a request.
+    wait_until(lambda: '"path":"/"' in gateway.output[asked:], "the page was asked for")
+    assert PREFIX not in gateway.output[asked:]
+
+
+def test_the_page_is_asked_for_again_and_its_files_never(gateway: Gateway) -> None:
     with gateway.client(trust_env=False) as client:
-        for address in ("/", "/config.js", *ASSETS):
+        for address in ("/", "/config.js", "/portico.css", "/favicon.ico", *assets(gateway)):
             answer = client.get(address)
             assert answer.status_code == 200, address
             assert answer.headers["Content-Security-Policy"] == PAGE_POLICY
-            assert answer.headers["Cache-Control"] == "no-cache"
+            assert answer.headers["Cache-Control"] == (FOR_EVER if address.startswith(PREFIX) else "no-cache")
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
             again = client.get(address, headers={"If-None-Match": answer.headers["ETag"]})
             assert (again.status_code, again.content) == (304, b"")
-        assert client.get("/js/nothing.js").status_code == 404
-        assert client.get("/index.html").status_code == 404
+            plain = client.get(address, headers={"Accept-Encoding": "identity"})
+            assert "Content-Encoding" not in plain.headers
+            assert plain.content == answer.content
+            assert plain.headers["ETag"] != answer.headers["ETag"]
+        for address in ("/js/main.js", "/index.html", "/page/", "/page/page.js", "/page/0/none.js"):
+            assert client.get(address).status_code == 404, address
+
+
+def test_a_file_of_another_version_is_answered_by_this_one_and_not_kept(gateway: Gateway) -> None:
+    """While a new version is rolled out, the page may come from one node and its script be asked of another."""
+    script = next(address for address in assets(gateway) if address.endswith("/page.js"))
+    with gateway.client(trust_env=False) as client:
+        other = client.get("/page/0123456789abcdef/page.js")
+        assert other.status_code == 200
+        assert other.headers["Cache-Control"] == "no-cache"
+        assert other.content == client.get(script).content
+
+
+def test_addresses_of_files_depend_on_their_content() -> None:
+    one, same, other = (build({"clientId": name, "clientSecret": "s"}) for name in ("a", "a", "b"))
+    assert one == same
+    changed = set(one.assets) ^ set(other.assets)
+    assert {address.rpartition("/")[2] for address in changed} == {"page.js"}
+    assert one.index != other.index
+
+
+def assets(gateway: Gateway) -> list[str]:
+    """The addresses of the page's files, found as a browser finds them: from the page on."""
+    with gateway.client(trust_env=False) as client:
+        found = re.findall(rf'"({PREFIX}[^"]+)"', client.get("/").text)
+        script = next(address for address in found if address.endswith(".js"))
+        languages = re.findall(rf'import\("({PREFIX}[^"]+)"\)', client.get(script).text)
+    assert len(languages) == len(LANGUAGES)
+    return found + languages
 
 
 def test_client_id_and_secret_stand_in_the_script(gateway: Gateway) -> None:
-    answer = httpx2.get(f"{gateway.url}/config.js", trust_env=False)
-    assert answer.headers["Content-Type"] == "text/javascript; charset=utf-8"
+    """In the page's own, and in one for other clients."""
+    script = next(address for address in assets(gateway) if address.endswith("/page.js"))
+    answers = [httpx2.get(gateway.url + address, trust_env=False) for address in ("/config.js", script)]
     properties = (gateway.home / "application.properties").read_text()
     for word, name in (("id", "clientId"), ("secret", "clientSecret")):
         value = re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0]
-        assert f'export const {name} = "{value}";' in answer.text
+        for answer in answers:
+            assert answer.headers["Content-Type"] == "text/javascript; charset=utf-8"
+            assert f'const {name} = "{value}";' in answer.text
 
 
 def test_nothing_reads_markup_from_data() -> None:
@@ -58,25 +113,18 @@ def test_nothing_reads_markup_from_data() -> None:
     assert re.findall(r"<script[^>]*>(.*?)</script>", page) == [""]
 
 
-def test_every_module_is_preloaded() -> None:
-    preloaded = re.findall(r'rel="modulepreload" href="([^"]+)"', (WEB / "index.html").read_text())
-    modules = {f"/js/{path.name}" for path in SCRIPTS} - {"/js/main.js"}
-    assert set(preloaded) == modules | {"/config.js"}
-
-
 def test_modules_are_small() -> None:
     assert [path.name for path in SCRIPTS if len(path.read_text().splitlines()) > 250] == []
 
 
-@pytest.fixture
-def page(visit: Visit, gateway: Gateway) -> Page:
-    return visit(gateway).page
-
-
-def test_every_language_says_the_same(page: Page) -> None:
+def test_every_language_says_the_same(visit: Visit, gateway: Gateway) -> None:
+    page = visit(gateway).page
     texts = {
-        code: page.evaluate(f"async () => (await import('/js/texts/{code}.js')).default")
-        for code in LANGUAGES
+        address.rpartition("/")[2].removesuffix(".js"): page.evaluate(
+            f"async () => (await import('{address}')).default"
+        )
+        for address in assets(gateway)
+        if address.endswith(tuple(f"/{code}.js" for code in LANGUAGES))
     }
     assert LANGUAGES == ["de", "en", "es", "fr", "ja"]
     used = set(re.findall(r'"(\w+)"', "".join(path.read_text() for path in SCRIPTS)))

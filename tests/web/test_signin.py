@@ -124,8 +124,13 @@ def test_tokens_are_renewed_quietly(hasty: Gateway, visit: Visit) -> None:
     assert sum("/backend/login" in url for url in visitor.requests) >= 2
     # A token that the gateway no longer takes, though the page believes in it: renewed once, and asked again.
     visitor.page.evaluate(
-        """async () => (await import("/js/session.js")).session.kept.expires = Date.now() + 1e6"""
+        """() => {
+            const kept = JSON.parse(sessionStorage["portico.session"]);
+            sessionStorage["portico.session"] = JSON.stringify({...kept, expires: Date.now() + 1e6});
+        }"""
     )
+    visitor.page.reload()
+    visitor.settle()
     visitor.page.wait_for_timeout(2500)
     (hasty.files / "web" / "another.bin").write_bytes(b"")
     visitor.press("r")

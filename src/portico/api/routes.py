@@ -11,10 +11,11 @@ from starlette.types import Lifespan, Receive, Scope, Send
 from portico.api.changes import delete, write
 from portico.api.listing import read
 from portico.api.login import login
-from portico.api.pages import ASSETS, asset, config, docs, healthz, index, openapi, readyz
+from portico.api.pages import FILES, asset, config, docs, file, healthz, index, openapi, readyz
 from portico.api.queries import FILESYSTEM
 from portico.api.session import logout, show_session
 from portico.errors import MethodNotAllowed, NotFound
+from portico.web.bundle import PREFIX
 
 Methods = Mapping[str, Callable[[Request], Awaitable[Response]]]
 
@@ -36,8 +37,9 @@ ROUTES: dict[str, Methods] = {
     "/readyz": _page(readyz),
     "/": _page(index),
     "/config.js": _page(config),
-    **{address: _page(asset) for address in ASSETS},
+    **{address: _page(file) for address in FILES},
 }
+_ASSETS = _page(asset)
 
 
 class Routes(Router):
@@ -63,6 +65,8 @@ class Routes(Router):
         raw: bytes = scope["raw_path"]
         if raw.startswith(self._FILESYSTEM) and raw[len(self._FILESYSTEM) :][:1] in (b"", b"/"):
             return _FILES
+        if scope["path"].startswith(PREFIX):
+            return _ASSETS
         try:
             return ROUTES[scope["path"]]
         except KeyError:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from portico.accounts.signin import SignIn
 from portico.accounts.tickets import Tickets
 from portico.accounts.tokens import Tokens
+from portico.api.assets import Page
 from portico.api.pace import Pace
 from portico.api.queues import Queues
 from portico.audit import NoAudit
@@ -21,6 +22,7 @@ class Services:
     client_secret: str
     secure_cookies: bool
     """Whether browsers reach the gateway by TLS only."""
+    page: Page
     sign_in: SignIn
     tokens: Tokens
     tickets: Tickets

@@ -1,6 +1,6 @@
 /** What the page does in this folder, as lines for a terminal or a program. */
 
-import { clientId, clientSecret } from "/config.js";
+import { clientId, clientSecret } from "./config.js";
 import { address } from "./api.js";
 import { openDialog } from "./dialogs.js";
 import { make } from "./dom.js";

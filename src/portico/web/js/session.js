@@ -1,6 +1,6 @@
 /** Who is signed in in this tab. Tokens live in sessionStorage: they survive a reload and end with the tab. */
 
-import { clientId, clientSecret } from "/config.js";
+import { clientId, clientSecret } from "./config.js";
 import { Problem, SignedOut, Unreachable, problemOf } from "./problems.js";
 
 const KEPT = "portico.session";

@@ -2,6 +2,15 @@
 
 export const LANGUAGES = { en: "English", de: "Deutsch", es: "Español", fr: "Français", ja: "日本語" };
 
+/** Loaded one at a time; each address is written out, so that it can be replaced by one that depends on the content. */
+const LOAD = {
+  en: () => import("./texts/en.js"),
+  de: () => import("./texts/de.js"),
+  es: () => import("./texts/es.js"),
+  fr: () => import("./texts/fr.js"),
+  ja: () => import("./texts/ja.js"),
+};
+
 const KEPT = "portico.language";
 
 let code = "en";
@@ -20,7 +29,7 @@ export async function loadTexts() {
   const kept = localStorage.getItem(KEPT);
   const wanted = [kept, ...navigator.languages.map((tag) => tag.split("-")[0])];
   code = wanted.find((tag) => tag && tag in LANGUAGES) ?? "en";
-  words = (await import(`./texts/${code}.js`)).default;
+  words = (await LOAD[code]()).default;
   plurals = new Intl.PluralRules(locale());
   numbers = new Intl.NumberFormat(locale());
   document.documentElement.lang = code;

@@ -1,0 +1,86 @@
+"""What browsers load: the page and its files, with what is said of each to caches and to the browser."""
+
+from dataclasses import dataclass, replace
+from gzip import compress
+from hashlib import sha256
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico.errors import NotFound
+from portico.web.bundle import PREFIX, build, config_script
+
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    "font-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+FOR_EVER = "public, max-age=31536000, immutable"
+
+
+class Page:
+    """The page of one gateway, and its files at addresses that depend on their content."""
+
+    def __init__(self, client_id: str, client_secret: str) -> None:
+        config = {"clientId": client_id, "clientSecret": client_secret}
+        built = build(config)
+        self.index = Asset.of("index.html", built.index)
+        self.config = Asset.of("config.js", config_script(config).encode())
+        self._assets = {
+            address: Asset.of(address, content, caching=FOR_EVER) for address, content in built.assets.items()
+        }
+        self._by_name = {address.rpartition("/")[2]: asset for address, asset in self._assets.items()}
+
+    def asset(self, address: str) -> "Asset":
+        if asset := self._assets.get(address):
+            return asset
+        # While a new version is rolled out, a browser asks one node for what another one's page names. This node's own
+        # file is better than none, as long as nobody keeps it under that address.
+        hash_and_name = address.removeprefix(PREFIX).split("/")
+        if len(hash_and_name) == 2 and (asset := self._by_name.get(hash_and_name[1])):
+            return replace(asset, caching="no-cache")
+        raise NotFound("The page has no file at this address; reload the page.")
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file for browsers, with the tag by which they know whether theirs is still good."""
+
+    content: bytes
+    packed: bytes
+    """The same, compressed: with a slow start of the connection a long script costs round trips."""
+    media_type: str
+    etag: str
+    caching: str
+
+    @classmethod
+    def of(cls, name: str, content: bytes, *, caching: str = "no-cache") -> "Asset":
+        suffix = name[name.rindex(".") :]
+        tag = sha256(content).hexdigest()[:32]
+        return cls(content, compress(content, mtime=0), _MEDIA_TYPES[suffix], tag, caching)
+
+    def response(self, request: Request) -> Response:
+        packed = "gzip" in request.headers.get("Accept-Encoding", "")
+        etag = f'"{self.etag}-gzip"' if packed else f'"{self.etag}"'
+        headers = {
+            "Cache-Control": self.caching,
+            "Content-Security-Policy": PAGE_POLICY,
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "ETag": etag,
+            "Vary": "Accept-Encoding",
+        }
+        if etag in request.headers.get("If-None-Match", ""):
+            return Response(status_code=304, headers=headers)
+        headers["Content-Type"] = self.media_type
+        if packed:
+            return Response(self.packed, headers={**headers, "Content-Encoding": "gzip"})
+        return Response(self.content, headers=headers)

@@ -1,0 +1,1 @@
+"""The page: modules, styles and texts for browsers, and what puts them together (`bundle.py`)."""
