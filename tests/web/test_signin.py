@@ -52,7 +52,7 @@ def test_wrong_password_is_told(visit: Visit, gateway: Gateway) -> None:
     visitor.sign_in()
 
 
-def test_throttled_sign_in_counts_the_wait_down(visit: Visit, gateway: Gateway) -> None:
+def test_throttled_sign_in_counts_the_wait_of_that_name_down(visit: Visit, gateway: Gateway) -> None:
     visitor = visit(gateway)
     visitor.expect_refusal(400)
     visitor.expect_refusal(429)
@@ -62,7 +62,16 @@ def test_throttled_sign_in_counts_the_wait_down(visit: Visit, gateway: Gateway) 
         expect(alert).to_contain_text("wrong")
     visitor.sign_in("somebody", "wrong password")
     expect(alert).to_contain_text(re.compile(r"too many failed attempts.*Try again in 1\d min"))
-    expect(visitor.page.get_by_role("button", name="Sign in")).to_be_disabled()
+    submit = visitor.page.get_by_role("button", name="Sign in")
+    expect(submit).to_be_disabled()
+    # The wait is of that name: somebody else at the same browser can sign in.
+    visitor.page.get_by_label("User name").fill("somebody else")
+    expect(submit).to_be_enabled()
+    expect(visitor.page.locator("#sign-in-problem")).to_be_empty()
+    visitor.page.get_by_label("User name").fill("SOMEBODY ")
+    expect(submit).to_be_disabled()
+    expect(alert).to_contain_text("Try again in")
+    visitor.sign_in()
 
 
 def test_unreachable_gateway_is_told(visit: Visit, gateway: Gateway) -> None:

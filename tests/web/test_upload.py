@@ -79,7 +79,7 @@ def test_three_hundred_files_and_one_fails(visitor: Visitor, root: Path) -> None
     summary(visitor, "299 files uploaded, 1 failed")
     failed = visitor.tray.get_by_role("listitem").first
     expect(failed).to_contain_text("file 123.txt")
-    expect(failed).to_contain_text(re.compile(r"folder.*\(Request [0-9a-f]{16}\)"))
+    expect(failed).to_contain_text("A folder has this name, and a file cannot take its place.")
     visitor.tray.get_by_role("button", name="Details").click()
     expect(visitor.dialog).to_contain_text("file 123.txt")
     visitor.press("Escape")
@@ -117,6 +117,19 @@ def test_conflicts_are_asked_once(
     expect(visitor.status).to_have_text(f"{len(expected)} items")
     assert {path.name: path.read_bytes() for path in root.iterdir()} == expected
     assert sorted(visitor.names) == sorted(expected)
+
+
+def test_the_name_that_a_file_got_is_shown(visitor: Visitor, root: Path) -> None:
+    for name in ("scan.pdf", "scan (1).pdf"):
+        (root / name).write_bytes(b"old")
+    visitor.press("r")
+    expect(visitor.row("scan (1).pdf")).to_be_visible()
+    visitor.choose_files(file("scan.pdf", b"new"))
+    visitor.dialog.get_by_role("button", name="Keep both").click()
+    summary(visitor, "1 file uploaded")
+    expect(visitor.tray.get_by_role("listitem")).to_contain_text("Stored as scan (2).pdf")
+    visitor.expect_names("scan (1).pdf", "scan (2).pdf", "scan.pdf")
+    assert (root / "scan (2).pdf").read_bytes() == b"new"
 
 
 def test_conflict_that_only_the_gateway_sees(visitor: Visitor, root: Path) -> None:

@@ -52,7 +52,7 @@ export async function newFolder(listing) {
     label: t("folderName"),
     yes: t("create"),
     attempt: async (name) => {
-      if (listing.byName.has(name)) throw new Error(t("nameTaken"));
+      if (listing.byName.has(name)) throw new Error(t("problem_already_exists"));
       await api.makeFolder(join(listing.path, name));
       made = name;
     },
@@ -88,9 +88,9 @@ export async function remove(listing, entries) {
   const folders = entries.some((entry) => entry.folder);
   const body = [
     make("ul", { class: "names" }, ...names, rest > 0 ? make("li", {}, t("andMore", { count: rest })) : null),
-    make("p", {}, t(folders ? "deleteFoldersHint" : "deleteHint")),
+    make("p", {}, t(folders ? "deleteFoldersHint" : "deleteHint", { count: entries.length })),
   ];
-  const sure = await confirm(t("deleteTitle", { count: entries.length }), { body, yes: t("delete"), danger: true });
+  const sure = await confirm(t("deleteTitle", { count: entries.length }), { body, yes: t("deleteYes", { count: entries.length }), danger: true });
   if (!sure) return;
   await eachOf(entries, {
     act: (entry) => api.remove(join(listing.path, entry.name), { recursive: entry.folder }),
@@ -168,6 +168,8 @@ async function eachOf(entries, { act, after, said, failed, target = "" }) {
   }
   after(done);
   const name = target === "/" ? t("root") : nameOf(target);
-  if (done.length) tell(t(said, { count: done.length, name }));
+  const [only] = done.length === 1 ? done : [];
+  const renamed = typeof only?.result === "string" && only.result !== only.entry.name;
+  if (done.length) tell([t(said, { count: done.length, name }), renamed ? t("storedAs", { name: only.result }) : ""].filter(Boolean).join(" · "));
   if (failures.length) await showFailures(t(failed, { count: failures.length }), failures);
 }

@@ -1,16 +1,23 @@
 /** The REST interface, as far as the page uses it. */
 
-import { Unreachable, isAbort, problemOf } from "./problems.js";
-import { encoded } from "./paths.js";
+import { Unreachable, invalidPath, isAbort, problemOf } from "./problems.js";
+import { encoded, isName, split } from "./paths.js";
 import { session } from "./session.js";
 
 export const FILESYSTEM = "/backend/1.0.0/filesystem";
 
-/** @param {string} path @param {Record<string, string>} [query] */
+/**
+ * Always below `FILESYSTEM`: browsers resolve `..` before they send, so such a name would take the token to another route.
+ * @param {string} path @param {Record<string, string>} [query]
+ */
 export function address(path, query = {}) {
+  if (!split(path).every(isName)) throw invalidPath();
   const parameters = new URLSearchParams(query).toString();
   return FILESYSTEM + encoded(path) + (parameters && `?${parameters}`);
 }
+
+/** The name at the end of an address that the gateway answered with. */
+export const nameAt = (location) => decodeURIComponent(location.split("/").at(-1));
 
 /**
  * @param {string} method
@@ -38,7 +45,7 @@ async function send(method, url, token, headers, signal) {
   }
 }
 
-const post = (path, query, options) => call("POST", address(path, query), options);
+const post = async (path, query, options) => call("POST", address(path, query), options);
 
 /** @returns {Promise<{nextCursor: string | null, content: object[]}>} */
 export async function listPage(path, { cursor, size, signal }) {
@@ -67,15 +74,14 @@ export const makeFolder = (path, signal) => post(path, { action: "MKDIR" }, { si
 /** @returns {Promise<string>} the name that it has there */
 async function transfer(action, path, target, onConflict) {
   const response = await post(path, { action, target, onConflict });
-  const location = response.headers.get("Location") ?? encoded(target);
-  return decodeURIComponent(location.split("/").at(-1));
+  return nameAt(response.headers.get("Location") ?? encoded(target));
 }
 
 export const move = (path, target, onConflict = "fail") => transfer("MOVE", path, target, onConflict);
 
 export const copy = (path, target, onConflict = "fail") => transfer("COPY", path, target, onConflict);
 
-export const remove = (path, { recursive }) => call("DELETE", address(path, recursive ? { recursive: "true" } : {}));
+export const remove = async (path, { recursive }) => call("DELETE", address(path, recursive ? { recursive: "true" } : {}));
 
 /** What this token may do, as it stands now. @returns {Promise<{username: string, rights: string[]}>} */
 export async function whoAmI() {

@@ -7,9 +7,9 @@ import { FolderView } from "./folder.js";
 import { fromInput } from "./gathering.js";
 import { icon } from "./icons.js";
 import { showKeys, watchKeys } from "./keys.js";
-import { toggleMenu } from "./menu.js";
-import { announce, placeNotices } from "./notices.js";
-import { fromHash, join, nameOf, parent, split } from "./paths.js";
+import { showMenu, toggleMenu } from "./menu.js";
+import { announce, complain, placeNotices } from "./notices.js";
+import { fromHash, join, link, nameOf, parent, split } from "./paths.js";
 import { Queue } from "./queue.js";
 import { session } from "./session.js";
 import { showSignIn } from "./signin.js";
@@ -27,7 +27,6 @@ class Page {
     this.tray = new Tray(this.queue);
     this.folder = new FolderView({ onUpload: (kind) => this.inputs[kind].click() });
     this.inputs = { files: this.#input({}), folder: this.#input({ webkitdirectory: true }) };
-    this.stale = false;
     placeNotices();
     document.body.append(this.tray.element, ...Object.values(this.inputs));
     history.scrollRestoration = "manual";
@@ -45,15 +44,14 @@ class Page {
   #watch() {
     session.addEventListener("open", () => this.#showFolders());
     session.addEventListener("end", ({ detail }) => this.#ended(detail));
+    document.addEventListener("visibilitychange", () => {
+      if (document.visibilityState === "visible" && session.isOpen) this.folder.refresh({ gentle: true });
+    });
     addEventListener("popstate", ({ state }) => this.#route(state));
     addEventListener("beforeunload", (event) => {
       if (this.queue.isBusy) event.preventDefault();
     });
     this.queue.addEventListener("stored", ({ detail }) => this.#stored(detail));
-    this.queue.addEventListener("idle", () => {
-      if (this.stale) this.folder.refresh();
-      this.stale = false;
-    });
     let due = 0;
     this.folder.onScrolled = () => {
       clearTimeout(due);
@@ -93,23 +91,23 @@ class Page {
     const steps = split(item.folder).slice(split(listing.path).length);
     if (steps.reduce(join, listing.path) !== item.folder) return;
     if (steps.length) listing.put({ name: steps[0], folder: true, type: "folder" });
-    else if (item.onConflict === "rename") this.stale = true;
-    else listing.put({ name: item.name, folder: false, type: item.file.type || "application/octet-stream", size: item.size, modified: new Date().toISOString() });
+    else listing.put({ name: item.stored, folder: false, type: item.file.type || "application/octet-stream", size: item.size, modified: new Date().toISOString() });
   }
 
   #showFolders() {
-    const menu = make("button", { type: "button", class: "quiet", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggleMenu(this.#userMenu(), menu) }, icon("user"), make("bdi", {}, session.username), icon("down"));
+    const menu = make("button", { type: "button", class: "quiet", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggleMenu(this.#userMenu(menu), menu) }, icon("user"), make("bdi", {}, session.username), icon("down"));
     const header = make("header", { class: "top" },
       make("a", { class: "brand", href: "#/", "aria-label": t("toRoot") }, icon("logoSolid"), make("span", {}, "Portico")),
-      make("button", { type: "button", class: "quiet round", "aria-label": t("keys"), title: `${t("keys")} (?)`, onclick: showKeys }, icon("keyboard")), menu);
+      make("button", { type: "button", class: "quiet round for-keyboards", "aria-label": t("keys"), title: `${t("keys")} (?)`, onclick: showKeys }, icon("keyboard")), menu);
     fill(this.place, header, this.folder.element);
     this.shown = "";
     this.#route(history.state);
   }
 
-  #userMenu() {
+  #userMenu(opener) {
     const languages = Object.entries(LANGUAGES).map(([code, label]) => ({ label, checked: code === language(), run: () => { keepLanguage(code); location.reload(); } }));
-    return [...languages, { label: t("keys"), icon: "keyboard", key: "?", run: showKeys }, { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
+    const choose = () => showMenu(languages, opener);
+    return [{ label: t("languageNow", { name: LANGUAGES[language()] }), icon: "globe", submenu: true, run: choose }, { label: t("keys"), icon: "keyboard", key: "?", class: "for-keyboards", run: showKeys }, { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
   }
 
   async #signOut() {
@@ -127,7 +125,12 @@ class Page {
   /** @param {{scroll?: number, row?: string, count?: number} | null} state kept with the address by `#remember` */
   #route(state) {
     if (!session.isOpen) return;
-    const path = fromHash(location.hash);
+    let path = fromHash(location.hash);
+    if (path === null) {
+      history.replaceState(null, "", link("/"));
+      [path, state] = ["/", null];
+      complain(new Error(t("badAddress")));
+    }
     if (!state && this.shown && parent(this.shown) === path) state = { row: nameOf(this.shown) };
     this.shown = path;
     this.folder.open(path, state);

@@ -3,7 +3,8 @@
 import { make } from "./dom.js";
 import { icon } from "./icons.js";
 
-/** @typedef {{label: string, icon?: string, key?: string, run?: () => void, href?: string, danger?: boolean, checked?: boolean}} Item */
+/** @typedef {{label: string, icon?: string, key?: string, run?: () => void, href?: string, danger?: boolean, checked?: boolean, apart?: boolean,
+ *   submenu?: boolean, class?: string}} Item `apart` draws a line above it */
 
 let open = null;
 
@@ -46,7 +47,7 @@ export function showMenu(items, at, back) {
   opener?.setAttribute("aria-expanded", "true");
   menu.showPopover();
   place(menu, at);
-  menu.firstElementChild.focus();
+  (menu.querySelector("[aria-checked=true]") ?? menu.firstElementChild).focus();
 }
 
 /** Open the menu of a button, or close it if it is open. */
@@ -55,10 +56,10 @@ export function toggleMenu(items, button) {
   else showMenu(items, button);
 }
 
-function itemElement({ label, icon: drawing, key, href, danger, checked }) {
+function itemElement({ label, icon: drawing, key, href, danger, checked, apart, submenu, class: kind = "" }) {
   const role = checked === undefined ? "menuitem" : "menuitemradio";
-  const options = { role, tabindex: "-1", class: danger ? "danger" : null, "aria-checked": checked };
-  const children = [drawing ? icon(drawing) : make("span", { class: "icon" }, checked ? icon("check") : null), make("span", {}, label), key ? make("kbd", { "aria-hidden": "true" }, key) : null];
+  const options = { role, tabindex: "-1", class: [kind, danger ? "danger" : "", apart ? "apart" : ""].filter(Boolean).join(" ") || null, "aria-checked": checked === undefined ? null : String(checked), "aria-haspopup": submenu ? "menu" : null };
+  const children = [drawing ? icon(drawing) : make("span", { class: "icon" }, checked ? icon("check") : null), make("span", {}, label), key ? make("kbd", { "aria-hidden": "true" }, key) : null, submenu ? icon("next") : null];
   return href ? make("a", { ...options, href, target: "_blank", rel: "noopener" }, ...children) : make("button", { ...options, type: "button" }, ...children);
 }
 

@@ -13,7 +13,7 @@ const AT_ONCE = 4;
  * @typedef {"waiting" | "running" | "asking" | "done" | "failed" | "skipped" | "cancelled"} State
  * @typedef {{choice: string | null, taken: Taken}} Batch
  * @typedef {{folder: string, name: string, file: File | null, size: number, sent: number, state: State, error: Error | null,
- *   onConflict: string, batch: Batch, aborter: AbortController}} Item an upload; without a file it is an empty folder
+ *   stored: string, onConflict: string, batch: Batch, aborter: AbortController}} Item an upload; without a file it is an empty folder
  */
 
 const OPEN = new Set(["waiting", "running", "asking"]);
@@ -35,7 +35,7 @@ export class Queue extends EventTarget {
     this.owner = session.username;
     const batch = { choice: null, taken: new Taken(listing) };
     for (const { folder, name, file } of uploads) {
-      this.items.push({ folder, name, file, size: file?.size ?? 0, sent: 0, state: "waiting", error: null, onConflict: "fail", batch, aborter: new AbortController() });
+      this.items.push({ folder, name, file, size: file?.size ?? 0, sent: 0, state: "waiting", error: null, stored: name, onConflict: "fail", batch, aborter: new AbortController() });
     }
     this.#pump();
   }
@@ -134,7 +134,7 @@ export class Queue extends EventTarget {
       item.sent = sent;
       this.#changed();
     };
-    await sendFile(item.folder, item.file, { onConflict: item.onConflict, signal, onProgress });
+    item.stored = await sendFile(item.folder, item.file, { onConflict: item.onConflict, signal, onProgress });
   }
 
   #failed(item, error) {

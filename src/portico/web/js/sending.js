@@ -1,6 +1,7 @@
 /** One file on its way up. XMLHttpRequest, because only it tells how far the body has come. */
 
-import { address } from "./api.js";
+import { address, nameAt } from "./api.js";
+import { encoded, join } from "./paths.js";
 import { Problem, Unreachable } from "./problems.js";
 import { session } from "./session.js";
 
@@ -8,14 +9,15 @@ import { session } from "./session.js";
  * @param {string} folder
  * @param {File} file
  * @param {{onConflict: string, signal: AbortSignal, onProgress: (sent: number) => void}} options
+ * @returns {Promise<string>} the name under which it was stored
  */
 export async function sendFile(folder, file, options) {
   const token = await session.token();
   try {
-    await post(token, folder, file, options);
+    return await post(token, folder, file, options);
   } catch (error) {
     if (error.status !== 401) throw error;
-    await post(await session.renewed(token), folder, file, options);
+    return post(await session.renewed(token), folder, file, options);
   }
 }
 
@@ -32,7 +34,7 @@ function post(token, folder, file, { onConflict, signal, onProgress }) {
     request.setRequestHeader("Authorization", `Bearer ${token}`);
     request.responseType = "text";
     request.upload.onprogress = (event) => onProgress(Math.min(file.size, event.loaded));
-    request.onload = () => (request.status < 300 ? resolve() : reject(problem(request)));
+    request.onload = () => (request.status < 300 ? resolve(nameAt(request.getResponseHeader("Content-Location") ?? encoded(join(folder, file.name)))) : reject(problem(request)));
     request.onerror = () => reject(new Unreachable());
     request.onabort = () => reject(signal.reason);
     signal.addEventListener("abort", () => request.abort(), { once: true });

@@ -25,10 +25,12 @@ export function showSignIn(place, { notice = "", username = "" } = {}) {
     make("label", { for: "username" }, t("username")), name,
     make("label", { for: "password" }, t("password")), password,
     problem, submit);
+  const parts = { form, name, password, problem, submit, waits: new Map() };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    attempt({ form, name, password, problem, submit });
+    attempt(parts);
   });
+  name.addEventListener("input", () => showWait(parts));
   fill(place, make("main", { class: "sign-in" }, form, footer()));
   (username ? password : name).focus();
 }
@@ -39,12 +41,14 @@ function footer() {
   return make("p", { class: "below" }, choice, make("a", { href: "/backend/docs" }, t("restDocs")));
 }
 
-async function attempt({ form, name, password, problem, submit }) {
+async function attempt(parts) {
+  const { form, name, password, problem, submit } = parts;
+  const asked = name.value.trim();
   problem.textContent = "";
   submit.disabled = true;
   form.setAttribute("aria-busy", "true");
   try {
-    await session.signIn(name.value.trim(), password.value);
+    await session.signIn(asked, password.value);
     return;
   } catch (error) {
     submit.disabled = false;
@@ -52,30 +56,46 @@ async function attempt({ form, name, password, problem, submit }) {
       problem.textContent = t("wrongPassword");
       password.select();
       password.focus();
-    } else if (error instanceof Problem && error.retryAfter) wait(error, problem, submit);
-    else problem.textContent = words(error);
+    } else if (error instanceof Problem && error.retryAfter) {
+      const throttled = error.status === 429;
+      const until = Date.now() + error.retryAfter * 1000;
+      parts.waits.set(throttled ? keyOf(asked) : EVERYBODY, { until, why: t(throttled ? "throttled" : "busy") });
+      showWait(parts);
+    } else problem.textContent = words(error);
   }
   form.removeAttribute("aria-busy");
 }
 
-/** Count the wait down before the eyes; to screen readers it is said once. */
-function wait(error, problem, submit) {
-  const until = Date.now() + error.retryAfter * 1000;
+/** Names are compared without case. */
+const keyOf = (name) => name.trim().toLowerCase();
+const EVERYBODY = "";
+
+/**
+ * Count the wait of the name in the field down before the eyes; to screen readers it is said once. A wait is of one
+ * name: for another one the button works.
+ */
+function showWait({ name, problem, submit, waits }) {
+  clearInterval(timer);
+  const key = waits.has(EVERYBODY) ? EVERYBODY : keyOf(name.value);
+  const wait = waits.get(key);
+  submit.disabled = Boolean(wait);
+  if (!wait) {
+    if (problem.querySelector("[role=timer]")) problem.textContent = "";
+    return;
+  }
   const left = make("span", { role: "timer" });
-  const say = t(error.status === 429 ? "throttled" : "busy");
-  fill(problem, `${say} `, left);
-  submit.disabled = true;
+  fill(problem, `${wait.why} `, left);
   const tick = () => {
-    const seconds = Math.ceil((until - Date.now()) / 1000);
+    const seconds = Math.ceil((wait.until - Date.now()) / 1000);
     left.textContent = seconds > 0 ? t("tryAgainIn", { time: span(seconds) }) : "";
     if (seconds > 0 && problem.isConnected) return;
     clearInterval(timer);
+    waits.delete(key);
     if (!problem.isConnected) return;
     submit.disabled = false;
     problem.textContent = t("tryAgainNow");
     announce(t("tryAgainNow"));
   };
-  clearInterval(timer);
   timer = setInterval(tick, 1000);
   tick();
 }

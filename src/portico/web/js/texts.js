@@ -39,6 +39,8 @@ export function keepLanguage(chosen) {
   localStorage.setItem(KEPT, chosen);
 }
 
+export const has = (key) => key in words;
+
 /**
  * The text of that key; `{name}` is replaced by `values.name`, and `values.count` chooses the plural form.
  * @param {string} key

@@ -1,7 +1,7 @@
 /** The panel that shows the queue. */
 
 import { showFailures } from "./dialogs.js";
-import { bdi, fill, make } from "./dom.js";
+import { bdi, fill, make, sentence } from "./dom.js";
 import { bytes, percent, span } from "./formats.js";
 import { icon, redraw } from "./icons.js";
 import { VirtualList } from "./list.js";
@@ -141,8 +141,10 @@ export class Tray {
     name.textContent = item.name;
     name.title = `${item.folder === "/" ? "" : item.folder}/${item.name}`;
     const text = this.#stateText(item);
-    if (state.textContent !== text) fill(state, text);
-    state.title = item.error ? text : "";
+    const renamed = item.state === "done" && item.stored !== item.name;
+    if (renamed) fill(state, ...sentence(t("storedAs"), { name: bdi(item.stored) }), ` · ${text}`);
+    else if (state.textContent !== text) fill(state, text);
+    state.title = item.error || renamed ? state.textContent : "";
     bar.hidden = item.state !== "running";
     bar.value = item.size ? item.sent / item.size : 0;
     bar.setAttribute("aria-label", t("progressOf", { name: item.name }));
