@@ -2,6 +2,7 @@
 
 import { bdi, make } from "./dom.js";
 import { icon } from "./icons.js";
+import { toggleMenu } from "./menu.js";
 import { join, link, split } from "./paths.js";
 import { t } from "./texts.js";
 
@@ -21,5 +22,24 @@ export function crumbs(path, { onOpen } = {}) {
       : make("a", { class: "crumb", href: link(step.path), ...current }, label);
     return make("li", {}, index ? icon("next") : null, element);
   });
-  return make("nav", { class: "crumbs", "aria-label": t("breadcrumb") }, make("ol", {}, ...items));
+  const go = onOpen ?? ((target) => (location.hash = link(target)));
+  const more = make("button", { type: "button", class: "crumb", "aria-label": t("middleFolders"), title: t("middleFolders"), "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => {
+    const away = steps.filter((_, index) => items[index].hidden);
+    toggleMenu(away.map((step) => ({ label: step.name, icon: "folderSolid", run: () => go(step.path) })), more);
+  } }, "…");
+  const gap = make("li", { hidden: true }, icon("next"), more);
+  const list = make("ol", {}, items[0], gap, ...items.slice(1));
+  new ResizeObserver(() => fit(list, items, gap)).observe(list);
+  return make("nav", { class: "crumbs", "aria-label": t("breadcrumb") }, list);
+}
+
+/** On one line: as many folders as it takes go from the middle into the menu, those next to the root first. */
+function fit(list, items, gap) {
+  gap.hidden = true;
+  for (const item of items) item.hidden = false;
+  for (const item of items.slice(1, -1)) {
+    if (list.scrollWidth <= list.clientWidth) return;
+    gap.hidden = false;
+    item.hidden = true;
+  }
 }

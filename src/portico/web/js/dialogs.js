@@ -42,11 +42,11 @@ export function openDialog(title, { class: kind = "", body, actions = [], back =
 
 export const button = (label, options = {}) => make("button", { type: "button", ...options }, label);
 
-/** Yes or no. @returns {Promise<boolean>} */
+/** Yes or no. What cannot be undone takes more than Enter. @returns {Promise<boolean>} */
 export async function confirm(title, { body, yes, danger = false }) {
   const actions = [
-    button(t("cancel"), { onclick: () => dialog.close() }),
-    button(yes, { class: danger ? "danger" : "primary", onclick: () => dialog.close("yes"), autofocus: true }),
+    button(t("cancel"), { onclick: () => dialog.close(), autofocus: danger }),
+    button(yes, { class: danger ? "danger" : "primary", onclick: () => dialog.close("yes"), autofocus: !danger }),
   ];
   const { dialog, closed } = openDialog(title, { class: "small", body, actions });
   return (await closed) === "yes";

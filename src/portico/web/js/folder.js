@@ -4,10 +4,10 @@ import * as actions from "./actions.js";
 import { showAutomation } from "./automate.js";
 import { crumbs } from "./crumbs.js";
 import { fill, isTyping, make } from "./dom.js";
-import { number } from "./formats.js";
+import { Foot } from "./foot.js";
 import { Grid } from "./grid.js";
 import { icon } from "./icons.js";
-import { Listing, MOST_LOADED } from "./listing.js";
+import { Listing } from "./listing.js";
 import { showMenu } from "./menu.js";
 import { announce, complain } from "./notices.js";
 import { join, link, nameOf, parent } from "./paths.js";
@@ -20,6 +20,8 @@ import { entryMenu, Toolbar } from "./toolbar.js";
 
 const AHEAD = 100;
 const SLOW = 200;
+/** Larger folders are looked at again only when somebody asks. */
+const MOST_REFRESHED = 10_000;
 
 export class FolderView {
   /** @param {{onUpload: (kind: "files" | "folder") => void}} handlers */
@@ -30,16 +32,15 @@ export class FolderView {
     this.grid = new Grid(this.selection, {
       onOpen: (entry) => this.openEntry(entry),
       onMenu: (at) => this.#menu(at),
-      onSort: (key) => this.listing.sortBy(key),
+      onSort: (order) => this.foot.sort(order),
       onScroll: () => this.#scrolled(),
       onAll: () => (this.selection.size ? this.selection.clear() : this.selection.all()),
     });
     this.toolbar = new Toolbar({ run: (name) => this.run(name), onFilter: (text) => this.#filter(text) });
     this.way = make("div", { class: "way" });
     this.state = make("div", { class: "state", hidden: true });
-    this.status = make("p", { class: "status" });
-    this.rest = make("button", { type: "button", class: "link", hidden: true, onclick: () => this.loadAll() }, t("loadAll"));
-    this.element = make("main", { class: "folder-view", id: "main" }, this.way, this.toolbar.element, this.grid.element, this.state, make("div", { class: "foot" }, this.status, this.rest));
+    this.foot = new Foot({ onAll: () => this.grid.focus() });
+    this.element = make("main", { class: "folder-view", id: "main" }, this.way, this.toolbar.element, this.grid.element, this.state, this.foot.element);
     this.selection.addEventListener("change", () => this.#selectionChanged());
   }
 
@@ -53,7 +54,7 @@ export class FolderView {
     const listing = new Listing(path);
     this.listing = listing;
     this.selection.clear();
-    this.loadingAll = false;
+    this.foot.follow(listing);
     document.title = t("pageTitle", { name: path === "/" ? t("root") : nameOf(path) });
     fill(this.way, crumbs(path));
     this.toolbar.reset({ mayList: session.may("list") });
@@ -84,12 +85,36 @@ export class FolderView {
       this.grid.reveal(row);
     }
     if (!isTyping(document.activeElement) && !document.querySelector("dialog[open]")) (listing.count ? this.grid.element : this.state.querySelector("button, a") ?? this.grid.element).focus({ preventScroll: true });
-    announce(`${path === "/" ? t("root") : nameOf(path)}: ${this.status.textContent}`);
+    announce(`${path === "/" ? t("root") : nameOf(path)}: ${this.foot.status.textContent}`);
   }
 
-  /** Look again, without losing the place. */
-  async refresh() {
-    await this.open(this.path, this.place);
+  /** Look again, without losing the place, the selection or an open dialog. `gentle`: nobody has asked for it. */
+  async refresh({ gentle = false } = {}) {
+    const { listing } = this;
+    if (!listing.opened) {
+      if (!gentle) await this.open(this.path, this.place);
+      return;
+    }
+    if (listing.isLoadingAll || this.refreshing === listing || (gentle && listing.count > MOST_REFRESHED)) return;
+    this.refreshing = listing;
+    this.toolbar.busy = !gentle;
+    const before = this.grid.anchor;
+    try {
+      if (await listing.refresh()) this.grid.restore(before);
+      if (!gentle) announce(t("refreshed"));
+    } catch (error) {
+      if (!listing.closed) this.#notRefreshed(error, gentle);
+    } finally {
+      this.refreshing = null;
+      this.toolbar.busy = false;
+    }
+  }
+
+  #notRefreshed(error, gentle) {
+    if (["not-found", "not-a-folder", "forbidden"].includes(error.code)) {
+      this.listing.opened = false;
+      this.#failed(error);
+    } else if (!gentle) complain(error);
   }
 
   /** What it takes to come back to here. */
@@ -121,21 +146,6 @@ export class FolderView {
     else if (name === "filter") this.toolbar.field.focus();
     else if (name === "up" && this.path !== "/") this.#leaveFor(parent(this.path));
     if (name === "focusList" || name === "clear") this.grid.focus();
-  }
-
-  async loadAll() {
-    const { listing } = this;
-    this.loadingAll = true;
-    this.rest.disabled = true;
-    try {
-      await listing.all();
-      announce(this.status.textContent);
-      this.grid.focus();
-    } catch (error) {
-      if (!listing.closed) complain(error);
-    }
-    this.loadingAll = false;
-    this.rest.disabled = false;
   }
 
   #leaveFor(path) {
@@ -178,15 +188,14 @@ export class FolderView {
   }
 
   #filter(text) {
-    this.listing.filterBy(text);
+    this.foot.filter(text);
     this.grid.element.scrollTop = 0;
-    if (text) announce(this.status.textContent);
   }
 
   async #scrolled() {
     const { listing } = this;
     this.onScrolled?.();
-    if (!listing.opened || listing.complete || listing.filter || this.loadingAll) return;
+    if (!listing.opened || listing.complete || listing.filter || listing.isLoadingAll) return;
     if (this.grid.list.range().last < listing.count - AHEAD) return;
     try {
       await listing.more();
@@ -201,21 +210,13 @@ export class FolderView {
     this.grid.show(listing);
     const empty = listing.complete && !listing.count;
     if (empty) this.#showState("folderSolid", t("emptyFolder"), session.may("upload") ? t("emptyHint") : "");
-    else if (!listing.shown.length) this.#showState("search", t("noMatch"));
+    else if (!listing.shown.length) this.#showState(listing.isLoadingAll ? "" : "search", t(listing.isLoadingAll ? "searching" : listing.complete ? "noMatch" : "noMatchLoaded"));
     else {
       this.state.hidden = true;
       this.grid.element.hidden = false;
       this.grid.list.draw(true);
     }
-    this.status.textContent = this.#count();
-    this.rest.hidden = listing.complete || listing.count >= MOST_LOADED;
-  }
-
-  #count() {
-    const { listing } = this;
-    const { count, complete } = listing;
-    if (listing.filter) return t(complete ? "matches" : "matchesLoaded", { count: listing.shown.length, loaded: number(count) });
-    return t(complete ? "items" : "firstShown", { count });
+    this.foot.update();
   }
 
   #selectionChanged() {
@@ -241,8 +242,7 @@ export class FolderView {
   #showState(drawing, title, text = "", action = null) {
     this.grid.element.hidden = true;
     this.state.hidden = false;
-    this.status.textContent = "";
-    this.rest.hidden = true;
+    this.foot.clear();
     fill(this.state, drawing ? icon(drawing) : make("div", { class: "spinner", "aria-hidden": "true" }), make("h2", {}, title), text ? make("p", {}, text) : null, action);
   }
 }

@@ -43,6 +43,9 @@ export function moment(iso) {
   return format.format(new Date(iso));
 }
 
+/** One moment of each month, as long as they come: what a column of moments must hold. */
+export const longMoments = () => Array.from({ length: 12 }, (_, month) => moment(new Date(2028, month, 28, 22, 58).toISOString()));
+
 /** Seconds as the two largest units that matter. */
 export function span(seconds) {
   const whole = Math.max(1, Math.round(seconds));
@@ -52,9 +55,6 @@ export function span(seconds) {
   const minutes = Math.round((whole % 3600) / 60);
   return `${unitFormat("hour", 0).format(hours)} ${minutes ? unitFormat("minute", 0).format(minutes) : ""}`.trim();
 }
-
-/** @param {string[]} names */
-export const series = (names) => new Intl.ListFormat(locale(), { type: "conjunction" }).format(names);
 
 /** People's order: `file 2` before `file 10`. */
 export function collator() {

@@ -1,18 +1,21 @@
 /** The table of a folder's entries: one row each, of which only those in sight exist. */
 
 import { bdi, make } from "./dom.js";
-import { bytes, moment } from "./formats.js";
+import { bytes, longMoments, moment } from "./formats.js";
 import { icon, iconOf, redraw } from "./icons.js";
 import { VirtualList } from "./list.js";
+import { toggleMenu } from "./menu.js";
 import { join, link } from "./paths.js";
 import { t } from "./texts.js";
 
 const COLUMNS = ["name", "size", "modified"];
+/** Digits of one width are a little wider than those that can be measured. */
+const SPARE = 1.08;
 
 export class Grid {
   /**
    * @param {import("./selection.js").Selection} selection
-   * @param {{onOpen: (entry: object) => void, onMenu: (at: object) => void, onSort: (key: string) => void,
+   * @param {{onOpen: (entry: object) => void, onMenu: (at: object) => void, onSort: (order: {key: string, descending: boolean}) => void,
    *   onScroll: () => void, onAll: () => void}} handlers
    */
   constructor(selection, handlers) {
@@ -20,12 +23,16 @@ export class Grid {
     this.handlers = handlers;
     this.entries = [];
     this.path = "/";
+    this.order = { key: "name", descending: false };
+    this.fitted = false;
     this.allBox = make("input", { type: "checkbox", tabindex: "-1", "aria-label": t("selectAll"), onclick: () => handlers.onAll() });
+    this.sorts = make("button", { type: "button", class: "sorts", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggleMenu(this.#sortMenu(), this.sorts) }, make("span", {}), icon("up"));
     this.heads = Object.fromEntries(COLUMNS.map((key) => [key, this.#head(key)]));
     this.header = make("div", { class: "row head", role: "row", "aria-rowindex": "1" },
       make("div", { class: "cell tick", role: "columnheader" }, this.allBox),
       ...Object.values(this.heads),
       make("div", { class: "cell more", role: "columnheader" }, make("span", { class: "unseen" }, t("actions"))));
+    this.heads.name.append(this.sorts);
     this.canvas = make("div", { class: "canvas", role: "rowgroup" });
     this.element = make("div", { class: "grid", role: "grid", tabindex: "0", "aria-multiselectable": "true", "aria-label": t("files") },
       make("div", { class: "heads", role: "rowgroup" }, this.header), this.canvas);
@@ -42,17 +49,19 @@ export class Grid {
   show(listing) {
     this.path = listing.path;
     this.entries = listing.shown;
+    this.order = listing.order;
+    this.#fitMoments();
     this.element.setAttribute("aria-rowcount", listing.complete ? String(this.entries.length + 1) : "-1");
     for (const key of COLUMNS) {
       const head = this.heads[key];
       const sorted = listing.order.key === key;
       head.setAttribute("aria-sort", sorted ? (listing.order.descending ? "descending" : "ascending") : "none");
       const button = head.firstChild;
-      button.disabled = !listing.complete;
-      button.title = listing.complete ? "" : t("sortNeedsAll");
       redraw(button.lastChild, listing.order.descending ? "down" : "up");
       button.lastChild.classList.toggle("away", !sorted);
     }
+    this.sorts.firstChild.textContent = `${t("sortBy")}: ${t(`column_${listing.order.key}`)}`;
+    redraw(this.sorts.lastChild, listing.order.descending ? "down" : "up");
     this.list.setCount(this.entries.length);
     this.#selectionChanged();
   }
@@ -67,8 +76,43 @@ export class Grid {
   }
 
   #head(key) {
-    const button = make("button", { type: "button", class: "sort", tabindex: "-1", onclick: () => this.handlers.onSort(key) }, t(`column_${key}`), icon("up"));
+    const button = make("button", { type: "button", class: "sort", onclick: () => this.handlers.onSort({ key, descending: this.order.key === key && !this.order.descending }) }, t(`column_${key}`), icon("up"));
     return make("div", { class: `cell ${key}`, role: "columnheader" }, button);
+  }
+
+  /** For narrow screens, which have no room for the columns' heads. */
+  #sortMenu() {
+    const { key: sorted, descending } = this.order;
+    const sort = (order) => () => this.handlers.onSort({ ...this.order, ...order });
+    return [
+      ...COLUMNS.map((key) => ({ label: t(`column_${key}`), checked: key === sorted, run: sort({ key }) })),
+      { label: t("ascending"), checked: !descending, run: sort({ descending: false }), apart: true },
+      { label: t("descending"), checked: descending, run: sort({ descending: true }) },
+    ];
+  }
+
+  /** The column is as wide as this language's moments in this font, so that none is cut off. */
+  #fitMoments() {
+    if (this.fitted || !this.element.isConnected) return;
+    this.fitted = true;
+    const context = document.createElement("canvas").getContext("2d");
+    context.font = getComputedStyle(this.element).font;
+    const widest = Math.max(...longMoments().map((text) => context.measureText(text).width));
+    this.element.style.setProperty("--moment", `${Math.ceil(widest * SPARE)}px`);
+  }
+
+  /** What is on top of the view, so that it can be there again after the list has changed. */
+  get anchor() {
+    const { scrollTop } = this.element;
+    const index = Math.floor(scrollTop / this.list.height);
+    return { scrollTop, name: scrollTop ? this.entries[index]?.name : "", within: scrollTop - index * this.list.height };
+  }
+
+  restore({ scrollTop, name, within }) {
+    const index = name ? this.entries.findIndex((entry) => entry.name === name) : -1;
+    this.element.scrollTop = index < 0 ? scrollTop : index * this.list.height + within;
+    this.list.draw(true);
+    this.#pointAtActive();
   }
 
   #row() {

@@ -7,6 +7,10 @@ import { collator } from "./formats.js";
 
 const FIRST_PAGE = 250;
 const PAGE = 1000;
+/** Services give less where they cannot give so much. */
+const LARGEST_PAGE = 5000;
+const REDRAW = 200;
+const ATTEMPTS = 3;
 /** Rows beyond this would make the list higher than browsers can draw. */
 export const MOST_LOADED = 500_000;
 
@@ -32,6 +36,10 @@ export class Listing extends EventTarget {
     this.byName = new Map();
     this.cursor = null;
     this.complete = false;
+    /** Whether the entries are in the order that was asked for, and not in that of their pages. */
+    this.sorted = false;
+    /** Counts every change, so that an older look at the folder is not taken for a newer one. */
+    this.revision = 0;
     /** Whether the first page is there. */
     this.opened = false;
     this.filter = "";
@@ -39,6 +47,7 @@ export class Listing extends EventTarget {
     this.order = { key: "name", descending: false };
     this.aborter = new AbortController();
     this.pending = null;
+    this.whole = null;
   }
 
   get count() {
@@ -47,9 +56,10 @@ export class Listing extends EventTarget {
 
   /** The first page, and as many more as make `atLeast` entries. */
   async open(atLeast = 0) {
-    await this.#load(atLeast > FIRST_PAGE ? PAGE : FIRST_PAGE);
+    const size = [FIRST_PAGE, PAGE].find((enough) => atLeast <= enough) ?? LARGEST_PAGE;
+    do await this.#load(size);
+    while (!this.complete && this.count < atLeast);
     if (this.complete) this.#sort();
-    while (!this.complete && this.count < atLeast) await this.#load(PAGE);
     this.opened = true;
     this.#changed();
   }
@@ -57,18 +67,50 @@ export class Listing extends EventTarget {
   /** The next page, if there is one; asking again while it is on its way changes nothing. */
   async more() {
     if (this.complete || this.count >= MOST_LOADED) return;
-    this.pending ??= this.#load(PAGE).finally(() => {
-      this.pending = null;
-    });
-    await this.pending;
+    await this.#next(PAGE);
     this.#changed();
   }
 
-  /** Everything, in people's order. */
-  async all() {
-    while (!this.complete && this.count < MOST_LOADED && !this.aborter.signal.aborted) await this.more();
-    if (this.complete) this.#sort();
-    this.#changed();
+  /** Everything, up to `MOST_LOADED`, in people's order; `stop` ends it early. Asking again meanwhile changes nothing. */
+  all() {
+    this.whole ??= this.#all().finally(() => {
+      this.whole = null;
+      this.#changed();
+    });
+    return this.whole;
+  }
+
+  get isLoadingAll() {
+    return this.whole !== null;
+  }
+
+  stop() {
+    this.stopped = true;
+  }
+
+  /** Whether nothing more can be loaded. */
+  get isFull() {
+    return this.complete || this.count >= MOST_LOADED;
+  }
+
+  /**
+   * Look again and take over what has changed; entries that are still there stay the same objects.
+   * @returns {Promise<boolean>} false if uploads or deletions kept changing the folder meanwhile
+   */
+  async refresh() {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+      await this.pending;
+      const { revision } = this;
+      const fresh = new Listing(this.path);
+      this.aborter.signal.addEventListener("abort", () => fresh.close(), { once: true });
+      await fresh.open(this.count);
+      if (this.complete) await fresh.all();
+      if (this.closed) return false;
+      if (this.pending || revision !== this.revision) continue;
+      this.#adopt(fresh);
+      return true;
+    }
+    return false;
   }
 
   close() {
@@ -79,10 +121,9 @@ export class Listing extends EventTarget {
     return this.aborter.signal.aborted;
   }
 
-  /** @param {"name" | "size" | "modified"} key */
-  sortBy(key) {
-    if (!this.complete) return;
-    this.order = { key, descending: this.order.key === key && !this.order.descending };
+  /** Of use once all is loaded: the order of a part would mislead. @param {typeof this.order} order */
+  sortBy(order) {
+    this.order = order;
     this.#sort();
     this.#changed();
   }
@@ -94,10 +135,11 @@ export class Listing extends EventTarget {
 
   /** An entry came or changed. One that lies beyond what is loaded comes with its page. @param {Entry} entry */
   put(entry) {
+    this.revision += 1;
     const old = this.byName.get(entry.name);
     if (old) Object.assign(old, entry);
     else {
-      const compare = this.complete ? this.#comparison() : byCodePoint;
+      const compare = this.sorted ? this.#comparison() : byCodePoint;
       const place = insertionPoint(this.entries, entry, compare);
       if (place === this.count && !this.complete) return;
       this.entries.splice(place, 0, entry);
@@ -108,9 +150,41 @@ export class Listing extends EventTarget {
 
   /** @param {Iterable<string>} names */
   drop(names) {
+    this.revision += 1;
     const gone = new Set(names);
     for (const name of gone) this.byName.delete(name);
     this.entries = this.entries.filter((entry) => !gone.has(entry.name));
+    this.#changed();
+  }
+
+  async #all() {
+    this.stopped = false;
+    this.#changed();
+    let drawn = performance.now();
+    while (!this.isFull && !this.stopped) {
+      await this.#next(LARGEST_PAGE);
+      if (performance.now() - drawn < REDRAW) continue;
+      this.#changed();
+      drawn = performance.now();
+    }
+    if (this.complete) this.#sort();
+  }
+
+  async #next(size) {
+    this.pending ??= this.#load(size).finally(() => {
+      this.pending = null;
+    });
+    await this.pending;
+  }
+
+  /** @param {Listing} fresh */
+  #adopt(fresh) {
+    this.entries = fresh.entries.map((entry) => Object.assign(this.byName.get(entry.name) ?? {}, entry));
+    this.byName = new Map(this.entries.map((entry) => [entry.name, entry]));
+    this.cursor = fresh.cursor;
+    this.complete = fresh.complete;
+    this.sorted = false;
+    if (this.isFull) this.#sort();
     this.#changed();
   }
 
@@ -123,12 +197,14 @@ export class Listing extends EventTarget {
       this.entries.push(entry);
       this.byName.set(entry.name, entry);
     }
+    this.revision += 1;
     this.cursor = page.nextCursor;
     this.complete = page.nextCursor === null;
   }
 
   #sort() {
     this.entries.sort(this.#comparison());
+    this.sorted = true;
   }
 
   #comparison() {

@@ -36,7 +36,8 @@ export class Toolbar {
       }
     });
     this.search = make("label", { class: "filter", for: "filter" }, icon("search"), this.field);
-    this.element = make("div", { class: "toolbar" }, this.general, this.chosen, this.search);
+    this.again = make("button", { type: "button", class: "quiet round", title: `${t("refresh")} (R)`, "aria-label": t("refresh"), onclick: () => run("refresh") }, icon("retry"));
+    this.element = make("div", { class: "toolbar" }, this.general, this.chosen, make("div", { class: "find" }, this.search, this.again));
   }
 
   /** The folder has changed: offer what this user may do here. */
@@ -46,7 +47,7 @@ export class Toolbar {
       isOffered("upload") ? upload : null,
       isOffered("newFolder") ? this.#button("newFolder", "newFolder") : null,
       this.#button("automate", "terminal"));
-    this.search.hidden = !mayList;
+    this.search.hidden = this.again.hidden = !mayList;
     this.field.value = "";
     this.update([]);
   }
@@ -56,6 +57,10 @@ export class Toolbar {
       { label: t("uploadFiles"), icon: "file", key: "U", run: () => this.run("uploadFiles") },
       { label: t("uploadFolder"), icon: "folderSolid", key: "⇧ U", run: () => this.run("uploadFolder") },
     ];
+  }
+
+  set busy(busy) {
+    this.again.classList.toggle("busy", busy);
   }
 
   /** @param {import("./listing.js").Entry[]} entries what is chosen now */
