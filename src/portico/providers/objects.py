@@ -198,7 +198,9 @@ class ObjectStore(Provider):
         standing = await self.find(target_key)
         merging = bool(standing) or await self._holds_anything(target)
         if merging and not (replace and (not standing or standing.is_folder)):
-            raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.")
+            raise AlreadyExists(
+                f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
+            )
         copied = await self._copy_tree(folder_key(source), folder_key(target), replace, merging)
         if marked:
             await self._mark(folder_key(target))

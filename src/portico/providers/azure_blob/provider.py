@@ -205,7 +205,7 @@ class AzureBlobProvider(ObjectStore):
             except Fault as fault:
                 if not replace and fault.code in EXISTS:
                     raise AlreadyExists(
-                        f"'{_name(target)}' exists already and may not be replaced."
+                        f"'{_name(target)}' exists already and was not replaced; choose another name or onConflict."
                     ) from fault
                 raise
 

@@ -140,7 +140,9 @@ class Upload:
         Had we been quicker, its content would have replaced ours; so it is as if it just had.
         """
         if not self._replace:
-            raise AlreadyExists(f"'{self._name}' exists already and may not be replaced.")
+            raise AlreadyExists(
+                f"'{self._name}' exists already and was not replaced; choose another name or onConflict."
+            )
         changed = timestamps.from_datetime(moment(found.headers["Last-Modified"]))
         return Entry(self._key, False, size, changed, self._content_type)
 
@@ -181,7 +183,9 @@ class Upload:
 
     def _check_exists(self, error: Exception) -> None:
         if not self._replace and isinstance(error, Fault) and error.code in EXISTS:
-            raise AlreadyExists(f"'{self._name}' exists already and may not be replaced.") from error
+            raise AlreadyExists(
+                f"'{self._name}' exists already and was not replaced; choose another name or onConflict."
+            ) from error
 
 
 def _may_have_worked(error: Exception) -> bool:

@@ -67,8 +67,14 @@ _CAUSES: Mapping[str, str] = {
 """Codes that say that the gateway, not its user, is refused: the sentence that tells what to mend."""
 
 _SENTENCES: Mapping[str, tuple[type[PorticoError], str]] = {
-    "BlobAlreadyExists": (AlreadyExists, "'{name}' exists already and may not be replaced."),
-    "ResourceAlreadyExists": (AlreadyExists, "'{name}' exists already and may not be replaced."),
+    "BlobAlreadyExists": (
+        AlreadyExists,
+        "'{name}' exists already and was not replaced; choose another name or onConflict.",
+    ),
+    "ResourceAlreadyExists": (
+        AlreadyExists,
+        "'{name}' exists already and was not replaced; choose another name or onConflict.",
+    ),
     "ConditionNotMet": (Changed, "'{name}' has changed meanwhile; start again."),
     "TargetConditionNotMet": (Changed, "'{name}' has changed meanwhile; start again."),
     "SourceConditionNotMet": (Changed, "'{name}' has changed meanwhile; start again."),

@@ -124,4 +124,6 @@ async def _check_free(share: Share, target: Path, *, is_folder: bool, replace: b
 
 
 def _exists(target: Path) -> AlreadyExists:
-    return AlreadyExists(f"'{target.name}' exists already and may not be replaced.")
+    return AlreadyExists(
+        f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
+    )

@@ -93,7 +93,9 @@ async def _check_merge(share: Share, source: Path, target: Path) -> None:
             if entry.is_folder and other.is_folder:
                 pending.append((source.child(entry.name), target.child(other.name)))
             elif entry.is_folder:
-                raise AlreadyExists(f"'{entry.name}' exists already and may not be replaced.")
+                raise AlreadyExists(
+                    f"'{entry.name}' exists already and was not replaced; choose another name or onConflict."
+                )
             elif other.is_folder:
                 raise IsAFolder(f"'{entry.name}' is a folder; a file cannot take its place.")
             elif entry.name != other.name:

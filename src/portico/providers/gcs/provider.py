@@ -274,4 +274,4 @@ def _name(key: str) -> str:
 
 
 def _exists(name: str) -> AlreadyExists:
-    return AlreadyExists(f"'{name}' exists already and may not be replaced.")
+    return AlreadyExists(f"'{name}' exists already and was not replaced; choose another name or onConflict.")

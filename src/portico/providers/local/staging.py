@@ -144,7 +144,9 @@ def check_replaceable(info: os.stat_result | None, target: Path, *, replace: boo
     if is_folder(info):
         raise IsAFolder(f"'{target.name}' is a folder; a file cannot take its place.")
     if not replace or not visible(info):
-        raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.")
+        raise AlreadyExists(
+            f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
+        )
 
 
 def place(source_folder: int, source_name: str, folder: int, target: Path, *, replace: bool) -> None:
@@ -155,7 +157,9 @@ def place(source_folder: int, source_name: str, folder: int, target: Path, *, re
     try:
         os.link(source_name, target.name, src_dir_fd=source_folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError as error:
-        raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.") from error
+        raise AlreadyExists(
+            f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
+        ) from error
     os.unlink(source_name, dir_fd=source_folder)
 
 

@@ -71,7 +71,9 @@ def _claim_folder(top: str, target: Path, replace: bool) -> None:
         try:
             os.mkdir(target.name, dir_fd=folder)
         except FileExistsError:
-            raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.") from None
+            raise AlreadyExists(
+                f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
+            ) from None
 
 
 def _check_folder_target(top: str, target: Path, replace: bool) -> None:
@@ -81,7 +83,9 @@ def _check_folder_target(top: str, target: Path, replace: bool) -> None:
     except FileNotFoundError:
         return
     if info is not None and not (replace and is_folder(info)):
-        raise AlreadyExists(f"'{target.name}' exists already and may not be replaced.")
+        raise AlreadyExists(
+            f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
+        )
 
 
 def _copy_tree(top: str, source: Path, target: Path, replace: bool) -> list[tuple[Path, str | None]]:

@@ -110,4 +110,6 @@ async def _is_copy(service: Service, source: str, target: str) -> bool:
 
 
 def _taken(key: str) -> AlreadyExists:
-    return AlreadyExists(f"'{key.rpartition('/')[2]}' exists already and may not be replaced.")
+    return AlreadyExists(
+        f"'{key.rpartition('/')[2]}' exists already and was not replaced; choose another name or onConflict."
+    )

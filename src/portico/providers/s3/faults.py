@@ -179,7 +179,9 @@ def _about_the_object(
     if status == 412 and operation in _READS:
         return Changed(f"'{name}' has changed meanwhile; start again.")
     if status == 412:
-        return AlreadyExists(f"'{name}' exists already and may not be replaced.")
+        return AlreadyExists(
+            f"'{name}' exists already and was not replaced; choose another name or onConflict."
+        )
     if status == 416:
         return RangeNotSatisfiable(f"'{name}' is not that long.", size=0)
     if code == "KeyTooLongError":

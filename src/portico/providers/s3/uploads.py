@@ -192,7 +192,9 @@ async def _committed(
     """Commit, and if that seems to have failed, look before saying so."""
     if not target.replace and not service.is_amazon and await _found(service, target.key):
         # Not every service heeds the condition; looking first leaves only a race to those that do not.
-        raise AlreadyExists(f"'{target.key.rpartition('/')[2]}' exists already and may not be replaced.")
+        raise AlreadyExists(
+            f"'{target.key.rpartition('/')[2]}' exists already and was not replaced; choose another name or onConflict."
+        )
     for attempt in range(_CONFLICTS):
         try:
             answer = await commit()
