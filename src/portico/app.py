@@ -1,7 +1,7 @@
 """The composition root: from settings to a running application. What a worker process loads."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from portico.accounts.vault import SecretKey, Vault
 from portico.api.assets import Page
 from portico.api.cors import Cors
 from portico.api.edge import Edge
+from portico.api.long_work import LongWork
 from portico.api.monitoring import serve_metrics
 from portico.api.pace import Pace
 from portico.api.queues import Queues
@@ -56,10 +57,11 @@ def load_app(home: str, overrides: Mapping[str, str]) -> Edge:
 
 def create_app(chosen: Settings) -> Edge:
     metrics = Metrics()
+    long_work = LongWork()
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
-        async with opened(chosen, metrics) as services:
+        async with opened(chosen, metrics, long_work) as services:
             yield {"services": services}
 
     return Edge(
@@ -69,11 +71,12 @@ def create_app(chosen: Settings) -> Edge:
         tls=chosen.tls_enabled,
         cors=Cors(chosen.cors_origins),
         metrics=metrics,
+        on_stop=long_work.stop,
     )
 
 
 @asynccontextmanager
-async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
+async def opened(chosen: Settings, metrics: Metrics, long_work: LongWork) -> AsyncIterator[Services]:
     """Everything that the endpoints work with, closed in reverse order at the end."""
     key = SecretKey.load(chosen.secret_key_file)
     async with AsyncExitStack() as stack:
@@ -90,7 +93,8 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
             Connections(database, Vault(key), paths),
             CursorSeal(key.derive("cursors")),
             metrics,
-            chosen.provider_timeout.total_seconds(),
+            timeout=chosen.provider_timeout.total_seconds(),
+            path_depth=chosen.path_depth,
         )
         stack.push_async_callback(drives.close)
         sweeper = asyncio.create_task(_sweep_for_ever(drives, tokens, throttle))
@@ -122,6 +126,7 @@ async def opened(chosen: Settings, metrics: Metrics) -> AsyncIterator[Services]:
             tickets=Tickets(database),
             drives=drives,
             queues=Queues(),
+            long_work=long_work,
             pace=Pace(),
             audit=audit,
             metrics=metrics,
@@ -172,14 +177,21 @@ async def _publish_for_ever(metrics: Metrics, board: Scoreboard) -> None:
 
 
 async def _sweep_for_ever(drives: Drives, tokens: Tokens, throttle: Throttle) -> None:
+    """Each sweep goes its own round: none waits for another."""
+    await asyncio.gather(*(_repeat(sweep) for sweep in (drives.sweep, tokens.sweep, throttle.sweep)))
+
+
+async def _repeat(sweep: Callable[[], Awaitable[object]]) -> None:
     while True:
-        for sweep in (drives.sweep, tokens.sweep, throttle.sweep):
-            try:
+        try:
+            async with asyncio.timeout(SWEEP_SECONDS):
                 await sweep()
-            except PorticoError as error:
-                log.warning("sweep-failed", code=error.code, detail=error.detail, cause=error.cause)
-            except Exception as error:  # a bug in one sweep must not end them all
-                log.error("bug", exc_info=error)
+        except PorticoError as error:
+            log.warning("sweep-failed", code=error.code, detail=error.detail, cause=error.cause)
+        except TimeoutError:
+            log.warning("sweep-failed", cause=f"not over after {SWEEP_SECONDS} s")
+        except Exception as error:  # a bug in one sweep must not end them all
+            log.error("bug", exc_info=error)
         await asyncio.sleep(SWEEP_SECONDS)
 
 

@@ -4,8 +4,8 @@ A drive confines its user below the root, checks the user's rights, clamps and o
 settles name conflicts. Paths given to it count from the user's root.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from enum import StrEnum
 from operator import attrgetter
 
@@ -14,16 +14,19 @@ from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page
 from portico.errors import (
     Forbidden,
     InvalidCursor,
+    InvalidPath,
     IsAFolder,
     NotAFolder,
     NotFound,
     NotPossible,
+    PorticoError,
 )
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.renaming import FreeName, free_name
 from portico.rights import Right
 
+PATH_DEPTH = 100
 _BY_NAME = attrgetter("name")
 _IS_FOLDER = attrgetter("is_folder")
 
@@ -38,11 +41,24 @@ class OnConflict(StrEnum):
 
 
 class Drive:
-    def __init__(self, provider: Provider, root: Path, rights: Collection[Right], seal: CursorSeal) -> None:
+    """Is made for one request: what it has seen of the way to a folder holds as long as that."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        root: Path,
+        rights: Collection[Right],
+        seal: CursorSeal,
+        *,
+        path_depth: int = PATH_DEPTH,
+    ) -> None:
+        """`path_depth`: how many levels what is made may have, counted from the root."""
         self._provider = provider
         self._root = root
         self._rights = rights
         self._seal = seal
+        self._path_depth = path_depth
+        self._writable: set[Path] = set()
 
     def allows(self, right: Right) -> bool:
         return right in self._rights
@@ -58,7 +74,9 @@ class Drive:
 
     # Looking
 
-    async def list_page(self, folder: Path, size: int, cursor: str | None = None) -> Page:
+    async def list_page(
+        self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False
+    ) -> Page:
         """As `Provider.list_page`: any size, ordered within the page, with a sealed cursor as its token.
 
         With a cursor, a folder that is gone is `InvalidCursor`. The root exists even while it holds nothing.
@@ -68,7 +86,9 @@ class Drive:
         scope = f"{self._provider.kind}\0{self._provider.identity}\0{place}"
         token = None if cursor is None else self._seal.open(cursor, scope)
         try:
-            page = await self._provider.list_page(place, min(size, self._provider.max_page_size), token)
+            page = await self._provider.list_page(
+                place, min(size, self._provider.max_page_size), token, file_first=file_first
+            )
         except (NotFound, NotAFolder) as error:
             if cursor is not None:
                 raise InvalidCursor("The folder of this cursor is gone; list the folder above it.") from error
@@ -109,15 +129,10 @@ class Drive:
 
     async def check_target(self, folder: Path) -> None:
         """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""
-        while not folder.is_root:
-            try:
-                entry = await self._stat(folder)
-            except NotFound:
-                folder = folder.parent
-                continue
-            if not entry.is_folder:
-                raise NotAFolder(f"'{folder.name}' is a file, not a folder.")
-            return
+        self._check_depth(folder)
+        place = folder.under(self._root)
+        await self._provider.check_way(place)
+        self._writable.add(place)
 
     async def write(
         self,
@@ -132,21 +147,36 @@ class Drive:
         self.require(Right.UPLOAD)
         if path.is_root:  # it need not be there for the provider to see
             raise IsAFolder("The root is a folder; a file cannot take its place.")
+        self._check_depth(path)
         replace = self._may_replace(on_conflict)
+        folder = path.parent.under(self._root)
+        checked = folder in self._writable
         if on_conflict is not OnConflict.RENAME:
             place = path.under(self._root)
-            return await self._provider.write(place, chunks, content_type, replace=replace, at_most=at_most)
-        async with self._free_name(path) as free:
-            place = free.path.under(self._root)
-            others = (other.under(self._root) for other in free.others)
-            return await self._provider.write(
-                place, chunks, content_type, replace=replace, at_most=at_most, otherwise=others
+            entry = await self._provider.write(
+                place, chunks, content_type, replace=replace, at_most=at_most, way_checked=checked
             )
+        else:
+            async with self._free_name(path) as free:
+                place = free.path.under(self._root)
+                others = (other.under(self._root) for other in free.others)
+                entry = await self._provider.write(
+                    place,
+                    chunks,
+                    content_type,
+                    replace=replace,
+                    at_most=at_most,
+                    otherwise=others,
+                    way_checked=checked,
+                )
+        self._writable.add(folder)
+        return entry
 
     # The tree
 
     async def make_folder(self, path: Path) -> None:
         self.require(Right.UPLOAD)
+        self._check_depth(path)
         await self._provider.make_folder(path.under(self._root))
 
     async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
@@ -165,7 +195,8 @@ class Drive:
         self.require(Right.OVERWRITE)
         if path.is_root:
             raise NotPossible("The root folder cannot be deleted.")
-        await self._provider.delete(path.under(self._root), recursive=recursive)
+        with _carrying_on("Ask again to carry on."):
+            await self._provider.delete(path.under(self._root), recursive=recursive)
 
     async def _transfer(
         self,
@@ -186,8 +217,24 @@ class Drive:
     ) -> Path:
         if source.holds(target) or target.holds(source):
             raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
-        await transfer(source.under(self._root), target.under(self._root), replace=replace)
+        self._check_depth(target)
+        with _carrying_on(self._how_to_carry_on(target, replace)):
+            await transfer(source.under(self._root), target.under(self._root), replace=replace)
         return target
+
+    def _how_to_carry_on(self, target: Path, replace: bool) -> str:
+        if replace:
+            return "Ask again to carry on."
+        if self.allows(Right.OVERWRITE):
+            return f"To carry on, ask again with onConflict=replace and the target '{target}'."
+        return f"What is at '{target}' is not whole; ask again for another target."
+
+    def _check_depth(self, path: Path) -> None:
+        """What is there may lie deeper, and be read and removed: only what is made is bounded."""
+        if len(path.segments) > self._path_depth:
+            raise InvalidPath(
+                f"A path may have {self._path_depth} levels here; use fewer folders within folders."
+            )
 
     def _may_replace(self, on_conflict: OnConflict | None) -> bool:
         if on_conflict is None:
@@ -205,6 +252,17 @@ class Drive:
         except NotFound:
             return True
         return False
+
+
+@contextmanager
+def _carrying_on(advice: str) -> Iterator[None]:
+    """Let an error that comes in the middle say how the rest is done."""
+    try:
+        yield
+    except PorticoError as error:
+        if not error.half_done:
+            raise
+        raise error.and_says(advice) from error
 
 
 def _presentable(entry: Entry) -> Entry:

@@ -1,5 +1,6 @@
 """`Drives`: the providers behind all connections, and from them each Web User's drive."""
 
+import asyncio
 import time
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from portico.accounts.connections import Connection, Connections
 from portico.accounts.users import User
 from portico.accounts.vault import BadSecretKey
 from portico.cursors import CursorSeal
-from portico.drive import Drive
+from portico.drive import PATH_DEPTH, Drive
 from portico.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderRefused, Unavailable
 from portico.joint import Joint
 from portico.measured import Measured
@@ -23,6 +24,8 @@ _TRUSTED_SECONDS = 1.0
 """How long a connection is used without asking whether it was changed."""
 _JOINABLE_SECONDS = 0.2
 """How old the answer to somebody else's question may be."""
+SWEEP_SECONDS = 300.0
+"""How long the sweep of one connection may take; the next one goes on with what is left."""
 _RETIRED_SECONDS = 24 * 3600.0
 """How long a replaced provider may go on with the uploads that it has."""
 
@@ -45,11 +48,14 @@ class Drives:
         connections: Connections,
         seal: CursorSeal,
         metrics: Metrics,
+        *,
         timeout: float = TIMEOUT_SECONDS,
+        path_depth: int = PATH_DEPTH,
     ) -> None:
         """`timeout`: as `open_provider` takes it."""
         self._connections = connections
         self._timeout = timeout
+        self._path_depth = path_depth
         self._metrics = metrics
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
@@ -60,7 +66,7 @@ class Drives:
     async def of(self, user: User) -> Drive:
         opened = await self._open(user.connection)
         root = Path.parse(user.root).under(opened.prefix)
-        return Drive(opened.provider, root, user.rights, self._seal)
+        return Drive(opened.provider, root, user.rights, self._seal, path_depth=self._path_depth)
 
     async def check(self) -> None:
         """`Unavailable` if users' folders are missing here, or cannot be written although some of them may upload."""
@@ -82,18 +88,28 @@ class Drives:
                 ) from error
 
     async def sweep(self) -> None:
-        """Remove what broken uploads left in any connection; one that fails does not keep the others from it."""
+        """Remove what broken uploads left in any connection.
+
+        All at the same time, so that one that fails, or is slow, does not keep the others from it.
+        """
         names = await self._connections.revisions()
-        for name in names:
-            try:
-                opened = await self._open(name)
-                if swept := await opened.provider.sweep():
-                    log.info("swept", connection=name, left_over=swept)
-            except PorticoError as error:
-                log.warning("sweep-failed", connection=name, code=error.code, cause=error.cause)
+        await asyncio.gather(*(self._sweep(name) for name in names))
         for name in self._opened.keys() - names.keys():
             self._retired.append((time.monotonic(), self._opened.pop(name).provider))
         await self._close_retired(before=time.monotonic() - _RETIRED_SECONDS)
+
+    async def _sweep(self, name: str) -> None:
+        try:
+            async with asyncio.timeout(SWEEP_SECONDS):
+                opened = await self._open(name)
+                if swept := await opened.provider.sweep():
+                    log.info("swept", connection=name, left_over=swept)
+        except PorticoError as error:
+            log.warning("sweep-failed", connection=name, code=error.code, cause=error.cause)
+        except TimeoutError:
+            log.warning("sweep-failed", connection=name, cause=f"not over after {SWEEP_SECONDS:.0f} s")
+        except Exception as error:
+            log.error("bug", connection=name, exc_info=error)
 
     async def close(self) -> None:
         await self._checking.end()

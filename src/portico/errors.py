@@ -25,10 +25,19 @@ class PorticoError(Exception):
         self.cause = cause
         """What the administrator must know; it is logged and never sent."""
 
+        self.half_done = False
+        """Whether a part of the work was done before it failed."""
+
     def after(self, done: str) -> Self:
         """The same error, which also says how far the work had come."""
+        error = self.and_says(f"{done} before that.")
+        error.half_done = True
+        return error
+
+    def and_says(self, sentence: str) -> Self:
+        """The same error with one more sentence."""
         error = copy(self)
-        error.detail = f"{self.detail} {done} before that; ask again to carry on."
+        error.detail = f"{self.detail} {sentence}"
         error.args = (error.detail,)
         return error
 

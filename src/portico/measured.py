@@ -37,8 +37,12 @@ class Measured(Provider):
         finally:
             self._metrics.provider_calls.observe((*self._place, call), time.perf_counter() - began)
 
-    async def list_page(self, folder: Path, size: int, token: str | None) -> Page:
-        return await self._timed("list_page", self._inner.list_page(folder, size, token))
+    async def list_page(
+        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
+    ) -> Page:
+        return await self._timed(
+            "list_page", self._inner.list_page(folder, size, token, file_first=file_first)
+        )
 
     async def stat(self, path: Path) -> Entry:
         return await self._timed("stat", self._inner.stat(path))
@@ -57,11 +61,21 @@ class Measured(Provider):
         replace: bool = True,
         at_most: int | None = None,
         otherwise: Iterator[Path] | None = None,
+        way_checked: bool = False,
     ) -> Entry:
         work = self._inner.write(
-            path, chunks, content_type, replace=replace, at_most=at_most, otherwise=otherwise
+            path,
+            chunks,
+            content_type,
+            replace=replace,
+            at_most=at_most,
+            otherwise=otherwise,
+            way_checked=way_checked,
         )
         return await self._timed("write", work)
+
+    async def check_way(self, folder: Path) -> None:
+        await self._timed("check_way", self._inner.check_way(folder))
 
     async def make_folder(self, path: Path) -> None:
         await self._timed("make_folder", self._inner.make_folder(path))

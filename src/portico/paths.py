@@ -6,7 +6,7 @@ root, hide from a listing or be read differently by two services.
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import unquote_to_bytes
 
@@ -49,6 +49,8 @@ class Path:
     """Segments from a root; none at all is the root itself."""
 
     segments: tuple[str, ...] = ()
+    as_folder: bool = field(default=False, compare=False)
+    """Whether it was written with a slash at the end: where a file and a folder have this name, the folder is meant."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -62,7 +64,7 @@ class Path:
         for segment in segments:
             if flaw := name_flaw(segment):
                 raise InvalidPath(f"A segment of the path {flaw}; use the names as the listing shows them.")
-        return cls(segments)
+        return cls(segments, as_folder=text.endswith("/"))
 
     @classmethod
     def from_request(cls, raw: bytes) -> Self:
@@ -100,7 +102,7 @@ class Path:
 
     def under(self, root: "Path") -> "Path":
         """This path as seen from above `root`."""
-        return Path(root.segments + self.segments)
+        return Path(root.segments + self.segments, self.as_folder)
 
     def holds(self, other: "Path") -> bool:
         """Whether `other` is this path or lies below it."""

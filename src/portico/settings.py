@@ -123,6 +123,11 @@ class Settings(BaseModel):
     max_files: Annotated[int, BeforeValidator(notation.whole_number(1, 100_000))] = Field(
         1000, alias="upload.max-files", description="How many files one upload request may carry."
     )
+    path_depth: Annotated[int, BeforeValidator(notation.whole_number(1, 4096))] = Field(
+        100,
+        alias="limits.path-depth",
+        description="How many levels the path of a new file or folder may have, counted from its user's root. What lies deeper can be read and deleted.",
+    )
     provider_timeout: Annotated[timedelta, BeforeValidator(notation.timeout)] = Field(
         timedelta(seconds=30),
         alias="provider.timeout",

@@ -6,6 +6,7 @@ from typing import Self
 import msgspec
 from starlette.requests import Request
 
+from portico.api.incoming import ChangeAbandoned
 from portico.audit import DONE, AuditLine
 from portico.errors import PorticoError
 from portico.paths import Path
@@ -51,6 +52,10 @@ class Change:
 
 
 def _outcome(error: BaseException) -> str:
-    if isinstance(error, PorticoError):
+    if isinstance(error, PorticoError) and not isinstance(error, ChangeAbandoned):
         return error.code
-    return "internal" if isinstance(error, Exception) else "interrupted"
+    return (
+        "interrupted"
+        if isinstance(error, ChangeAbandoned) or not isinstance(error, Exception)
+        else "internal"
+    )

@@ -44,7 +44,10 @@ async def delete(request: Request) -> Response:
     path = path_of(request)
     with Change(request, "delete", path) as change:
         change.begin()
-        await drive.delete(path, recursive=recursive)
+        if recursive:
+            await services_of(request).long_work.run(request, drive.delete(path, recursive=True))
+        else:
+            await drive.delete(path)
     return Response(status_code=204)
 
 
@@ -67,7 +70,7 @@ async def _transfer(request: Request, query: Query, action: WriteAction) -> Resp
     transfer = drive.move if action is WriteAction.MOVE else drive.copy
     with Change(request, name, source, target) as change:
         change.begin()
-        place = await transfer(source, target, on_conflict)
+        place = await services_of(request).long_work.run(request, transfer(source, target, on_conflict))
         change.line.target = str(place)
     return _created(place)
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
@@ -34,8 +34,18 @@ log = structlog.get_logger()
 
 class Edge:
     def __init__(
-        self, app: ASGIApp, *, allowed: Networks, proxies: Networks, tls: bool, cors: Cors, metrics: Metrics
+        self,
+        app: ASGIApp,
+        *,
+        allowed: Networks,
+        proxies: Networks,
+        tls: bool,
+        cors: Cors,
+        metrics: Metrics,
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
+        self.on_stop = on_stop
+        """To be called when the process was told to stop, while requests still have time to end."""
         self._app = app
         self._cors = cors
         self._metrics = metrics

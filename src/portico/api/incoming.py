@@ -25,6 +25,10 @@ class ClientGone(InvalidRequest):
         super().__init__("The request broke off before its end; send it again, whole.")
 
 
+class ChangeAbandoned(ClientGone):
+    """The client hung up while what it had asked for was being done."""
+
+
 class IncomingBody:
     """The body's chunks, one after the other; pulling the next one is what lets the client send it."""
 

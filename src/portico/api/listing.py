@@ -52,10 +52,14 @@ async def _read_with_ticket(request: Request, ticket: str, action: ReadAction | 
     return await download(request, await drive_for(request, session), path)
 
 
-async def _list(request: Request, drive: Drive, path: Path, query: Query) -> Response:
+async def _list(
+    request: Request, drive: Drive, path: Path, query: Query, *, file_first: bool = False
+) -> Response:
     name_action(request, "list")
     cursor = query.cursor()
-    page = await drive.list_page(path, query.page_size(), cursor)
+    page = await drive.list_page(
+        path, query.page_size(), cursor, file_first=file_first and cursor is None and not path.as_folder
+    )
     return JsonResponse(page_body(path, page, first=cursor is None))
 
 
@@ -66,6 +70,6 @@ async def _read_whatever_it_is(request: Request, drive: Drive, path: Path, query
         except IsAFolder:
             raise Forbidden("You lack the right 'list'; ask the administrator for it.") from None
     try:
-        return await _list(request, drive, path, query)
+        return await _list(request, drive, path, query, file_first=True)
     except NotAFolder:
         return await download(request, drive, path)

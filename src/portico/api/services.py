@@ -9,6 +9,7 @@ from portico.accounts.signin import SignIn
 from portico.accounts.tickets import Tickets
 from portico.accounts.tokens import Tokens
 from portico.api.assets import Page
+from portico.api.long_work import LongWork
 from portico.api.pace import Pace
 from portico.api.queues import Queues
 from portico.audit import NoAudit
@@ -28,6 +29,7 @@ class Services:
     tickets: Tickets
     drives: Drives
     queues: Queues
+    long_work: LongWork
     pace: Pace
     audit: NoAudit
     metrics: Metrics

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from granian import _signals
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
@@ -143,10 +144,30 @@ def load_in_worker(home: str, overrides: dict[str, str]) -> Any:
     from portico.app import load_app
 
     try:
-        return _hearing_signals(load_app(home, overrides))
+        app = load_app(home, overrides)
+        _tell_of_stop(app.on_stop)
+        return _hearing_signals(app)
     except PorticoError as error:
         print(error.detail, file=sys.stderr, flush=True)
         sys.exit(1)
+
+
+def _tell_of_stop(tell: Callable[[], None]) -> None:
+    """Have the worker told of SIGTERM when it comes; Granian itself says so only after all requests have ended."""
+    set_signals = _signals.set_loop_signals
+
+    def set_and_tell(loop: Any) -> Any:
+        event = set_signals(loop)  # type: ignore[no-untyped-call]
+
+        def stop() -> None:
+            tell()
+            event.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        return event
+
+    _signals.set_loop_signals = set_and_tell
 
 
 def _end_with_parent() -> None:

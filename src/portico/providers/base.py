@@ -28,8 +28,12 @@ class Provider(ABC):
     """Names the bucket, container, share or folder: equal on two nodes that see the same tree, else different."""
 
     @abstractmethod
-    async def list_page(self, folder: Path, size: int, token: str | None) -> Page:
+    async def list_page(
+        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
+    ) -> Page:
         """At most `size` entries of `folder`, from the start or from where `token` left off.
+
+        A store of keys may hold a file and a folder of the same name. With `file_first` that is `NotAFolder`.
 
         `size` is between 1 and `max_page_size`. A page may be short, and may be empty and still have a token.
         Every entry that stands still during a walk appears exactly once. Names that `Path` cannot express are
@@ -41,7 +45,11 @@ class Provider(ABC):
 
     @abstractmethod
     async def stat(self, path: Path) -> Entry:
-        """The entry at `path`, with its etag if it is a file. `NotFound` if there is none."""
+        """The entry at `path`, with its etag if it is a file. `NotFound` if there is none.
+
+        Of a file and a folder of the same name it is the folder if `path.as_folder`, else the file. The same holds
+        for `delete` and for the source of `copy` and `move`.
+        """
 
     @abstractmethod
     async def read(
@@ -66,12 +74,14 @@ class Provider(ABC):
         replace: bool = True,
         at_most: int | None = None,
         otherwise: Iterator[Path] | None = None,
+        way_checked: bool = False,
     ) -> Entry:
         """Make the file at `path` hold `chunks`, all or nothing, and return its entry.
 
         `at_most` is the number of bytes that can come at most, where that is known; it only helps to plan.
         `otherwise` are other names in the same folder, to be tried in turn if `path` turns out to be taken when the
-        file is committed; a service that fixes the name before that may pass them over.
+        file is committed; a service that fixes the name before that may pass them over. `way_checked`: the caller
+        knows from `check_way`, or from a file that it wrote just now, that the folder can be written into.
 
         Nobody sees the file before its last chunk is safe. When this returns, the file is durable and listed.
         If `chunks` raises, if the task is cancelled or the process dies, the old file stands and nothing stays
@@ -81,6 +91,13 @@ class Provider(ABC):
         `AlreadyExists`: there is such a file and `replace` is false, decided atomically. `IsAFolder`: there is a
         folder of that name. `NotAFolder`: something on the way is a file. `InvalidPath`: the service cannot hold
         the name.
+        """
+
+    @abstractmethod
+    async def check_way(self, folder: Path) -> None:
+        """`NotAFolder` if `folder`, or one above it, is a file, so that nothing can be written into it.
+
+        The number of calls to a service grows with the logarithm of the depth at most.
         """
 
     @abstractmethod
@@ -99,7 +116,7 @@ class Provider(ABC):
         """Copy a file or a whole folder. Each file appears whole or not at all.
 
         A folder copied onto a folder is merged into it. If it fails midway the error says how much was done, and
-        asking again carries on.
+        asking again with `replace` carries on. When it is cancelled, files that were copied stay, each of them whole.
 
         `NotFound`: no `source`. `AlreadyExists`: `target` exists and `replace` is false, or a folder would
         replace a file. `IsAFolder`: a file would replace a folder.
@@ -107,7 +124,10 @@ class Provider(ABC):
 
     @abstractmethod
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        """As `copy`, and the source goes: only after everything stands at the target, and nothing that came since."""
+        """As `copy`, and the source goes: what was moved is at the target before, and what came since stays.
+
+        A file that is replaced meanwhile is moved or stays, in either case as its newest version.
+        """
 
     async def check(self, *, writable: bool) -> None:  # noqa: B027
         """Raise what keeps this machine from using the storage, or from writing if `writable`; no service is asked."""

@@ -1,114 +1,80 @@
-"""Folders on a store that has none: what S3, Azure Blob and Google Cloud Storage share.
+"""Files and folders on a store that has only keys: what S3, Azure Blob and Google Cloud Storage share.
 
-A key is a path without its leading slash. A folder exists while a key lies below it, or as a zero-byte marker whose
-key ends in a slash. A service says how its keys are listed, found, read, stored, copied and removed; what that means
-for files and folders stands here, once.
+A folder exists while a key lies below it, or as a zero-byte marker whose key ends in a slash. So a file `a` and a
+folder `a/` may be there both. Then `a` is the file, `a/` (`Path.as_folder`) is the folder, and so is what is listed.
 """
 
 import asyncio
-from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import compress
-from typing import ClassVar
+from collections.abc import AsyncIterator, Iterator
 
-import structlog
-
-from portico.entries import FOLDER_TYPE, Download, Entry, Page
-from portico.errors import (
-    AlreadyExists,
-    FolderNotEmpty,
-    InvalidPath,
-    IsAFolder,
-    NotAFolder,
-    NotFound,
-    PorticoError,
+from portico.entries import Download, Entry, Page
+from portico.errors import AlreadyExists, FolderNotEmpty, InvalidPath, IsAFolder, NotAFolder, NotFound
+from portico.paths import Path
+from portico.providers.keys import KeyStore, Version, entries_of, folder_entry, folder_key, key_of
+from portico.providers.object_trees import (
+    copy_object,
+    copy_tree,
+    remove_copied,
+    remove_empty_folders,
+    remove_tree,
 )
-from portico.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
-from portico.providers.base import Provider
-
-_AT_ONCE = 8
-"""Objects of a tree that are copied at the same time."""
-
-log = structlog.get_logger()
+from portico.providers.tasks import to_the_end
 
 
-@dataclass(slots=True)
-class Listing:
-    """A service's answer: objects and common prefixes, both by their whole keys, and the service's own token."""
+class ObjectStore(KeyStore):
+    # Looking
 
-    objects: list[Entry]
-    """Their `name` is the whole key."""
-    prefixes: list[str] = field(default_factory=list)
-    token: str | None = None
-
-
-class ObjectStore(Provider):
-    max_key_bytes: ClassVar[int] = 1024
-
-    # What a service has to say. Keys are whole; errors are ours.
-
-    @abstractmethod
-    async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> Listing:
-        """One call: keys that begin with `prefix`; unless `flat`, those behind a further slash as prefixes."""
-
-    @abstractmethod
-    async def find(self, key: str) -> Entry | None:
-        """The object, or None; a folder's entry where the service marks the folder by an object without the slash."""
-
-    @abstractmethod
-    async def open(self, key: str, start: int, stop: int | None, etag: str | None) -> Download:
-        """As `Provider.read`."""
-
-    @abstractmethod
-    async def store(
-        self, key: str, chunks: AsyncIterator[bytes], content_type: str, *, replace: bool, at_most: int | None
-    ) -> Entry:
-        """As `Provider.write`."""
-
-    @abstractmethod
-    async def duplicate(self, source: str, target: str, *, replace: bool) -> None:
-        """Copy one object inside the service. `NotFound`, `AlreadyExists`."""
-
-    @abstractmethod
-    async def remove(self, keys: list[str]) -> None:
-        """Remove objects, up to a page of them; one that is gone already is no error.
-
-        A key that ends in a slash is a folder's marker, in whichever form the service has it.
-        """
-
-    # What that means for files and folders.
-
-    async def list_page(self, folder: Path, size: int, token: str | None) -> Page:
+    async def list_page(
+        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
+    ) -> Page:
         self._check_key(folder)
         prefix = folder_key(folder)
-        listing = await self.list_keys(prefix, size, token)
-        entries, marked = _entries(prefix, listing)
-        if not (entries or marked or listing.token or folder.is_root):
-            await self._check_folder(folder, known_empty=token is None)
+        if not self.fits(prefix):
+            await self._check_folder(folder)
+        if file_first and not folder.is_root:
+            found, listing = await asyncio.gather(
+                self.find(key_of(folder)), self.list_keys(prefix, size, token)
+            )
+            if found and not found.is_folder:
+                raise _no_folder(folder)
+        else:
+            listing = await self.list_keys(prefix, size, token)
+        entries, marked = entries_of(prefix, listing)
+        if not (entries or marked or listing.token or folder.is_root) and (
+            token is None or not await self._is_folder(folder)
+        ):
+            await self._check_folder(folder)
         return Page(entries, listing.token)
 
-    async def _check_folder(self, folder: Path, *, known_empty: bool) -> None:
-        """`NotFound` or `NotAFolder` for a folder whose listing showed nothing."""
-        if not known_empty and await self._holds_anything(folder):
-            return
+    async def _check_folder(self, folder: Path) -> None:
+        """`NotFound` or `NotAFolder` for a folder below which there is nothing, unless it is marked as one."""
         entry = await self.find(key_of(folder))
         if entry is None:
-            raise NotFound(f"There is no '{folder.name}'.")
+            raise _missing(folder)
         if not entry.is_folder:
-            raise NotAFolder(f"'{folder.name}' is a file, not a folder.")
+            raise _no_folder(folder)
 
     async def stat(self, path: Path) -> Entry:
         if path.is_root:
-            return _folder_entry(path)
+            return folder_entry(path)
         self._check_key(path)
-        entry = await self.find(key_of(path))
+        entry = await self._found(path)
         if entry:
             entry.name = path.name
             return entry
-        if await self._holds_anything(path):
-            return _folder_entry(path)
-        raise NotFound(f"There is no '{path.name}'.")
+        if await self._is_folder(path):
+            return folder_entry(path)
+        raise _missing(path)
+
+    async def _found(self, path: Path) -> Entry | None:
+        """The object at the path's own key, but no file where the folder beside it is meant."""
+        entry = await self.find(key_of(path))
+        if entry and not entry.is_folder and path.as_folder and await self._is_folder(path):
+            return None
+        return entry
+
+    async def _is_folder(self, path: Path) -> bool:
+        return await self.holds_keys(folder_key(path))
 
     async def read(
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
@@ -119,11 +85,13 @@ class ObjectStore(Provider):
         try:
             download = await self.open(key_of(path), start, stop, etag)
         except NotFound:
-            if await self._holds_anything(path):
+            if await self._is_folder(path):
                 raise IsAFolder(f"'{path.name}' is a folder.") from None
             raise
         download.entry.name = path.name
         return download
+
+    # Making
 
     async def write(
         self,
@@ -134,9 +102,13 @@ class ObjectStore(Provider):
         replace: bool = True,
         at_most: int | None = None,
         otherwise: Iterator[Path] | None = None,
+        way_checked: bool = False,
     ) -> Entry:
         self._check_key(path)
-        await asyncio.gather(self._check_way(path.parent), self._check_no_folder(path))
+        if way_checked:
+            await self._check_no_folder(path)
+        else:
+            await asyncio.gather(self.check_way(path.parent), self._check_no_folder(path))
         entry = await self.store(key_of(path), chunks, content_type, replace=replace, at_most=at_most)
         entry.name = path.name
         return entry
@@ -144,209 +116,108 @@ class ObjectStore(Provider):
     async def make_folder(self, path: Path) -> None:
         if path.is_root:
             return
-        self._check_key(path)
-        await self._check_way(path)
-        await self._mark(folder_key(path))
+        self._check_key(path, as_folder=True)
+        await self.check_way(path)
+        await self.mark(folder_key(path))
 
-    async def _mark(self, key: str) -> None:
-        try:
-            await self.store(key, _nothing(), "application/x-directory", replace=False, at_most=0)
-        except AlreadyExists:
-            pass
+    async def check_way(self, folder: Path) -> None:
+        # Above a folder that holds something there are only folders that hold something. So the deepest of these is
+        # found by bisection, and of all below it only the next one can be a file.
+        holding, deepest = 0, len(folder.segments)
+        depth = deepest
+        while holding < deepest:
+            if await self._is_folder(Path(folder.segments[:depth])):
+                holding = depth
+            else:
+                deepest = depth - 1
+            depth = (holding + deepest + 1) // 2
+        if holding == len(folder.segments):
+            return
+        first = Path(folder.segments[: holding + 1])
+        entry = await self.find(key_of(first))
+        if entry and not entry.is_folder:
+            raise _no_folder(first)
+
+    async def _check_no_folder(self, path: Path) -> None:
+        if await self._is_folder(path):
+            raise IsAFolder(f"'{path.name}' is a folder; a file cannot take its place.")
+
+    # Removing
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
         self._check_key(path)
-        entry = await self.find(key_of(path))
+        entry = await self._found(path)
         if entry and not entry.is_folder:
             await self.remove([key_of(path)])
             return
         prefix = folder_key(path)
-        listing = await self.list_keys(prefix, 2, None, flat=True)
-        keys = _keys(prefix, listing)
-        if not (keys or listing.token or entry):
-            raise NotFound(f"There is no '{path.name}'.")
-        if not recursive and (listing.token or set(keys) - {prefix}):
+        if not self.fits(prefix):
+            raise _missing(path)
+        listing = await self.list_keys(prefix, 2, None)
+        if not (entry or listing.holds_anything(prefix)):
+            raise _missing(path)
+        inside = {*(found.name for found in listing.objects), *listing.prefixes} - {prefix}
+        if not recursive and (listing.token or any(key.startswith(prefix) for key in inside)):
             raise FolderNotEmpty(
                 f"'{path.name}' is not empty; add recursive=true to remove it with its content."
             )
         if recursive:
-            await self._remove_tree(prefix)
+            await remove_tree(self, prefix)
         if entry or not recursive:
             await self.remove([prefix])
+
+    # Copying and moving
 
     async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
         await self._transfer(source, target, replace)
 
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        copied = await self._transfer(source, target, replace)
-        for start in range(0, len(copied), self.max_page_size):
-            await self.remove(copied[start : start + self.max_page_size])
+        copied, is_folder = await self._transfer(source, target, replace)
+        if is_folder:
+            await remove_copied(self, copied)
+            await remove_empty_folders(self, folder_key(source))
+        else:
+            await to_the_end(self.remove_versions(copied))
 
-    async def _transfer(self, source: Path, target: Path, replace: bool) -> list[str]:
-        """Copy a file or a tree; the keys that were copied."""
+    async def _transfer(self, source: Path, target: Path, replace: bool) -> tuple[list[Version], bool]:
+        """Copy a file or a tree; what was copied, and whether it was a tree."""
         self._check_key(source)
         self._check_key(target)
-        await self._check_way(target.parent)
-        source_key, target_key = key_of(source), key_of(target)
-        marked = None if source.is_root else await self.find(source_key)
+        await self.check_way(target.parent)
+        marked = None if source.is_root else await self._found(source)
         if marked and not marked.is_folder:
             await self._check_no_folder(target)
-            await self.duplicate(source_key, target_key, replace=replace)
-            return [source_key]
-        if not (marked or await self._holds_anything(source)):
-            raise NotFound(f"There is no '{source.name}'.")
-        standing = await self.find(target_key)
-        merging = bool(standing) or await self._holds_anything(target)
+            seen = Version(key_of(source), marked.etag)
+            return [await copy_object(self, seen, key_of(target), replace=replace)], False
+        if not (marked or await self._is_folder(source)):
+            raise _missing(source)
+        self._check_key(target, as_folder=True)
+        standing = await self.find(key_of(target))
+        merging = bool(standing) or await self._is_folder(target)
         if merging and not (replace and (not standing or standing.is_folder)):
             raise AlreadyExists(
                 f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
             )
-        copied = await self._copy_tree(folder_key(source), folder_key(target), replace, merging)
-        if marked:
-            await self._mark(folder_key(target))
-            copied.append(folder_key(source))
-        return copied
+        origin, goal = folder_key(source), folder_key(target)
+        copied = await copy_tree(self, origin, goal, replace=replace, merging=merging)
+        if marked or not copied:
+            await self.mark(goal)
+            copied.append(Version(origin, None))
+        return copied, True
 
-    async def _copy_tree(self, source: str, target: str, replace: bool, merging: bool) -> list[str]:
-        copied: list[str] = []
-        folders: set[str] = set()
+    def _check_key(self, path: Path, *, as_folder: bool = False) -> None:
+        if not self.fits(folder_key(path) if as_folder else key_of(path)):
+            raise InvalidPath(self.key_limit)
 
-        async def copy_one(key: str) -> None:
-            place = target + key[len(source) :]
-            try:
-                if merging:
-                    await self._check_merge(target, place, folders)
-                await self.duplicate(key, place, replace=replace)
-            except NotFound:
-                return  # somebody deleted it meanwhile
-            copied.append(key)
-
-        try:
-            async for keys in self._walk(source):
-                await each(copy_one, keys)
-        except PorticoError as error:
-            raise error.after(f"{len(copied)} files were copied") from error
-        return copied
-
-    async def _check_merge(self, top: str, key: str, folders: set[str]) -> None:
-        """That below `top` no folder takes the place of a file, nor a file that of a folder.
-
-        `folders` holds what is known to be in nobody's way.
-        """
-        *above, name = key[len(top) :].split("/")
-        for depth in range(len(above)):
-            folder = top + "/".join(above[: depth + 1])
-            if folder not in folders:
-                found = await self.find(folder)
-                if found and not found.is_folder:
-                    raise AlreadyExists(f"'{above[depth]}' is a file; a folder cannot take its place.")
-                folders.add(folder)
-        if name and _keys(f"{key}/", await self.list_keys(f"{key}/", 1, None, flat=True)):
-            raise IsAFolder(f"'{name}' is a folder; a file cannot take its place.")
-
-    async def _remove_tree(self, prefix: str) -> None:
-        removed = 0
-        try:
-            async for keys in self._walk(prefix):
-                await self.remove(keys)
-                removed += len(keys)
-        except PorticoError as error:
-            raise error.after(f"{removed} files were deleted") from error
-
-    async def _walk(self, prefix: str) -> AsyncIterator[list[str]]:
-        """Every key below `prefix`, a page at a time."""
-        token = None
-        while True:
-            listing = await self.list_keys(prefix, self.max_page_size, token, flat=True)
-            if keys := _keys(prefix, listing):
-                yield keys
-            if listing.token is None:
-                return
-            token = listing.token
-
-    async def _holds_anything(self, folder: Path) -> bool:
-        prefix = folder_key(folder)
-        listing = await self.list_keys(prefix, 1, None, flat=True)
-        return bool(listing.token or _keys(prefix, listing))
-
-    async def _check_no_folder(self, path: Path) -> None:
-        if await self._holds_anything(path):
-            raise IsAFolder(f"'{path.name}' is a folder; a file cannot take its place.")
-
-    async def _check_way(self, folder: Path) -> None:
-        """`NotAFolder` if the folder, or one above it, is a file."""
-        above = [Path(folder.segments[:depth]) for depth in range(1, len(folder.segments) + 1)]
-        found = await asyncio.gather(*(self.find(key_of(path)) for path in above))
-        for path, entry in zip(above, found, strict=True):
-            if entry and not entry.is_folder:
-                raise NotAFolder(f"'{path.name}' is a file, not a folder.")
-
-    def _check_key(self, path: Path) -> None:
-        if len(key_of(path).encode()) >= self.max_key_bytes:
-            raise InvalidPath(f"The whole path may have {self.max_key_bytes - 1} bytes in this storage.")
+    @property
+    def key_limit(self) -> str:
+        """What a user is told whose path is too long."""
+        return f"A whole path may have {self.max_key_bytes} bytes in this storage, that of a folder one less."
 
 
-def key_of(path: Path) -> str:
-    return "/".join(path.segments)
+def _missing(path: Path) -> NotFound:
+    return NotFound(f"There is no '{path.name}'.")
 
 
-def folder_key(path: Path) -> str:
-    """What the keys of everything in the folder begin with: always ending in a slash, so that `al` is not `alice`."""
-    return key_of(path) + "/" if path.segments else ""
-
-
-def _folder_entry(path: Path) -> Entry:
-    return Entry(path.name, True, content_type=FOLDER_TYPE)
-
-
-def _entries(prefix: str, listing: Listing) -> tuple[list[Entry], bool]:
-    """What a listing shows as the content of its folder, and whether the folder's own marker was among it."""
-    cut = len(prefix)
-    keys = [entry.name for entry in listing.objects]
-    names = [key[cut:] for key in keys]
-    marked = any(key.startswith(prefix) for key in keys)  # even by what has no name that could be shown
-    # A page is nearly always flawless, and to see that of all names at once costs little.
-    if flawless_names(names) and all(key.startswith(prefix) for key in keys):
-        entries = listing.objects
-    else:
-        shown = [key != prefix and _shown(prefix, key, name) for key, name in zip(keys, names, strict=True)]
-        entries = list(compress(listing.objects, shown))
-        names = list(compress(names, shown))
-    for entry, name in zip(entries, names, strict=True):
-        entry.name = name
-    for key in dict.fromkeys(listing.prefixes):
-        name = key[cut:].removesuffix("/")
-        if _shown(prefix, key, name):
-            entries.append(Entry(name, True, content_type=FOLDER_TYPE))
-        else:
-            marked = True  # there is something, even if it has no name that could be shown
-    return entries, marked
-
-
-def _shown(prefix: str, key: str, name: str) -> bool:
-    flaw = name_flaw(name) if key.startswith(prefix) else "lies outside of the folder that was asked for"
-    if flaw and not name.startswith(RESERVED_PREFIX):
-        log.warning("left-out-of-listing", key=ascii(key), why=f"the name {flaw}")
-    return not flaw
-
-
-def _keys(prefix: str, listing: Listing) -> list[str]:
-    return [entry.name for entry in listing.objects if entry.name.startswith(prefix)]
-
-
-async def each(work: Callable[[str], Awaitable[None]], keys: Iterable[str]) -> None:
-    """Do the work for all keys, a few at a time; the first failure is raised when what runs has ended."""
-    waiting = iter(keys)
-
-    async def worker() -> None:
-        for key in waiting:
-            await work(key)
-
-    for error in await asyncio.gather(*(worker() for _ in range(_AT_ONCE)), return_exceptions=True):
-        if isinstance(error, BaseException):
-            raise error
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""
+def _no_folder(path: Path) -> NotAFolder:
+    return NotAFolder(f"'{path.name}' is a file, not a folder.")

@@ -15,6 +15,7 @@ from portico.errors import (
 )
 from portico.providers import parts
 from portico.providers.gcs import GcsProvider, checksums
+from portico.providers.keys import Version
 
 from ...servers.gcs import CutBody, DropAnswer, Fault, GcsServer, Silence, Status, buckets
 from ...servers.gcs.buckets import Bucket
@@ -324,4 +325,4 @@ async def test_a_copy_whose_answer_is_lost(
 
 async def test_a_copy_of_what_is_gone(provider: GcsProvider) -> None:
     with pytest.raises(NotFound):
-        await provider.duplicate("missing", "target", replace=True)
+        await provider.duplicate(Version("missing", None), "target", replace=True)

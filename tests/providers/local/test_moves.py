@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path as Folder
+from typing import Any
 
 import pytest
 
@@ -10,25 +11,37 @@ from portico.providers.local import LocalProvider, trees
 from .actions import at, content, names, put
 
 
-async def test_what_comes_while_a_tree_is_merged_stays_at_the_source(
+async def test_what_comes_while_a_tree_is_merged_is_not_lost(
     provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in ("from/a/one", "from/two", "to/a/other"):
         await put(provider, path, b"old")
-    copy_tree = trees._copy_tree
+    place = trees.place
 
-    def slow(*arguments: object) -> object:
-        copied = copy_tree(*arguments)  # type: ignore[arg-type]
-        (top / "from" / "a" / "late").write_bytes(b"new")
-        (top / "from" / "two").write_bytes(b"changed")
-        return copied
+    def placed(folder: int, name: str, *arguments: Any, **options: Any) -> None:
+        if name == "one":
+            (top / "from" / "a" / "late").write_bytes(b"new")
+        if name == "two":
+            (top / "changed").write_bytes(b"changed")
+            (top / "changed").replace(top / "from" / "two")
+        place(folder, name, *arguments, **options)
 
-    monkeypatch.setattr(trees, "_copy_tree", slow)
+    monkeypatch.setattr(trees, "place", placed)
     await provider.move(at("from"), at("to"))
     assert await names(provider, "to") == ["a", "two"]
+    assert await content(provider, "to/two") == b"changed"
     assert await names(provider, "to/a") == ["one", "other"]
     assert await names(provider, "from/a") == ["late"]
-    assert await content(provider, "from/two") == b"changed"
+
+
+async def test_a_merge_copies_nothing(provider: LocalProvider, top: Folder) -> None:
+    for path in ("from/a/b/one", "from/a/b/c/two", "to/a/b/three"):
+        await put(provider, path, b"old")
+    before = (top / "from/a/b/one").stat().st_ino
+    await provider.move(at("from"), at("to"))
+    assert await names(provider, "to/a/b") == ["c", "one", "three"]
+    assert (top / "to/a/b/one").stat().st_ino == before
+    assert not (top / "from").exists()
 
 
 async def test_moving_one_name_of_a_file_onto_another_leaves_one(

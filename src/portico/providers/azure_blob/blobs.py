@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
 from portico.providers.answers import check_page, etag_of, nonsense
-from portico.providers.objects import Listing
+from portico.providers.keys import Listing
 from portico.providers.xml_pages import Record, Shape, read
 
 FOLDER_MARK = "hdi_isfolder"
@@ -75,7 +75,7 @@ def entry_of(key: str, headers: Mapping[str, str], size: int | None = None) -> E
     length = headers.get("Content-Length") if size is None else str(size)
     marked = headers.get(f"x-ms-meta-{FOLDER_MARK}", "").lower() == "true" and length == "0"
     if headers.get("x-ms-resource-type") == "directory" or marked:
-        return Entry(key, True, content_type=FOLDER_TYPE)
+        return Entry(key, True, content_type=FOLDER_TYPE, etag=headers.get("ETag", "").strip('"') or None)
     return _file(key, length, headers.get("Last-Modified"), headers.get("Content-Type"), headers.get("ETag"))
 
 

@@ -4,16 +4,22 @@ import asyncio
 
 from azure.core.exceptions import AzureError
 
-from portico.errors import ProviderFailed
+from portico.errors import ProviderFailed, ProviderTimeout
 from portico.providers.azure_common import Answer, Fault, Service
 
 _FIRST_WAIT = 0.1
 _LONGEST_WAIT = 5.0
+STALLED_SECONDS = 300.0
+"""After which a copy that comes no further is given up."""
 
 
-async def copy_blob(service: Service, source: str, target: str, *, replace: bool) -> None:
-    """`Fault` if it is refused; inside of `translated`."""
+async def copy_blob(
+    service: Service, source: str, target: str, *, etag: str | None = None, replace: bool
+) -> None:
+    """`Fault` if it is refused, also if the source is another version than `etag`; inside of `translated`."""
     headers = {"x-ms-copy-source": service.access.signed(source)}
+    if etag is not None:
+        headers["x-ms-source-if-match"] = f'"{etag}"'
     if not replace:
         headers["If-None-Match"] = "*"
     former = await _copy_id(service, target) if replace else None
@@ -24,8 +30,12 @@ async def copy_blob(service: Service, source: str, target: str, *, replace: bool
         if copied is None:
             raise
         answer = copied
-    wait = _FIRST_WAIT
+    wait, waited, seen = _FIRST_WAIT, 0.0, ""
     while (status := answer.headers.get("x-ms-copy-status")) == "pending":
+        progress = answer.headers.get("x-ms-copy-progress", "")
+        waited, seen = (waited + wait, seen) if progress == seen else (0.0, progress)
+        if waited > STALLED_SECONDS:
+            raise ProviderTimeout("The storage service did not finish a copy; try again.")
         await asyncio.sleep(wait)
         wait = min(2 * wait, _LONGEST_WAIT)
         answer = await service.send("HEAD", target)

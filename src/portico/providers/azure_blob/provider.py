@@ -11,7 +11,6 @@ from portico.errors import (
     AlreadyExists,
     Changed,
     FolderNotEmpty,
-    InvalidPath,
     IsAFolder,
     NotFound,
     ProviderFailed,
@@ -27,8 +26,10 @@ from portico.providers.azure_blob.downloads import BlobChunks
 from portico.providers.azure_blob.uploads import EXISTS, MOST_BLOCKS, Upload
 from portico.providers.azure_common import Fault, Service, Stream, credential_and_url, translated
 from portico.providers.base import TIMEOUT_SECONDS
-from portico.providers.objects import Listing, ObjectStore, each, key_of
+from portico.providers.keys import Listing, Version, key_of
+from portico.providers.objects import ObjectStore
 from portico.providers.parts import most_bytes
+from portico.providers.tasks import each
 from portico.providers.transport import TooLargeAnswer, page_bytes
 
 _VERSION = "2021-12-02"
@@ -41,14 +42,13 @@ _LONGEST_ENTRY = 12 * 1024
 _ALWAYS_FIT = 1000
 """Entries of which a page is never too large, however much metadata they have."""
 _MISSING = ("", "BlobNotFound", "ResourceNotFound")
-_PASSES = 4
-"""Walks over a tree that is deleted: a folder may be listed pages before what it holds."""
 
 
 class AzureBlobProvider(ObjectStore):
     kind = "azure-blob"
     max_page_size = 5000
     max_file_size = most_bytes(MOST_BLOCKS)
+    removal_passes = 4
 
     def __init__(
         self,
@@ -195,13 +195,19 @@ class AzureBlobProvider(ObjectStore):
         upload = Upload(self._service, self._url(key), key, content_type, replace=replace)
         return await upload.store(chunks, at_most)
 
-    async def duplicate(self, source: str, target: str, *, replace: bool) -> None:
-        if source.endswith("/"):
-            await self._mark(target)
+    async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
+        if source.key.endswith("/"):
+            await self.mark(target)
             return
-        with translated(_name(source)):
+        with translated(_name(source.key)):
             try:
-                await copy_blob(self._service, self._url(source), self._url(target), replace=replace)
+                await copy_blob(
+                    self._service,
+                    self._url(source.key),
+                    self._url(target),
+                    etag=source.etag,
+                    replace=replace,
+                )
             except Fault as fault:
                 if not replace and fault.code in EXISTS:
                     raise AlreadyExists(
@@ -212,8 +218,11 @@ class AzureBlobProvider(ObjectStore):
     # Removal
 
     async def remove(self, keys: list[str]) -> None:
-        await each(self._remove_blob, [key for key in keys if not key.endswith("/")])
-        folders = [key for key in keys if key.endswith("/")]
+        await self.remove_versions([Version(key, None) for key in keys])
+
+    async def remove_versions(self, versions: list[Version]) -> None:
+        await each(self._remove_blob, [version for version in versions if not version.key.endswith("/")])
+        folders = [version.key for version in versions if version.key.endswith("/")]
         # With a hierarchical namespace a folder goes only after those inside it.
         for depth in sorted({folder.count("/") for folder in folders}, reverse=True):
             await each(self._remove_folder, [folder for folder in folders if folder.count("/") == depth])
@@ -224,28 +233,28 @@ class AzureBlobProvider(ObjectStore):
             if not await self._remove_if_there(folder):
                 entry = await self.find(folder[:-1])
                 if entry and entry.is_folder:
-                    await self._remove_if_there(folder[:-1])
-        except FolderNotEmpty:
+                    await self._remove_if_there(folder[:-1], entry.etag)
+        except (FolderNotEmpty, Changed):
             pass
 
-    async def _remove_blob(self, key: str) -> None:
-        await self._remove_if_there(key)
+    async def _remove_blob(self, version: Version) -> None:
+        try:
+            await self._remove_if_there(version.key, version.etag)
+        except Changed:
+            pass  # a newer one, which stays
 
-    async def _remove_if_there(self, key: str) -> bool:
+    async def _remove_if_there(self, key: str, etag: str | None = None) -> bool:
+        headers = {"x-ms-delete-snapshots": "include"}
+        if etag is not None:
+            headers["If-Match"] = f'"{etag}"'
         with translated(_name(key)):
             try:
-                await self._service.send("DELETE", self._url(key), None, {"x-ms-delete-snapshots": "include"})
+                await self._service.send("DELETE", self._url(key), None, headers)
             except Fault as fault:
                 if fault.status == 404 and fault.code in _MISSING:
                     return fault.repeated
                 raise
         return True
-
-    async def _remove_tree(self, prefix: str) -> None:
-        for _ in range(_PASSES):
-            await super()._remove_tree(prefix)
-            if not await self._holds_keys(prefix):
-                return
 
     # Names
 
@@ -254,12 +263,15 @@ class AzureBlobProvider(ObjectStore):
         if marked and marked.is_folder:
             raise IsAFolder(f"'{path.name}' is a folder; a file cannot take its place.")
 
-    def _check_key(self, path: Path) -> None:
-        units = len(key_of(path).encode("utf-16-le")) // 2
-        if units >= _LONGEST_KEY or len(path.segments) >= _MOST_SEGMENTS:
-            raise InvalidPath(
-                f"The whole path may have {_LONGEST_KEY - 1} characters and {_MOST_SEGMENTS - 1} levels in this storage."
-            )
+    def fits(self, key: str) -> bool:
+        return len(key.encode("utf-16-le")) // 2 <= _LONGEST_KEY and key.count("/") < _MOST_SEGMENTS
+
+    @property
+    def key_limit(self) -> str:
+        return (
+            f"A whole path may have {_LONGEST_KEY} characters and {_MOST_SEGMENTS} levels in this storage, "
+            "that of a folder one less of both."
+        )
 
     def _url(self, key: str) -> str:
         return self._service.url(self._container, key)

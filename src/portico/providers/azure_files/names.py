@@ -10,7 +10,7 @@ from portico.paths import RESERVED_PREFIX, Path, name_flaw
 
 _LONGEST_NAME = 255
 _LONGEST_PATH = 2048
-_DEEPEST = 250
+DEEPEST = 250
 _FORBIDDEN = re.compile('["\\\\:|<>*?\ufffe\uffff]')
 
 
@@ -51,8 +51,8 @@ def _flaw(path: Path) -> str | None:
             return f"A name may have {_LONGEST_NAME} characters in this storage; choose a shorter one."
         if _is_ours(name) and not name.startswith(RESERVED_PREFIX):
             return f"Names that begin with '{RESERVED_PREFIX}' belong to the gateway; choose another name."
-    if len(path.segments) > _DEEPEST or len(str(path)) > _LONGEST_PATH:
-        return f"A path may have {_LONGEST_PATH} characters and {_DEEPEST} folders in this storage."
+    if len(path.segments) > DEEPEST or len(str(path)) > _LONGEST_PATH:
+        return f"A path may have {_LONGEST_PATH} characters and {DEEPEST} folders in this storage."
     return None
 
 

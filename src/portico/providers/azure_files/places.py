@@ -9,14 +9,15 @@ from portico.errors import AlreadyExists, InvalidPath, IsAFolder, NotAFolder
 from portico.paths import Path
 from portico.providers.azure_common import Fault
 from portico.providers.azure_files import names
-from portico.providers.azure_files.share import MOST, Found, Share, file_entry, lacks_parent
+from portico.providers.azure_files.share import Found, Share, file_entry, lacks_parent
+from portico.providers.azure_files.walks import pages
 
 
-async def check_file_target(share: Share, target: Path, *, replace: bool) -> None:
+async def check_file_target(share: Share, target: Path, *, replace: bool, way_checked: bool = False) -> None:
     """Look before a large body is taken in: what would fail at the rename fails now."""
     names.check(target)
     file, folder, parent = await asyncio.gather(
-        share.file(target), share.folder(target), share.folder(target.parent)
+        share.file(target), share.folder(target), _known() if way_checked else share.folder(target.parent)
     )
     if folder:
         raise IsAFolder(f"'{target.name}' is a folder; a file cannot take its place.")
@@ -25,7 +26,11 @@ async def check_file_target(share: Share, target: Path, *, replace: bool) -> Non
     if file:
         await _check_spelling(share, target)
     if not parent:
-        await _check_way(share, target.parent)
+        await check_way(share, target.parent)
+
+
+async def _known() -> bool:
+    return True
 
 
 async def check_folder_target(share: Share, target: Path, *, replace: bool) -> bool:
@@ -35,49 +40,64 @@ async def check_folder_target(share: Share, target: Path, *, replace: bool) -> b
     if there and not (replace and there.entry.is_folder):
         raise _exists(target)
     if not there:
-        await _check_way(share, target.parent)
+        await check_way(share, target.parent)
     return there is not None
 
 
-async def _check_way(share: Share, folder: Path) -> None:
+async def check_way(share: Share, folder: Path) -> None:
     """`NotAFolder` if the folder, or one above it, is a file."""
-    while not folder.is_root:
-        there = await share.find(folder)
-        if there and there.entry.is_folder:
-            return
-        if there:
-            raise NotAFolder(f"'{folder.name}' is a file, not a folder.")
-        folder = folder.parent
+    there = await _deepest(share, folder)
+    if there < len(folder.segments):
+        first = Path(folder.segments[: there + 1])
+        if await share.file(first):
+            raise NotAFolder(f"'{first.name}' is a file, not a folder.")
+
+
+async def _deepest(share: Share, folder: Path) -> int:
+    """How many of the folders on the way are there; found by bisection, from the deepest one on."""
+    there, deepest = 0, len(folder.segments)
+    depth = deepest
+    while there < deepest:
+        if await share.folder(Path(folder.segments[:depth])):
+            there = depth
+        else:
+            deepest = depth - 1
+        depth = (there + deepest + 1) // 2
+    return there
 
 
 async def _check_spelling(share: Share, target: Path) -> None:
     """`InvalidPath` if the file at the target is spelled otherwise: it is not the one that is meant to be replaced."""
-    token = None
-    while listing := await share.list(target.parent, MOST, token, prefix=target.name):
+    async for listing in pages(share, target.parent, prefix=target.name):
         if any(entry.name == target.name for entry in listing.entries):
             return
-        token = listing.token
-        if token is None:
-            break
     raise InvalidPath(
         f"'{target.name}' differs only in case from a file that is there, which this storage cannot hold; "
         "choose another name, or the same spelling to replace that file."
     )
 
 
-async def make_folders(share: Share, path: Path, *, retry: bool = True) -> None:
+async def make_folders(share: Share, path: Path) -> None:
     """Make the folder and those above it; one that exists is fine."""
     if path.is_root:
         return
     try:
+        await _make_folder(share, path)
+        return
+    except Fault as fault:
+        if not lacks_parent(fault):
+            raise
+    for depth in range(await _deepest(share, path.parent), len(path.segments)):
+        await _make_folder(share, Path(path.segments[: depth + 1]))
+
+
+async def _make_folder(share: Share, path: Path) -> None:
+    try:
         await share.make_folder(path)
     except Fault as fault:
-        if lacks_parent(fault) and retry:
-            await make_folders(share, path.parent)
-            await make_folders(share, path, retry=False)
-        elif fault.code not in ("ResourceAlreadyExists", "ResourceTypeMismatch"):
+        if fault.code not in ("ResourceAlreadyExists", "ResourceTypeMismatch"):
             raise
-        elif not await share.folder(path):
+        if not await share.folder(path):
             raise NotAFolder(f"'{path.name}' is a file, not a folder.") from fault
 
 

@@ -22,7 +22,7 @@ from portico.providers.answers import nonsense, size_of
 from portico.providers.azure_common import Fault, Stream, credential_and_url, translated
 from portico.providers.azure_files import names, removal, trees
 from portico.providers.azure_files.content import Content
-from portico.providers.azure_files.places import check_file_target, make_folders
+from portico.providers.azure_files.places import check_file_target, check_way, make_folders
 from portico.providers.azure_files.share import MOST, Share, file_entry, is_absent
 from portico.providers.azure_files.staging import RANGE, StagedFile
 from portico.providers.base import TIMEOUT_SECONDS, Provider
@@ -60,7 +60,9 @@ class AzureFilesProvider(Provider):
 
     # Looking
 
-    async def list_page(self, folder: Path, size: int, token: str | None) -> Page:
+    async def list_page(
+        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
+    ) -> Page:
         with translated(folder.name, token):
             listing = await self._share.list(folder, size, token) if names.possible(folder) else None
             if listing is None:
@@ -124,9 +126,10 @@ class AzureFilesProvider(Provider):
         replace: bool = True,
         at_most: int | None = None,
         otherwise: Iterator[Path] | None = None,
+        way_checked: bool = False,
     ) -> Entry:
         with translated(path.name):
-            await check_file_target(self._share, path, replace=replace)
+            await check_file_target(self._share, path, replace=replace, way_checked=way_checked)
         kept_type = content_type if _HEADER_TEXT.fullmatch(content_type) else UNKNOWN_TYPE
         staged = StagedFile(self._share, kept_type, at_most)
         async with (
@@ -141,6 +144,11 @@ class AzureFilesProvider(Provider):
             except BaseException:
                 await asyncio.shield(staged.discard())
                 raise
+
+    async def check_way(self, folder: Path) -> None:
+        names.check(folder)
+        with translated(folder.name):
+            await check_way(self._share, folder)
 
     async def make_folder(self, path: Path) -> None:
         names.check(path)

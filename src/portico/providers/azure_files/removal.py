@@ -6,7 +6,8 @@ from portico.providers.azure_common import Fault
 from portico.providers.azure_files.places import relocate
 from portico.providers.azure_files.share import Share
 from portico.providers.azure_files.staging import ABANDONED, STAGING, hidden_path
-from portico.providers.azure_files.walks import counting, each, pages
+from portico.providers.azure_files.walks import counting, pages
+from portico.providers.tasks import each
 
 
 async def remove(share: Share, folder: Path) -> None:

@@ -16,7 +16,8 @@ from portico.providers.azure_files.places import (
 from portico.providers.azure_files.removal import remove_emptied
 from portico.providers.azure_files.share import Found, Share
 from portico.providers.azure_files.staging import StagedFile
-from portico.providers.azure_files.walks import counting, each, entries, pages
+from portico.providers.azure_files.walks import counting, entries, pages
+from portico.providers.tasks import each
 
 
 async def copy(share: Share, source: Path, target: Path, *, replace: bool) -> None:

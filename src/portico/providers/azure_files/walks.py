@@ -1,9 +1,7 @@
 """Going through a tree of files and folders."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 from portico.entries import Entry
 from portico.errors import PorticoError
@@ -12,11 +10,10 @@ from portico.providers.azure_common import translated
 from portico.providers.azure_files import names
 from portico.providers.azure_files.pages import Listing
 from portico.providers.azure_files.share import MOST, Share
+from portico.providers.progress import Progress, endless
 
-T = TypeVar("T")
-
-_AT_ONCE = 8
-"""Files of a tree that are worked on at the same time."""
+_STAGED_DEEPER = 2
+"""Levels by which a folder on its way out lies deeper than it did."""
 
 
 async def entries(share: Share, folder: Path) -> AsyncIterator[Entry]:
@@ -27,12 +24,16 @@ async def entries(share: Share, folder: Path) -> AsyncIterator[Entry]:
                 yield entry
 
 
-async def pages(share: Share, folder: Path) -> AsyncIterator[Listing]:
+async def pages(share: Share, folder: Path, prefix: str = "") -> AsyncIterator[Listing]:
     """What the service lists, whatever the names; nothing for a folder that is not there."""
+    if len(folder.segments) > names.DEEPEST + _STAGED_DEEPER:
+        raise endless("folders within folders without an end")
     token = None
-    while page := await share.list(folder, MOST, token):
-        yield page
+    progress = Progress()
+    while page := await share.list(folder, MOST, token, prefix):
         token = page.token
+        progress.page([entry.name for entry in page.entries], token)
+        yield page
         if token is None:
             return
 
@@ -45,16 +46,3 @@ def counting(done: Callable[[], str], path: Path) -> Iterator[None]:
             yield
     except PorticoError as error:
         raise error.after(done()) from error
-
-
-async def each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
-    """Do the work for all, a few at a time; the first failure is raised when what runs has ended."""
-    waiting = iter(items)
-
-    async def worker() -> None:
-        for item in waiting:
-            await work(item)
-
-    for error in await asyncio.gather(*(worker() for _ in range(_AT_ONCE)), return_exceptions=True):
-        if isinstance(error, BaseException):
-            raise error

@@ -11,8 +11,9 @@ from portico.providers.answers import nonsense, size_of
 T = TypeVar("T")
 
 LIST_FIELDS = "kind,nextPageToken,prefixes,items(name,size,updated,contentType)"
+FLAT_FIELDS = "kind,nextPageToken,items(name,size,updated,contentType,generation)"
 OBJECT_FIELDS = "kind,name,size,updated,contentType,generation,crc32c,md5Hash,metadata"
-REWRITE_FIELDS = "kind,done,rewriteToken"
+REWRITE_FIELDS = "kind,done,rewriteToken,totalBytesRewritten"
 
 _MOST_QUOTES = 256
 """Of one object in a listing."""
@@ -21,7 +22,9 @@ MARK = "portico-upload"
 """The custom metadata by which an upload of ours is told from another's when its answer was lost."""
 
 
-class Listed(Entry, rename={"last_modified": "updated", "content_type": "contentType"}, gc=False):
+class Listed(
+    Entry, rename={"last_modified": "updated", "content_type": "contentType", "etag": "generation"}, gc=False
+):
     """An object of a listing, decoded straight into what is handed on."""
 
     is_folder: bool = False
@@ -71,6 +74,7 @@ class RewriteAnswer(msgspec.Struct, rename="camel"):
     kind: Literal["storage#rewriteResponse"]
     done: bool
     rewrite_token: str | None = None
+    total_bytes_rewritten: int = 0
 
 
 class _Flaw(msgspec.Struct):

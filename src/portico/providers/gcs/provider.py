@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from urllib.parse import quote, urlsplit
 
 from portico.entries import Download, Entry, guess_content_type
-from portico.errors import AlreadyExists, InvalidCursor, InvalidPath, InvalidRequest
+from portico.errors import AlreadyExists, Changed, InvalidCursor, InvalidPath, InvalidRequest
 from portico.providers.answers import check_page, nonsense
 from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.gcs.answers import (
+    FLAT_FIELDS,
     LIST_FIELDS,
     OBJECT_FIELDS,
     REWRITE_FIELDS,
@@ -25,9 +26,11 @@ from portico.providers.gcs.downloads import ObjectReader
 from portico.providers.gcs.failures import FAILURES, ServiceError, translated
 from portico.providers.gcs.service import Patience, Request, Service
 from portico.providers.gcs.uploads import CHUNK, Session, Upload, single_request
+from portico.providers.keys import Listing, Version
 from portico.providers.memory import Lease
-from portico.providers.objects import Listing, ObjectStore
+from portico.providers.objects import ObjectStore
 from portico.providers.parts import UPLOADS, Part, cut, send_all
+from portico.providers.tasks import each
 from portico.providers.transport import page_bytes
 from portico.timestamps import from_isos
 
@@ -39,6 +42,8 @@ _LONGEST_ENTRY = 4096
 """Bytes of a listing: a name of 1,024, some of them written as more than one, and what else is said of it."""
 _BRIEF = 3
 """The part of the deadline that a look takes at most after an upload whose answer was lost."""
+_MOST_IDLE_STEPS = 16
+"""Answers in a row by which a copy may not have come further."""
 
 
 class GcsProvider(ObjectStore):
@@ -70,7 +75,7 @@ class GcsProvider(ObjectStore):
 
     async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> Listing:
         params = {
-            "fields": LIST_FIELDS,
+            "fields": FLAT_FIELDS if flat else LIST_FIELDS,
             "maxResults": str(size),
             "prefix": prefix or None,
             "delimiter": None if flat else "/",
@@ -187,21 +192,24 @@ class GcsProvider(ObjectStore):
 
     # Copying and removing
 
-    async def duplicate(self, source: str, target: str, *, replace: bool) -> None:
-        url = f"{self._url(source)}/rewriteTo/b/{self._bucket}/o/{quote(target, safe='')}"
+    async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
+        url = f"{self._url(source.key)}/rewriteTo/b/{self._bucket}/o/{quote(target, safe='')}"
         params: dict[str, str | None] = {
             "fields": REWRITE_FIELDS,
             "ifGenerationMatch": None if replace else "0",
+            "ifSourceGenerationMatch": source.etag,
         }
         patience = Patience()
         in_doubt = False
-        with translated(_name(source)):
+        rewritten = idle = 0
+        with translated(_name(source.key)):
             while True:
                 try:
                     answer = read_rewrite((await self._service.once(Request("POST", url, params))).body)
                 except FAILURES as error:
                     if isinstance(error, ServiceError) and error.status == 412:
-                        if in_doubt and await self._same(source, target):
+                        await self._check_generation(source)
+                        if in_doubt and await self._same(source.key, target):
                             return
                         raise _exists(_name(target)) from None
                     await patience.after(error)
@@ -211,8 +219,17 @@ class GcsProvider(ObjectStore):
                     return
                 if answer.rewrite_token is None:
                     raise nonsense("word of a copy that is not done and does not say how it goes on")
+                idle = 0 if answer.total_bytes_rewritten > rewritten else idle + 1
+                if idle >= _MOST_IDLE_STEPS:
+                    raise nonsense("word of a copy that goes on and on without getting further")
+                rewritten = answer.total_bytes_rewritten
                 params["rewriteToken"] = answer.rewrite_token
                 patience = Patience()
+
+    async def _check_generation(self, version: Version) -> None:
+        found = await self._look(version.key)
+        if found and version.etag is not None and str(found.generation) != version.etag:
+            raise Changed(f"'{_name(version.key)}' has changed meanwhile; start again.")
 
     async def _same(self, one: str, other: str) -> bool:
         """Whether two objects hold the same bytes."""
@@ -222,21 +239,20 @@ class GcsProvider(ObjectStore):
         return (first.size, first.crc32c) == (second.size, second.crc32c)
 
     async def remove(self, keys: list[str]) -> None:
-        waiting = iter(keys)
+        await self.remove_versions([Version(key, None) for key in keys])
 
-        async def worker() -> None:
-            for key in waiting:
-                with translated(_name(key)):
-                    try:
-                        await self._service.call(Request("DELETE", self._url(key)))
-                    except ServiceError as error:
-                        if error.status != 404 or error.missing_bucket:
-                            raise
+    async def remove_versions(self, versions: list[Version]) -> None:
+        await each(self._remove, versions, _REMOVALS_AT_ONCE)
 
-        workers = (worker() for _ in range(min(_REMOVALS_AT_ONCE, len(keys))))
-        for error in await asyncio.gather(*workers, return_exceptions=True):
-            if isinstance(error, BaseException):
-                raise error
+    async def _remove(self, version: Version) -> None:
+        request = Request("DELETE", self._url(version.key), {"ifGenerationMatch": version.etag})
+        with translated(_name(version.key)):
+            try:
+                await self._service.call(request)
+            except ServiceError as error:
+                gone = error.status == 404 and not error.missing_bucket
+                if not (gone or (error.status == 412 and version.etag is not None)):
+                    raise
 
     def _url(self, key: str) -> str:
         return f"{self._objects}/{quote(key, safe='')}"

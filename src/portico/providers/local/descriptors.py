@@ -28,7 +28,7 @@ from portico.errors import (
 )
 from portico.paths import Path
 
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a FIFO would wait for its writer.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -86,7 +86,7 @@ def open_folder(top: str, path: Path, *, make: bool = False) -> int:
     descriptor = _open_top(top)
     try:
         for segment in path.segments:
-            descriptor = _step(descriptor, segment, make=make)
+            descriptor = step(descriptor, segment, make=make)
     except BaseException:
         os.close(descriptor)
         raise
@@ -111,7 +111,7 @@ def opened_way(top: str, path: Path) -> Iterator[tuple[int, bool]]:
         whole = True
         for segment in path.segments:
             try:
-                descriptor = _step(descriptor, segment)
+                descriptor = step(descriptor, segment)
             except FileNotFoundError:
                 whole = False
                 break
@@ -123,7 +123,7 @@ def opened_way(top: str, path: Path) -> Iterator[tuple[int, bool]]:
 def _open_top(top: str) -> int:
     try:
         # The administrator chose this folder; it may well be a link to where the disk is.
-        return os.open(top, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+        return os.open(top, FOLDER_FLAGS & ~os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ProviderUnavailable(
             "The storage folder of this connection is missing; tell the administrator.",
@@ -132,19 +132,19 @@ def _open_top(top: str) -> int:
         ) from error
 
 
-def _step(descriptor: int, segment: str, *, make: bool = False) -> int:
+def step(descriptor: int, segment: str, *, make: bool = False) -> int:
     """Trade the descriptor of a folder for that of the folder `segment` in it; on an error it stays open."""
     try:
-        step = os.open(segment, _FOLDER_FLAGS, dir_fd=descriptor)
+        below = os.open(segment, FOLDER_FLAGS, dir_fd=descriptor)
     except FileNotFoundError:
         if not make:
             raise
         with suppress(FileExistsError):  # another upload may be as far
             os.mkdir(segment, dir_fd=descriptor)
             os.fsync(descriptor)
-        step = os.open(segment, _FOLDER_FLAGS, dir_fd=descriptor)
+        below = os.open(segment, FOLDER_FLAGS, dir_fd=descriptor)
     os.close(descriptor)
-    return step
+    return below
 
 
 def look(descriptor: int, name: str) -> os.stat_result | None:

@@ -19,6 +19,7 @@ from portico.errors import (
     ProviderFailed,
     ProviderUnavailable,
     RangeNotSatisfiable,
+    Unavailable,
 )
 from portico.paths import Path
 from portico.providers import folder
@@ -33,11 +34,13 @@ from portico.providers.local.descriptors import (
     is_folder,
     opened_folder,
     opened_parent,
+    opened_way,
     translated,
 )
 from portico.providers.local.gathering import GATHERING
 from portico.providers.local.recent import RecentPages
 from portico.providers.local.snapshots import Snapshot, Snapshots
+from portico.providers.local.stops import Stop, Stopped
 from portico.providers.local.threads import Threads
 from portico.providers.local.turns import Turns
 
@@ -70,12 +73,17 @@ class LocalProvider(Provider):
         self._writes = Threads(16, "local-writes")
         # Reading a huge folder takes a second.
         self._scans = Threads(2, "local-scans")
-        # To copy, move or remove a whole tree may take minutes.
+        # A folder is made, a file renamed or removed in no time, as long as nothing else is in the way.
+        self._changes = Threads(4, "local-changes")
+        # To copy, merge or remove a whole tree may take minutes.
         self._trees = Threads(4, "local-trees")
+        self._stops: set[Stop] = set()
 
     # Listing
 
-    async def list_page(self, folder: Path, size: int, token: str | None) -> Page:
+    async def list_page(
+        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
+    ) -> Page:
         position = _read_token(token)
         asked_ns = time.monotonic_ns()
         async with self._pages.turn():
@@ -176,6 +184,7 @@ class LocalProvider(Provider):
         replace: bool = True,
         at_most: int | None = None,
         otherwise: Iterator[Path] | None = None,
+        way_checked: bool = False,
     ) -> Entry:
         staged = staging.StagedFile(self._top, path, replace=replace, otherwise=otherwise)
         running: asyncio.Future[Any] | None = None
@@ -224,32 +233,43 @@ class LocalProvider(Provider):
 
     # Folders and trees
 
+    async def check_way(self, folder: Path) -> None:
+        await self._hop(self._looks, folder, self._check_way, folder)
+
+    def _check_way(self, folder: Path) -> None:
+        with opened_way(self._top, folder):
+            return
+
     async def make_folder(self, path: Path) -> None:
-        await self._hop(self._writes, path, self._make_folder, path)
+        await self._hop(self._changes, path, self._make_folder, path)
 
     def _make_folder(self, path: Path) -> None:
         with opened_folder(self._top, path, make=True):
             return
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
-        pool = self._trees if recursive else self._writes
-        await self._hop(pool, path, self._delete, path, recursive)
+        taken_away = await self._hop(self._changes, path, self._delete, path, recursive)
+        if taken_away:  # what is left of it when this is called off goes with the next sweep
+            await self._long(path, staging.remove_staged, self._top, taken_away)
 
-    def _delete(self, path: Path, recursive: bool) -> None:
+    def _delete(self, path: Path, recursive: bool) -> str | None:
+        """Remove it; for a folder with its content, the name under which that is staged."""
         with found(self._top, path) as (folder, info):
-            if not is_folder(info):
-                os.unlink(path.name, dir_fd=folder)
-            elif recursive:
-                staging.remove_tree(self._top, folder, path.name)
-            else:
+            if is_folder(info) and recursive:
+                return staging.take_away(self._top, folder, path.name)
+            if is_folder(info):
                 os.rmdir(path.name, dir_fd=folder)
+            else:
+                os.unlink(path.name, dir_fd=folder)
             os.fsync(folder)
+        return None
 
     async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self._hop(self._trees, source, trees.copy, self._top, source, target, replace)
+        await self._long(source, trees.copy, self._top, source, target, replace)
 
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self._hop(self._trees, source, trees.move, self._top, source, target, replace)
+        if not await self._hop(self._changes, source, trees.rename, self._top, source, target, replace):
+            await self._long(source, trees.merge, self._top, source, target)
 
     # Housekeeping
 
@@ -265,16 +285,47 @@ class LocalProvider(Provider):
             )
 
     async def sweep(self) -> int:
-        return await self._hop(self._scans, Path(), staging.sweep, self._top)
+        return await self._long(Path(), staging.sweep, self._top)
 
     async def close(self) -> None:
-        for threads in (self._looks, self._reads, self._writes, self._scans, self._trees):
+        for stop in self._stops:
+            stop.call()
+        pools = (self._looks, self._reads, self._writes, self._scans, self._changes, self._trees)
+        for threads in pools:
             await asyncio.to_thread(threads.close)
+
+    async def _long(self, path: Path, work: Callable[..., T], *args: Any) -> T:
+        """Run blocking work that may take long: `work` gets a `Stop`, which is called when this is cancelled."""
+        stop = Stop()
+        self._stops.add(stop)
+        running = self._trees.start(work, stop, *args)
+        running.add_done_callback(_seen)
+        try:
+            with translated(path):
+                return await asyncio.shield(running)
+        except Stopped:
+            raise Unavailable(
+                "The gateway was stopped meanwhile; look at what was done, and ask again.", retry_after=5
+            ) from None
+        except asyncio.CancelledError:
+            stop.call()
+            if stop.begun:  # the thread lets go of its files first
+                await asyncio.wait([running])
+            raise
+        finally:
+            self._stops.discard(stop)
+            del running  # it holds the error that holds this frame
 
     async def _hop(self, pool: Threads, path: Path, work: Callable[..., T], *args: Any) -> T:
         """Run blocking work about `path` in a thread."""
         with translated(path):
             return await pool.run(work, *args)
+
+
+def _seen(done: asyncio.Future[Any]) -> None:
+    """Whoever waited for the error may have gone."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _finish(staged: staging.StagedFile, batch: list[bytes]) -> Entry:

@@ -25,6 +25,7 @@ from portico.providers.local.descriptors import (
     opened_way,
     visible,
 )
+from portico.providers.local.stops import Stop
 
 _STAGING = Path((f"{RESERVED_PREFIX}staging",))
 _MOST_BUFFERS = 512  # below the kernel's IOV_MAX
@@ -110,16 +111,39 @@ class StagedFile:
             opened_folder(self._top, Path()) as top,
             opened_way(self._top, self._target.parent) as (folder, whole),
         ):
-            if os.fstat(folder).st_dev != os.fstat(top).st_dev:
-                raise ProviderRefused(
-                    "This folder is on another disk than the connection's; tell the administrator.",
-                    cause=f"{self._target.parent} is another file system than {self._top}: give it a connection of its own",
-                )
+            check_same_disk(folder, top, self._top, self._target.parent)
             if whole and self._otherwise is None:
                 check_replaceable(look(folder, self._target.name), self._target, replace=self._replace)
             else:
                 for name in self._target.segments:
                     look(folder, name)  # a name that the disk cannot hold fails here, before folders are made
+
+
+def check_same_disk(folder: int, staging: int, top: str, path: Path) -> None:
+    """`ProviderRefused` if nothing can be renamed from where it is staged into the folder."""
+    if os.fstat(folder).st_dev != os.fstat(staging).st_dev:
+        raise ProviderRefused(
+            "This folder is on another disk than the connection's; tell the administrator.",
+            cause=f"{path} is another file system than {top}: give it a connection of its own",
+        )
+
+
+@contextmanager
+def opened_staging(top: str) -> Iterator[int]:
+    with opened_folder(top, _STAGING, make=True) as staging:
+        yield staging
+
+
+@contextmanager
+def new_file(staging: int) -> Iterator[tuple[str, int]]:
+    """A staged file by its name and descriptor; it goes at the end, unless it was given another name."""
+    name, file = _create(staging)
+    try:
+        yield name, file
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=staging)
+        os.close(file)
 
 
 def _create(staging: int) -> tuple[str, int]:
@@ -163,30 +187,38 @@ def place(source_folder: int, source_name: str, folder: int, target: Path, *, re
     os.unlink(source_name, dir_fd=source_folder)
 
 
-def remove_tree(top: str, folder: int, name: str) -> None:
-    """Remove a folder with all that it holds: out of sight at once and as a whole, then bit by bit."""
-    with opened_folder(top, _STAGING, make=True) as staging:
+def take_away(top: str, folder: int, name: str) -> str:
+    """Move a folder out of sight, at once and as a whole; the name under which it is staged."""
+    with opened_staging(top) as staging:
         trash = secrets.token_hex(16)
         os.rename(name, trash, src_dir_fd=folder, dst_dir_fd=staging)
         os.fsync(folder)
-        _empty(staging, trash)
+    return trash
 
 
-def sweep(top: str) -> int:
+def remove_staged(stop: Stop, top: str, name: str) -> None:
+    """Remove a folder that was taken away, bit by bit."""
+    stop.check()
+    with opened_staging(top) as staging:
+        _empty(stop, staging, name)
+
+
+def sweep(stop: Stop, top: str) -> int:
     """Remove whatever in the staging folder no living writer holds."""
     swept = 0
     with suppress(FileNotFoundError), opened_folder(top, _STAGING) as staging:
         for name in os.listdir(staging):
-            swept += _sweep_one(staging, name)
+            stop.check()
+            swept += _sweep_one(stop, staging, name)
     return swept
 
 
-def _sweep_one(staging: int, name: str) -> int:
+def _sweep_one(stop: Stop, staging: int, name: str) -> int:
     info = look(staging, name)
     if info is None:
         return 0
     if is_folder(info):
-        _empty(staging, name)
+        _empty(stop, staging, name)
         return 1
     if not visible(info):  # not ours, and in the way of nothing
         return 0
@@ -232,7 +264,7 @@ def write_all(file: int, buffers: Sequence[bytes]) -> None:
             rest = rest[os.write(file, rest) :]
 
 
-def _empty(staging: int, name: str) -> None:
+def _empty(stop: Stop, staging: int, name: str) -> None:
     """Remove a tree of any depth with a few descriptors: folders found inside move up before they are emptied.
 
     Two may do this at the same time: what the other has removed is no error.
@@ -246,6 +278,7 @@ def _empty(staging: int, name: str) -> None:
             )
             try:
                 for child in os.listdir(folder):
+                    stop.check()
                     with suppress(FileNotFoundError):
                         pending += _unlink_or_hoist(folder, child, staging)
             finally:

@@ -2,13 +2,14 @@
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from portico.errors import AlreadyExists, NotPossible, PorticoError
+from portico.errors import AlreadyExists, NotFound, NotPossible, PorticoError
 from portico.paths import Path, name_flaw
+from portico.providers.local.descents import Descent, go_through
 from portico.providers.local.descriptors import (
     OpenFile,
-    etag_of,
     found,
     is_folder,
     look,
@@ -16,22 +17,34 @@ from portico.providers.local.descriptors import (
     translated,
     visible,
 )
-from portico.providers.local.staging import StagedFile, check_replaceable, place, write_all
+from portico.providers.local.staging import (
+    StagedFile,
+    check_replaceable,
+    check_same_disk,
+    new_file,
+    opened_staging,
+    place,
+    write_all,
+)
+from portico.providers.local.stops import Stop
 
-_PIECE = 64 * 2**20
+_PIECE = 16 * 2**20
+"""Bytes that are copied before somebody may call it off."""
 
 
-def copy(top: str, source: Path, target: Path, replace: bool) -> None:
+def copy(stop: Stop, top: str, source: Path, target: Path, replace: bool) -> None:
+    stop.check()
     with found(top, source) as (_, info):
         folder = is_folder(info)
     if folder:
         _claim_folder(top, target, replace)
-        _copy_tree(top, source, target, replace)
+        _copy_tree(stop, top, source, target, replace)
     else:
-        _copy_file(top, source, target, replace)
+        _copy_file(stop, top, source, target, replace)
 
 
-def move(top: str, source: Path, target: Path, replace: bool) -> None:
+def rename(top: str, source: Path, target: Path, replace: bool) -> bool:
+    """Move by a rename; False if there is a folder with content at the target, to `merge` with."""
     with found(top, source) as (source_folder, info):
         if is_folder(info):
             _claim_folder(top, target, replace)
@@ -46,9 +59,71 @@ def move(top: str, source: Path, target: Path, replace: bool) -> None:
                 else:
                     place(source_folder, source.name, target_folder, target, replace=replace)
             elif not _rename_folder(source_folder, source.name, target_folder, target.name):
-                _remove_copied(top, _copy_tree(top, source, target, replace))
+                return False
             os.fsync(target_folder)
         os.fsync(source_folder)
+    return True
+
+
+def merge(stop: Stop, top: str, source: Path, target: Path) -> None:
+    """Move what is in one folder into another: each file, and each folder that the other has not, by one rename.
+
+    So nothing is copied, and what comes into the source meanwhile stays there.
+    """
+    stop.check()
+    with Descent(top, source) as here, Descent(top, target) as there:
+        go_through(stop, here, there, lambda: _meeting(here.folder, there.folder))
+    moved = 0
+
+    def visit() -> list[str]:
+        nonlocal moved
+        shared = []
+        for name, info in _content(here.folder):
+            stop.check()
+            with suppress(FileNotFoundError):  # somebody removed it meanwhile
+                if not is_folder(info):
+                    check_replaceable(look(there.folder, name), Path((name,)), replace=True)
+                    place(here.folder, name, there.folder, Path((name,)), replace=True)
+                elif not _rename_folder(here.folder, name, there.folder, name):
+                    shared.append(name)
+                    continue
+                moved += 1
+        os.fsync(there.folder)
+        os.fsync(here.folder)
+        return shared
+
+    def leave(name: str) -> None:
+        with suppress(OSError):  # something new is in it
+            os.rmdir(name, dir_fd=here.folder)
+
+    with _counting(lambda: f"{moved} files and folders were moved", target):
+        with Descent(top, source) as here, Descent(top, target) as there:
+            go_through(stop, here, there, visit, leave=leave)
+        with opened_folder(top, source.parent) as folder:
+            with suppress(OSError):
+                os.rmdir(source.name, dir_fd=folder)
+            os.fsync(folder)
+
+
+def _meeting(here: int, there: int) -> list[str]:
+    """The folders that both folders have; fails where a file and a folder would meet."""
+    shared = []
+    for name, info in _content(here):
+        other = look(there, name)
+        if other is None:
+            continue
+        if not is_folder(info):
+            check_replaceable(other, Path((name,)), replace=True)
+        elif is_folder(other):
+            shared.append(name)
+        else:
+            raise AlreadyExists(f"'{name}' exists already and may not be replaced.")
+    return shared
+
+
+def _content(folder: int) -> list[tuple[str, os.stat_result]]:
+    names = [name for name in os.listdir(folder) if name_flaw(name) is None]
+    return [(name, info) for name in names if (info := look(folder, name)) and visible(info)]
 
 
 def _rename_folder(source_folder: int, source: str, target_folder: int, target: str) -> bool:
@@ -65,7 +140,7 @@ def _rename_folder(source_folder: int, source: str, target_folder: int, target: 
 def _claim_folder(top: str, target: Path, replace: bool) -> None:
     """Make the target folder, if it may not be there yet: of two who want that, one fails."""
     if replace:
-        _check_folder_target(top, target, replace)
+        _check_folder_target(top, target)
         return
     with opened_folder(top, target.parent, make=True) as folder:
         try:
@@ -76,79 +151,85 @@ def _claim_folder(top: str, target: Path, replace: bool) -> None:
             ) from None
 
 
-def _check_folder_target(top: str, target: Path, replace: bool) -> None:
+def _check_folder_target(top: str, target: Path) -> None:
     try:
         with opened_folder(top, target.parent) as folder:
             info = look(folder, target.name)
     except FileNotFoundError:
         return
-    if info is not None and not (replace and is_folder(info)):
+    if info is not None and not is_folder(info):
         raise AlreadyExists(
             f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
         )
 
 
-def _copy_tree(top: str, source: Path, target: Path, replace: bool) -> list[tuple[Path, str | None]]:
-    """Copy all that is in a folder; what was copied, folders before their content, files with their etag."""
-    copied: list[tuple[Path, str | None]] = []
-    pending = [(source, target)]
+def _copy_tree(stop: Stop, top: str, source: Path, target: Path, replace: bool) -> None:
+    copied = 0
+
+    def visit() -> list[str]:
+        nonlocal copied
+        check_same_disk(there.folder, staging, top, target)
+        folders = []
+        for name, info in _content(here.folder):
+            stop.check()
+            if is_folder(info):
+                folders.append(name)
+            else:
+                with suppress(FileNotFoundError, NotFound):  # somebody removed it meanwhile
+                    _copy_within(stop, here.folder, there.folder, name, staging, replace)
+                    copied += 1
+        os.fsync(there.folder)
+        return folders
+
+    with (
+        _counting(lambda: f"{copied} files were copied", target),
+        opened_staging(top) as staging,
+        Descent(top, source) as here,
+        Descent(top, target, make=True) as there,
+    ):
+        go_through(stop, here, there, visit, make=True)
+
+
+@contextmanager
+def _counting(done: Callable[[], str], path: Path) -> Iterator[None]:
+    """Let an error say how much was done before it."""
     try:
-        while pending:
-            source, target = pending.pop()
-            with translated(target):
-                _check_folder_target(top, target, replace=True)
-                with opened_folder(top, target, make=True):
-                    pass
-            copied.append((source, None))
-            with translated(source), opened_folder(top, source) as folder:
-                names = [name for name in os.listdir(folder) if name_flaw(name) is None]
-                kinds = [(name, info) for name in names if (info := look(folder, name)) and visible(info)]
-            for name, info in kinds:
-                if is_folder(info):
-                    pending.append((source.child(name), target.child(name)))
-                else:
-                    with translated(source):
-                        etag = _copy_file(top, source.child(name), target.child(name), replace)
-                    copied.append((source.child(name), etag))
+        with translated(path):
+            yield
     except PorticoError as error:
-        done = sum(etag is not None for _, etag in copied)
-        raise error.after(f"{done} files were copied") from error
-    return copied
+        raise error.after(done()) from error
 
 
-def _remove_copied(top: str, copied: list[tuple[Path, str | None]]) -> None:
-    """Remove the sources, but nothing that came or changed while they were copied."""
-    for path, etag in reversed(copied):
-        with translated(path), suppress(FileNotFoundError), opened_folder(top, path.parent) as folder:
-            info = look(folder, path.name)
-            if etag is None:
-                with suppress(OSError):  # something new is in it
-                    os.rmdir(path.name, dir_fd=folder)
-            elif info is not None and etag_of(info) == etag:
-                os.unlink(path.name, dir_fd=folder)
+def _copy_within(stop: Stop, here: int, there: int, name: str, staging: int, replace: bool) -> None:
+    """Copy a file from one open folder to another, whole or not at all; that folder is synced by the caller."""
+    file = OpenFile(here, Path((name,)))
+    check_replaceable(look(there, name), Path((name,)), replace=replace)
+    with new_file(staging) as (staged, descriptor):
+        _copy_bytes(stop, file.fileno(), descriptor)
+        os.fsync(descriptor)
+        place(staging, staged, there, Path((name,)), replace=replace)
 
 
-def _copy_file(top: str, source: Path, target: Path, replace: bool) -> str:
-    """Copy one file; the etag of the version that was copied."""
+def _copy_file(stop: Stop, top: str, source: Path, target: Path, replace: bool) -> None:
     if source == target:
         raise NotPossible("A file cannot be copied onto itself; choose another target.")
     staged = StagedFile(top, target, replace=replace)
     try:
         with opened_folder(top, source.parent) as folder:
             file = OpenFile(folder, source)
-        _copy_bytes(file.fileno(), staged.open())
+        _copy_bytes(stop, file.fileno(), staged.open())
         staged.commit()
     finally:
         staged.discard()
-    return etag_of(file.info)
 
 
-def _copy_bytes(source: int, target: int) -> None:
+def _copy_bytes(stop: Stop, source: int, target: int) -> None:
     try:
         while os.copy_file_range(source, target, _PIECE):
-            pass
+            stop.check()
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
             raise
         while piece := os.read(source, 2**20):
+            stop.check()
             write_all(target, [piece])

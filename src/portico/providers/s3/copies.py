@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any
 
-from portico.errors import AlreadyExists, NotFound, PorticoError
+from portico.errors import AlreadyExists, Changed, NotFound, PorticoError
+from portico.providers.keys import Version
 from portico.providers.parts import MIB
 from portico.providers.s3.faults import code_of
 from portico.providers.s3.service import Service
@@ -15,8 +16,8 @@ _PART = 512 * MIB
 _AT_ONCE = 4
 
 
-async def copy(service: Service, source: str, target: str, *, replace: bool) -> None:
-    """As `ObjectStore.duplicate`."""
+async def copy(service: Service, source: Version, target: str, *, replace: bool) -> None:
+    """As `KeyStore.duplicate`."""
     if not replace and await _found(service, target):
         raise _taken(target)
     try:
@@ -24,33 +25,42 @@ async def copy(service: Service, source: str, target: str, *, replace: bool) -> 
     except PorticoError as error:
         if code_of(error) not in ("InvalidRequest", "EntityTooLarge"):
             raise
-        described = await service.call("head_object", Key=source)
+        described = await service.call("head_object", Key=source.key)
         if expected(described, "ContentLength") <= _ONE_CALL:
             raise
-        await _copy_in_parts(service, source, target, replace, described)
+        if not _is_version(described, source):
+            raise _changed(source.key) from error
+        await _copy_in_parts(service, source.key, target, replace, described)
 
 
-async def _copy_at_once(service: Service, source: str, target: str, replace: bool) -> None:
-    parameters: dict[str, Any] = {"Key": target, "CopySource": {"Bucket": service.bucket, "Key": source}}
+async def _copy_at_once(service: Service, source: Version, target: str, replace: bool) -> None:
+    parameters: dict[str, Any] = {"Key": target, "CopySource": {"Bucket": service.bucket, "Key": source.key}}
+    version = {} if source.etag is None else {"CopySourceIfMatch": f'"{source.etag}"'}
     condition: dict[str, Any] = {} if replace else {"IfNoneMatch": "*"}
     try:
-        await service.work("copy_object", **parameters, **condition)
+        await service.work("copy_object", **parameters, **version, **condition)
     except NotFound as error:
-        raise NotFound(f"There is no '{source.rpartition('/')[2]}'.") from error
+        raise NotFound(f"There is no '{source.key.rpartition('/')[2]}'.") from error
     except PorticoError as error:
-        if isinstance(error, AlreadyExists) and await _is_copy(service, source, target):
-            return  # our own first attempt, whose answer was lost
-        if replace or not await _condition_is_unknown(service, error, target):
+        if isinstance(error, AlreadyExists):  # a condition failed, and it is not said which
+            found = await _found(service, source.key)
+            if found and not _is_version(found, source):
+                raise _changed(source.key) from error
+            if await _is_copy(service, source.key, target):
+                return  # our own first attempt, whose answer was lost
+        if not await _condition_is_unknown(service, error, target, replace=replace):
             raise
-        # We have looked whether there is a target, and with this service that is all that can be done.
+        # We have looked ourselves, and with this service that is all that can be done.
         await service.work("copy_object", **parameters)
 
 
-async def _condition_is_unknown(service: Service, error: PorticoError, target: str) -> bool:
+async def _condition_is_unknown(service: Service, error: PorticoError, target: str, *, replace: bool) -> bool:
     """Some services have no conditional copy, or take the condition for one about the source."""
     if code_of(error) == "NotImplemented":
         return True
-    return isinstance(error, AlreadyExists) and not service.is_amazon and not await _found(service, target)
+    if not isinstance(error, AlreadyExists) or service.is_amazon:
+        return False
+    return replace or not await _found(service, target)
 
 
 async def _copy_in_parts(
@@ -107,6 +117,14 @@ async def _is_copy(service: Service, source: str, target: str) -> bool:
     if one is None or other is None:
         return False
     return all(one.get(name) == other.get(name) for name in ("ContentLength", "ETag", "Metadata"))
+
+
+def _is_version(described: dict[str, Any], version: Version) -> bool:
+    return version.etag is None or str(described.get("ETag", "")).strip('"') == version.etag
+
+
+def _changed(key: str) -> Changed:
+    return Changed(f"'{key.rpartition('/')[2]}' has changed meanwhile; start again.")
 
 
 def _taken(key: str) -> AlreadyExists:

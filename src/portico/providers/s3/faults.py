@@ -76,7 +76,8 @@ _PERMISSIONS: Mapping[str, str] = {
     "UploadPartCopy": "s3:GetObject and s3:PutObject on the objects",
     "AssumeRole": "sts:AssumeRole on the role of the option role-arn, and trust of that role in these credentials",
 }
-_READS = {"GetObject", "HeadObject", "UploadPartCopy"}
+_OF_A_VERSION = {"GetObject", "HeadObject", "UploadPartCopy", "DeleteObject"}
+"""Operations whose condition is about the version that is there."""
 
 
 @contextmanager
@@ -176,7 +177,7 @@ def _about_the_object(
         return ProviderUnavailable(
             _BUSY, retry_after=1, cause=f"{operation} met another one on the same object"
         )
-    if status == 412 and operation in _READS:
+    if status == 412 and operation in _OF_A_VERSION:
         return Changed(f"'{name}' has changed meanwhile; start again.")
     if status == 412:
         return AlreadyExists(

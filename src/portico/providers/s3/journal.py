@@ -6,6 +6,7 @@ one that was not renewed for a day belongs to a process that is gone.
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
@@ -16,6 +17,7 @@ import structlog
 from portico.entries import Entry
 from portico.errors import NotFound, PorticoError
 from portico.paths import RESERVED_PREFIX
+from portico.providers.progress import Progress
 from portico.providers.s3.faults import translated
 from portico.providers.s3.service import Service
 
@@ -106,16 +108,33 @@ async def _clear(service: Service, note: Entry) -> None:
 
 async def _begun_with(service: Service, key: str, note: Entry) -> list[str]:
     """Uploads of the key that were begun right after the note was written, by one who died before saying more."""
-    answer = await service.call("list_multipart_uploads", Prefix=key, MaxUploads=250)
-    found: list[dict[str, Any]] = answer.get("Uploads", [])
     return [
         upload["UploadId"]
-        for upload in found
+        async for upload in _uploads(service, key)
         if upload.get("Key") == key
         and upload.keys() >= {"UploadId", "Initiated"}
         and note.modified is not None
         and -timedelta(seconds=1) <= upload["Initiated"] - note.modified <= _BEGINNING
     ]
+
+
+async def _uploads(service: Service, prefix: str) -> AsyncIterator[dict[str, Any]]:
+    """The unfinished uploads of all keys that begin so."""
+    place: dict[str, str] = {}
+    progress = Progress()
+    while True:
+        answer = await service.call("list_multipart_uploads", Prefix=prefix, MaxUploads=250, **place)
+        found: list[dict[str, Any]] = answer.get("Uploads", [])
+        goes_on = bool(answer.get("IsTruncated"))
+        place = {
+            "KeyMarker": answer.get("NextKeyMarker", ""),
+            "UploadIdMarker": answer.get("NextUploadIdMarker", ""),
+        }
+        progress.page([upload.get("UploadId", "") for upload in found], str(place) if goes_on else None)
+        for upload in found:
+            yield upload
+        if not goes_on:
+            return
 
 
 async def abort(service: Service, key: str, upload_id: str) -> None:

@@ -3,29 +3,30 @@
 from urllib.parse import unquote_plus
 
 from portico.entries import Entry, guess_content_type
-from portico.providers.answers import check_page, nonsense
-from portico.providers.objects import Listing
+from portico.providers.answers import check_page, etag_of, nonsense
+from portico.providers.keys import Listing
 from portico.providers.xml_pages import Shape, read
 from portico.timestamps import from_isos
 
-_SHAPE = Shape(
-    records={"Contents": ("Key", "Size", "LastModified"), "CommonPrefixes": ("Prefix",)},
-    fields=("IsTruncated", "NextContinuationToken", "EncodingType"),
+_FIELDS = ("IsTruncated", "NextContinuationToken", "EncodingType")
+_SHAPE = Shape({"Contents": ("Key", "Size", "LastModified"), "CommonPrefixes": ("Prefix",)}, _FIELDS)
+_FLAT_SHAPE = Shape(
+    {"Contents": ("Key", "Size", "LastModified", "ETag"), "CommonPrefixes": ("Prefix",)}, _FIELDS
 )
 
 
-def read_listing(body: bytes, sent_token: str | None, asked: int) -> Listing:
-    document = read(body, _SHAPE, asked)
+def read_listing(body: bytes, sent_token: str | None, asked: int, *, flat: bool = False) -> Listing:
+    document = read(body, _FLAT_SHAPE if flat else _SHAPE, asked)
     truncated = document.fields["IsTruncated"]
     if truncated is None:  # an error that came as a success, or anything else
         raise nonsense("something that is no listing")
     # Escaped, because XML cannot hold every character that a key can.
     escaped = document.fields["EncodingType"] == "url"
     contents = document.records["Contents"]
-    keys = _keys([key for key, _, _ in contents], escaped)
+    keys = _keys([record[0] for record in contents], escaped)
     try:
-        sizes = [int(size or "") for _, size, _ in contents]
-        moments = from_isos([modified or "" for _, _, modified in contents])
+        sizes = [int(record[1] or "") for record in contents]
+        moments = from_isos([record[2] or "" for record in contents])
     except ValueError:
         raise nonsense("an object without a size or a time") from None
     check_page(len(contents) + len(document.records["CommonPrefixes"]), asked, sizes)
@@ -33,6 +34,9 @@ def read_listing(body: bytes, sent_token: str | None, asked: int) -> Listing:
         Entry(key, False, size, modified, guess_content_type(key))
         for key, size, modified in zip(keys, sizes, moments, strict=True)
     ]
+    if flat:
+        for entry, (*_, etag) in zip(objects, contents, strict=True):
+            entry.etag = etag_of(etag)
     prefixes = _keys([prefix for (prefix,) in document.records["CommonPrefixes"]], escaped)
     return Listing(objects, prefixes, _token(document.fields["NextContinuationToken"], truncated, sent_token))
 

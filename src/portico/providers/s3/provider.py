@@ -9,20 +9,24 @@ from portico.entries import Download, Entry
 from portico.errors import Changed, NotFound, PorticoError, RangeNotSatisfiable
 from portico.providers.answers import nonsense
 from portico.providers.base import TIMEOUT_SECONDS
-from portico.providers.objects import Listing, ObjectStore
+from portico.providers.keys import Listing, Version
+from portico.providers.objects import ObjectStore
 from portico.providers.parts import UPLOADS, cut, most_bytes, part_sizes
 from portico.providers.s3 import copies, journal, uploads
 from portico.providers.s3.downloads import Content, NoContent
-from portico.providers.s3.faults import error_for
+from portico.providers.s3.faults import code_of, error_for
 from portico.providers.s3.listing import read_listing
 from portico.providers.s3.service import RAW, Service
 from portico.providers.s3.uploads import MOST_PARTS, Target, entry_of, expected
+from portico.providers.tasks import each
 from portico.providers.transport import page_bytes
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _LONGEST_ENTRY = 4096
 """Bytes of a listing: a key of 1,024, each written as three, and what else is said of it."""
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_OUTRUN = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
+"""Codes of a conditional deletion that mean that the object was replaced or removed meanwhile."""
 
 
 class S3Provider(ObjectStore):
@@ -65,7 +69,7 @@ class S3Provider(ObjectStore):
             **({} if flat else {"Delimiter": "/"}),
             **({"ContinuationToken": token} if token is not None else {}),
         )
-        return read_listing(answer[RAW], token, size)
+        return read_listing(answer[RAW], token, size, flat=flat)
 
     async def find(self, key: str) -> Entry | None:
         try:
@@ -113,7 +117,7 @@ class S3Provider(ObjectStore):
                 return await uploads.put(self._service, target, first)
             return await uploads.put_parts(self._service, target, first, parts, lease)
 
-    async def duplicate(self, source: str, target: str, *, replace: bool) -> None:
+    async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
         await copies.copy(self._service, source, target, replace=replace)
 
     async def remove(self, keys: list[str]) -> None:
@@ -127,21 +131,55 @@ class S3Provider(ObjectStore):
             await self._remove_together(together[start : start + self.max_page_size])
 
     async def _remove_together(self, keys: list[str]) -> None:
-        answer = await self._service.call(
-            "delete_objects", Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        )
-        for error in answer.get("Errors", []):
-            raise error_for(
-                error.get("Code", ""), "DeleteObjects", error.get("Key", ""), self._service.bucket
+        await self._delete_objects([{"Key": key} for key in keys])
+
+    async def remove_versions(self, versions: list[Version]) -> None:
+        # Amazon looks at the version of each object of a batch. Not all others do, and some ignore the condition of a
+        # single deletion as well: there we look ourselves, right before.
+        await self._service.open()
+        if not self._service.is_amazon:
+            await each(self._remove_version, versions)
+            return
+        alone = [version for version in versions if _NOT_IN_XML.search(version.key)]
+        together = [version for version in versions if not _NOT_IN_XML.search(version.key)]
+        await each(self._remove_version, alone)
+        for start in range(0, len(together), self.max_page_size):
+            batch = together[start : start + self.max_page_size]
+            await self._delete_objects(
+                [{"Key": key, **({"ETag": f'"{etag}"'} if etag is not None else {})} for key, etag in batch]
             )
 
+    async def _delete_objects(self, objects: list[dict[str, str]]) -> None:
+        answer = await self._service.call("delete_objects", Delete={"Objects": objects, "Quiet": True})
+        conditional = {thing["Key"] for thing in objects if "ETag" in thing}
+        for error in answer.get("Errors", []):
+            code, key = error.get("Code", ""), error.get("Key", "")
+            if not (key in conditional and code in _OUTRUN):
+                raise error_for(code, "DeleteObjects", key, self._service.bucket)
+
+    async def _remove_version(self, version: Version) -> None:
+        key, etag = version
+        if etag is None:
+            await self._service.call("delete_object", Key=key)
+            return
+        if not self._service.is_amazon:
+            found = await self.find(key)
+            if found is None or found.etag != etag:
+                return
+        try:
+            await self._service.call("delete_object", Key=key, IfMatch=f'"{etag}"')
+        except (Changed, NotFound):
+            return
+        except PorticoError as error:
+            if code_of(error) != "NotImplemented":
+                raise
+            await self._service.call("delete_object", Key=key)
+
     async def sweep(self) -> int:
-        swept, token = 0, None
-        while True:
-            listing = await self.list_keys(journal.FOLDER, self.max_page_size, token, flat=True)
+        swept = 0
+        async for listing in self.pages(journal.FOLDER, flat=True):
             swept += await journal.clear(self._service, listing.objects)
-            if (token := listing.token) is None:
-                return swept
+        return swept
 
     async def close(self) -> None:
         await self._service.close()

@@ -1,0 +1,169 @@
+"""Keys and paths: what a store of keys has to offer, and which names its listings show.
+
+A key is a path without its leading slash. A service says how its keys are listed, found, read, stored, copied and
+removed; what that means for files and folders is in `objects`, and for whole trees in `object_trees`.
+"""
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import ClassVar, NamedTuple
+
+import structlog
+
+from portico.entries import FOLDER_TYPE, Download, Entry
+from portico.errors import AlreadyExists
+from portico.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
+from portico.providers.base import Provider
+from portico.providers.progress import Progress
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Listing:
+    """A service's answer: objects and common prefixes, both by their whole keys, and the service's own token."""
+
+    objects: list[Entry]
+    """Their `name` is the whole key. In a flat listing they have their etag."""
+    prefixes: list[str] = field(default_factory=list)
+    token: str | None = None
+
+    def holds_anything(self, prefix: str) -> bool:
+        shown = (*(entry.name for entry in self.objects), *self.prefixes)
+        return self.token is not None or any(key.startswith(prefix) for key in shown)
+
+
+class Version(NamedTuple):
+    """An object as it was seen: its etag, or None where any will do, as for the marker of a folder."""
+
+    key: str
+    etag: str | None
+
+
+class KeyStore(Provider):
+    max_key_bytes: ClassVar[int] = 1024
+    removal_passes: ClassVar[int] = 1
+    """Walks over a tree that is removed: more than one where a folder may be listed pages before what it holds."""
+
+    # What a service has to say. Keys are whole; errors are ours.
+
+    @abstractmethod
+    async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> Listing:
+        """One call: keys that begin with `prefix`; unless `flat`, those behind a further slash as prefixes."""
+
+    @abstractmethod
+    async def find(self, key: str) -> Entry | None:
+        """The object, or None; a folder's entry where the service marks the folder by an object without the slash."""
+
+    @abstractmethod
+    async def open(self, key: str, start: int, stop: int | None, etag: str | None) -> Download:
+        """As `Provider.read`."""
+
+    @abstractmethod
+    async def store(
+        self, key: str, chunks: AsyncIterator[bytes], content_type: str, *, replace: bool, at_most: int | None
+    ) -> Entry:
+        """As `Provider.write`."""
+
+    @abstractmethod
+    async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
+        """Copy one object inside the service.
+
+        `NotFound`, `AlreadyExists`. `Changed`: the source is another version by now.
+        """
+
+    @abstractmethod
+    async def remove(self, keys: list[str]) -> None:
+        """Remove objects, up to a page of them; one that is gone already is no error.
+
+        A key that ends in a slash is a folder's marker, in whichever form the service has it.
+        """
+
+    @abstractmethod
+    async def remove_versions(self, versions: list[Version]) -> None:
+        """As `remove`, but what is another version by now stays."""
+
+    # What follows from it.
+
+    async def mark(self, key: str) -> None:
+        """Make a folder's marker, unless there is one."""
+        try:
+            await self.store(key, _nothing(), "application/x-directory", replace=False, at_most=0)
+        except AlreadyExists:
+            pass
+
+    def fits(self, key: str) -> bool:
+        """Whether the service can hold such a key."""
+        return len(key.encode()) <= self.max_key_bytes
+
+    async def holds_keys(self, prefix: str) -> bool:
+        """Whether there is anything below a prefix that ends in a slash, or at it.
+
+        By the delimiter, as folders are listed: some stores keep folders that hold nothing, and list them only so.
+        """
+        return self.fits(prefix) and (await self.list_keys(prefix, 1, None)).holds_anything(prefix)
+
+    async def pages(self, prefix: str, *, flat: bool) -> AsyncIterator[Listing]:
+        """Every page of a listing; keys that do not begin with `prefix` are left out."""
+        token = None
+        progress = Progress()
+        while True:
+            listing = await self.list_keys(prefix, self.max_page_size, token, flat=flat)
+            listing.objects = [entry for entry in listing.objects if entry.name.startswith(prefix)]
+            listing.prefixes = [key for key in listing.prefixes if key.startswith(prefix) and key != prefix]
+            token = listing.token
+            progress.page([*(entry.name for entry in listing.objects), *listing.prefixes], token)
+            yield listing
+            if token is None:
+                return
+
+
+def key_of(path: Path) -> str:
+    return "/".join(path.segments)
+
+
+def folder_key(path: Path) -> str:
+    """What the keys of everything in the folder begin with: always ending in a slash, so that `al` is not `alice`."""
+    return key_of(path) + "/" if path.segments else ""
+
+
+def folder_entry(path: Path) -> Entry:
+    return Entry(path.name, True, content_type=FOLDER_TYPE)
+
+
+def entries_of(prefix: str, listing: Listing) -> tuple[list[Entry], bool]:
+    """What a listing shows as the content of its folder, and whether the folder's own marker was among it."""
+    cut = len(prefix)
+    keys = [entry.name for entry in listing.objects]
+    names = [key[cut:] for key in keys]
+    marked = any(key.startswith(prefix) for key in keys)  # even by what has no name that could be shown
+    # A page is nearly always flawless, and to see that of all names at once costs little.
+    if flawless_names(names) and all(key.startswith(prefix) for key in keys):
+        entries = listing.objects
+    else:
+        shown = [key != prefix and _shown(prefix, key, name) for key, name in zip(keys, names, strict=True)]
+        entries = list(compress(listing.objects, shown))
+        names = list(compress(names, shown))
+    for entry, name in zip(entries, names, strict=True):
+        entry.name = name
+    for key in dict.fromkeys(listing.prefixes):
+        name = key[cut:].removesuffix("/")
+        if _shown(prefix, key, name):
+            entries.append(Entry(name, True, content_type=FOLDER_TYPE))
+        else:
+            marked = True  # there is something, even if it has no name that could be shown
+    return entries, marked
+
+
+def _shown(prefix: str, key: str, name: str) -> bool:
+    flaw = name_flaw(name) if key.startswith(prefix) else "lies outside of the folder that was asked for"
+    if flaw and not name.startswith(RESERVED_PREFIX):
+        log.warning("left-out-of-listing", key=ascii(key), why=f"the name {flaw}")
+    return not flaw
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""
