@@ -1,6 +1,7 @@
 """From users to the providers behind their connections."""
 
 import asyncio
+import contextlib
 import os
 import pathlib
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ import pytest
 
 from portico.accounts.connections import Connection, Connections
 from portico.accounts.users import User, Users
+from portico.app import _sweep_for_ever
 from portico.cursors import CursorSeal
 from portico.drives import Drives
 from portico.errors import ProviderRefused, Unavailable
@@ -134,3 +136,56 @@ async def test_a_folder_is_checked_for_what_its_users_may_do(
         await drives.check()
     assert f"{place} is missing" in (refusal.value.cause or "")
     assert not place.exists()
+
+
+async def test_a_sweep_that_never_ends_holds_up_no_other(
+    drives: Drives,
+    connections: Connections,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("broken", "endless", "last"):
+        (tmp_path / name).mkdir()
+        await connections.add(name, "local", {"folder": str(tmp_path / name)}, {})
+    swept: set[str] = set()
+    others = asyncio.Event()
+
+    async def sweep(self: LocalProvider) -> int:
+        if self.identity.endswith("endless"):
+            await asyncio.Event().wait()
+        swept.add(pathlib.Path(self.identity).name)
+        if "last" in swept:
+            others.set()
+        if self.identity.endswith("broken"):
+            raise ZeroDivisionError
+        return 0
+
+    monkeypatch.setattr(LocalProvider, "sweep", sweep)
+    sweeping = asyncio.create_task(drives.sweep())
+    await asyncio.wait_for(others.wait(), 30)
+    assert not sweeping.done()
+    monkeypatch.setattr("portico.drives.SWEEP_SECONDS", 0.01)
+    sweeping.cancel()
+    await asyncio.wait([sweeping])
+    await asyncio.wait_for(drives.sweep(), 30)  # its deadline ends it
+
+
+async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portico.app.SWEEP_SECONDS", 0.001)
+    rounds = asyncio.Semaphore(0)
+
+    class Endless:
+        async def sweep(self) -> None:
+            await asyncio.sleep(3600)
+
+    class Quick:
+        async def sweep(self) -> None:
+            rounds.release()
+
+    sweeping: Any = _sweep_for_ever
+    monkeypatch.setattr("portico.app.asyncio.timeout", lambda _: contextlib.nullcontext())
+    task = asyncio.create_task(sweeping(Endless(), Quick(), Quick()))
+    for _ in range(6):
+        await asyncio.wait_for(rounds.acquire(), 30)
+    task.cancel()
+    await asyncio.wait([task])

@@ -24,9 +24,10 @@ def test_entries_that_repeat_under_fresh_tokens_end_a_walk() -> None:
 
 def test_pages_that_repeat_in_turns_end_a_walk() -> None:
     progress = Progress()
-    pages = (progress.page(["a"] if number % 2 else ["b"], str(number)) for number in range(20))
+    for number in range(3 + MOST_REPEATED - 1):
+        progress.page(["a"] if number % 2 else ["b"], str(number))
     with pytest.raises(ProviderFailed):
-        list(pages)
+        progress.page(["a"], "one too many")
 
 
 def test_empty_pages_end_a_walk_only_if_there_is_no_end_to_them() -> None:

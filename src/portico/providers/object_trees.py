@@ -21,8 +21,11 @@ _ATTEMPTS = 4
 """At copying one object that is replaced all the time."""
 
 
-async def copy_object(store: KeyStore, source: Version, target: str, *, replace: bool) -> Version:
-    """Copy an object; the version that was copied, which may be newer than the one that was seen."""
+async def copy_object(store: KeyStore, source: Version, target: str, *, replace: bool) -> Version | None:
+    """Copy an object; the version that was copied, which may be newer than the one that was seen.
+
+    None for one that is replaced all the time: it was copied as it was at some moment, and must stay at its source.
+    """
     for _ in range(_ATTEMPTS):
         try:
             await store.duplicate(source, target, replace=replace)
@@ -32,7 +35,8 @@ async def copy_object(store: KeyStore, source: Version, target: str, *, replace:
             if found is None or found.is_folder:
                 raise NotFound(f"There is no '{_name(source.key)}'.") from None
             source = Version(source.key, found.etag)
-    raise Changed(f"'{_name(source.key)}' is replaced again and again; try again later.")
+    await store.duplicate(Version(source.key, None), target, replace=replace)
+    return None
 
 
 async def copy_tree(
@@ -47,7 +51,8 @@ async def copy_tree(
         try:
             if merging:
                 await _check_merge(store, target, place, folders)
-            copied.append(await copy_object(store, version, place, replace=replace))
+            if done := await copy_object(store, version, place, replace=replace):
+                copied.append(done)
         except NotFound:
             return  # somebody deleted it meanwhile
 

@@ -188,7 +188,8 @@ class ObjectStore(KeyStore):
         if marked and not marked.is_folder:
             await self._check_no_folder(target)
             seen = Version(key_of(source), marked.etag)
-            return [await copy_object(self, seen, key_of(target), replace=replace)], False
+            copy = await copy_object(self, seen, key_of(target), replace=replace)
+            return [copy] if copy else [], False
         if not (marked or await self._is_folder(source)):
             raise _missing(source)
         self._check_key(target, as_folder=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.providers.local import LocalProvider, trees
+from portico.providers.local import LocalProvider, staging, trees
 
 from .actions import at, content, names, put
 
@@ -16,7 +16,7 @@ async def test_what_comes_while_a_tree_is_merged_is_not_lost(
 ) -> None:
     for path in ("from/a/one", "from/two", "to/a/other"):
         await put(provider, path, b"old")
-    place = trees.place
+    place = staging.place
 
     def placed(folder: int, name: str, *arguments: Any, **options: Any) -> None:
         if name == "one":

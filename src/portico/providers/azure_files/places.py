@@ -68,13 +68,18 @@ async def _deepest(share: Share, folder: Path) -> int:
 
 async def _check_spelling(share: Share, target: Path) -> None:
     """`InvalidPath` if the file at the target is spelled otherwise: it is not the one that is meant to be replaced."""
+    other = False
     async for listing in pages(share, target.parent, prefix=target.name):
         if any(entry.name == target.name for entry in listing.entries):
             return
-    raise InvalidPath(
-        f"'{target.name}' differs only in case from a file that is there, which this storage cannot hold; "
-        "choose another name, or the same spelling to replace that file."
-    )
+        other = other or any(
+            names.folded(entry.name) == names.folded(target.name) for entry in listing.entries
+        )
+    if other:  # else it has been removed meanwhile
+        raise InvalidPath(
+            f"'{target.name}' differs only in case from a file that is there, which this storage cannot hold; "
+            "choose another name, or the same spelling to replace that file."
+        )
 
 
 async def make_folders(share: Share, path: Path) -> None:

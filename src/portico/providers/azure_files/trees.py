@@ -1,9 +1,10 @@
 """Copying and moving files and whole folders."""
 
 import asyncio
+from contextlib import suppress
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, InvalidPath, IsAFolder, NotFound, NotPossible
+from portico.errors import AlreadyExists, FolderNotEmpty, InvalidPath, IsAFolder, NotFound, NotPossible
 from portico.paths import Path
 from portico.providers.azure_common import Fault
 from portico.providers.azure_files import names
@@ -149,4 +150,5 @@ async def _merge(share: Share, source: Path, target: Path) -> None:
                 except AlreadyExists:
                     pending.append((step, goal))
         for folder in reversed(emptied):
-            await remove_emptied(share, folder)
+            with suppress(FolderNotEmpty):  # what came meanwhile stays
+                await remove_emptied(share, folder)

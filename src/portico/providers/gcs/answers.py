@@ -30,6 +30,8 @@ class Listed(
     is_folder: bool = False
     last_modified: str | None = None
     content_type: str = ""
+    etag: str | None = None
+    """The generation, where it is asked for."""
 
 
 class ListAnswer(msgspec.Struct, rename="camel"):

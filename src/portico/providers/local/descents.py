@@ -85,6 +85,8 @@ def _enter(here: Descent, there: Descent, name: str, *, make: bool) -> bool:
         there.down(name, make=make)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            raise AlreadyExists(f"'{name}' exists already and may not be replaced.") from error
+            raise AlreadyExists(
+                f"'{name}' exists already and was not replaced; choose another name or onConflict."
+            ) from error
         raise
     return True

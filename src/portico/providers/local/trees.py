@@ -117,7 +117,9 @@ def _meeting(here: int, there: int) -> list[str]:
         elif is_folder(other):
             shared.append(name)
         else:
-            raise AlreadyExists(f"'{name}' exists already and may not be replaced.")
+            raise AlreadyExists(
+                f"'{name}' exists already and was not replaced; choose another name or onConflict."
+            )
     return shared
 
 

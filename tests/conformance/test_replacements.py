@@ -1,0 +1,136 @@
+"""Files that are replaced while they are moved or copied: the newest version is never lost."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from portico.drive import Drive
+from portico.providers.base import Provider
+from portico.providers.keys import KeyStore
+
+from .actions import at, content, exists, put, tree
+
+
+async def newest(drive: Drive, source: str, target: str) -> bytes:
+    return await content(drive, source if await exists(drive, source) else target)
+
+
+@pytest.mark.parametrize("merging", [False, True], ids=["new", "merge"])
+async def test_a_file_that_is_replaced_during_a_move_is_not_lost(drive: Drive, merging: bool) -> None:
+    if merging:
+        await put(drive, "to/other", b"other")
+    for name in "abcd":
+        await put(drive, f"from/{name}", b"0")
+    stored = 0
+    moved = False
+
+    async def replace() -> None:
+        nonlocal stored
+        while not moved:
+            await put(drive, "from/b", b"%d" % (stored + 1))
+            stored += 1
+
+    replacing = asyncio.create_task(replace())
+    while not stored:
+        await asyncio.sleep(0)
+    await drive.move(at("from"), at("to"))
+    moved = True
+    await replacing
+    assert await newest(drive, "from/b", "to/b") == b"%d" % stored
+    assert [await newest(drive, f"from/{name}", f"to/{name}") for name in "acd"] == [b"0"] * 3
+
+
+def after_each_copy(provider: KeyStore, act: Callable[[], Awaitable[object]]) -> Callable[..., Any]:
+    copied = provider.duplicate
+
+    async def duplicate(*arguments: Any, **options: Any) -> None:
+        await copied(*arguments, **options)
+        await act()
+
+    return duplicate
+
+
+def before_each_copy(provider: KeyStore, act: Callable[[], Awaitable[object]]) -> Callable[..., Any]:
+    copied = provider.duplicate
+
+    async def duplicate(*arguments: Any, **options: Any) -> None:
+        await act()
+        await copied(*arguments, **options)
+
+    return duplicate
+
+
+def store_of(provider: Provider) -> KeyStore:
+    if not isinstance(provider, KeyStore):
+        pytest.skip("moves by a rename: there is no moment in between")
+    return provider
+
+
+@pytest.mark.parametrize("source", ["from", "from/b"])
+async def test_what_is_replaced_after_its_copy_stays_at_the_source(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    store = store_of(provider)
+    for name in "abc":
+        await put(drive, f"from/{name}", b"old")
+
+    async def replace() -> None:
+        await put(drive, "from/b", b"acknowledged")
+
+    monkeypatch.setattr(store, "duplicate", after_each_copy(store, replace))
+    await drive.move(at(source), at("to"))
+    assert await content(drive, "from/b") == b"acknowledged"
+    assert await content(drive, "to/b" if source == "from" else "to") in (b"old", b"acknowledged")
+    if source == "from":
+        assert await tree(drive, "from") == {"/from/b": b"acknowledged"}
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+async def test_what_is_replaced_before_its_copy_is_copied_as_it_is_then(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    store = store_of(provider)
+    await put(drive, "from/b", b"old")
+    replaced: list[bool] = []
+
+    async def replace() -> None:
+        if not replaced:
+            replaced.append(True)
+            await put(drive, "from/b", b"newer than its listing")
+
+    monkeypatch.setattr(store, "duplicate", before_each_copy(store, replace))
+    await (drive.copy if how == "copy" else drive.move)(at("from"), at("to"))
+    assert await content(drive, "to/b") == b"newer than its listing"
+    # A service that does not look at the version of a copy's source leaves the newer one there as well.
+    assert await newest(drive, "from/b", "to/b") == b"newer than its listing"
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+async def test_a_transfer_that_is_called_off_leaves_whole_files(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    store = store_of(provider)
+    for number in range(40):
+        await put(drive, f"from/{number}", b"%d" % number)
+    enough = asyncio.Event()
+
+    async def count() -> None:
+        enough.set()
+
+    monkeypatch.setattr(store, "duplicate", after_each_copy(store, count))
+    transfer = asyncio.create_task((drive.copy if how == "copy" else drive.move)(at("from"), at("to")))
+    await enough.wait()
+    transfer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await transfer
+    found = await tree(drive)
+    assert {path: data for path, data in found.items() if path.startswith("/from/")} == {
+        f"/from/{number}": b"%d" % number for number in range(40)
+    }
+    copies = {path.rpartition("/")[2]: data for path, data in found.items() if path.startswith("/to/")}
+    assert all(data == name.encode() for name, data in copies.items())
+    monkeypatch.undo()
+    await drive.move(at("from"), at("to"))
+    assert await tree(drive) == {"/to": None} | {f"/to/{number}": b"%d" % number for number in range(40)}

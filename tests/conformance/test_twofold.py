@@ -1,0 +1,79 @@
+"""A store of keys may hold a file `a` beside a folder `a/`: one rule for which is meant, and both can be reached.
+
+Without a slash at the end it is the file, with one, or where a folder is listed, the folder.
+"""
+
+import pytest
+
+from portico.drive import Drive
+from portico.errors import NotAFolder, NotFound
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.providers.keys import KeyStore
+
+from .actions import at, content, exists, names, pieces, put, tree
+
+
+@pytest.fixture
+async def twofold(provider: Provider, drive: Drive, root: Path) -> None:
+    if not isinstance(provider, KeyStore):
+        pytest.skip("a file and a folder cannot have the same name here")
+    for key, data in (("a", b"file"), ("a/b", b"in the folder")):
+        await provider.store(
+            "/".join([*root.segments, key]), pieces(data), "text/plain", replace=True, at_most=None
+        )
+
+
+@pytest.mark.usefixtures("twofold")
+async def test_each_is_found_by_how_it_is_written(drive: Drive) -> None:
+    assert not (await drive.stat(at("a"))).is_folder
+    assert (await drive.stat(at("a/"))).is_folder
+    assert await content(drive, "a") == b"file"
+    assert await content(drive, "a/b") == b"in the folder"
+    assert await names(drive, "a") == ["b"]
+    with pytest.raises(NotAFolder):
+        await drive.list_page(at("a"), 10, file_first=True)
+
+
+@pytest.mark.usefixtures("twofold")
+async def test_each_is_removed_alone(drive: Drive) -> None:
+    await drive.delete(at("a/"), recursive=True)
+    assert await tree(drive) == {"/a": b"file"}
+    await drive.delete(at("a/"))
+    assert await tree(drive) == {}
+
+
+@pytest.mark.usefixtures("twofold")
+async def test_the_file_goes_first_where_no_slash_is_written(drive: Drive) -> None:
+    await drive.delete(at("a"), recursive=True)
+    assert await tree(drive) == {"/a": None, "/a/b": b"in the folder"}
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+@pytest.mark.usefixtures("twofold")
+async def test_each_is_copied_and_moved_alone(drive: Drive, how: str) -> None:
+    transfer = drive.copy if how == "copy" else drive.move
+    await transfer(at("a/"), at("folder"))
+    assert await tree(drive, "folder") == {"/folder/b": b"in the folder"}
+    assert await content(drive, "a") == b"file"
+    await transfer(at("a"), at("file"))
+    assert await content(drive, "file") == b"file"
+    assert await exists(drive, "a") == (how == "copy")
+
+
+@pytest.mark.usefixtures("twofold")
+async def test_the_folder_can_be_written_into(drive: Drive) -> None:
+    await put(drive, "a/c", b"more")
+    assert await names(drive, "a") == ["b", "c"]
+
+
+async def test_a_slash_at_the_end_does_no_harm_where_there_is_one_only(drive: Drive) -> None:
+    await put(drive, "file", b"file")
+    await drive.make_folder(at("folder/"))
+    assert not (await drive.stat(at("file/"))).is_folder
+    assert (await drive.stat(at("folder"))).is_folder
+    await drive.move(at("file/"), at("moved/"))
+    assert await content(drive, "moved") == b"file"
+    await drive.delete(at("moved/"))
+    with pytest.raises(NotFound):
+        await drive.stat(at("moved/"))
