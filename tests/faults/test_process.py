@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -175,3 +176,56 @@ def test_half_closed_body_gets_an_answer(gateway: Gateway) -> None:
     assert b" 400 " in answer.splitlines()[0]
     assert b'"stored":["whole.txt"],"failed":["cut.txt"]' in answer
     assert (gateway.files / "web" / "whole.txt").read_bytes() == b"1"
+
+
+MANY = 20_000
+"""Files of a tree: to copy them takes seconds on any machine."""
+
+
+class RunningCopy:
+    """A large tree that is being copied to `/copy`."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._copy = gateway.files / "web" / "copy"
+        tree = gateway.files / "web" / "tree"
+        tree.mkdir(parents=True)
+        for number in range(MANY):
+            (tree / str(number)).touch()
+        token = gateway.login()["access_token"]
+        self._socket = socket.create_connection(("127.0.0.1", gateway.port))
+        self._socket.sendall(
+            f"POST {FILES}/tree?action=COPY&target=/copy HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n"
+            f"Authorization: Bearer {token}\r\n\r\n".encode()
+        )
+        wait_until(lambda: self.copied, "the copy is under way")
+
+    @property
+    def copied(self) -> int:
+        return len(os.listdir(self._copy)) if self._copy.exists() else 0
+
+    def vanish(self) -> None:
+        self._socket.close()
+
+    def answer(self) -> bytes:
+        self._socket.settimeout(WAIT)
+        answer = self._socket.recv(65536)
+        self._socket.close()
+        return answer
+
+
+def test_a_copy_ends_with_its_client(gateway: Gateway) -> None:
+    copy = RunningCopy(gateway)
+    copy.vanish()
+    wait_until(lambda: '"interrupted"' in (gateway.home / "audit.log").read_text(), "the copy has ended")
+    assert 0 < copy.copied < MANY
+    assert not gateway.staged
+
+
+def test_a_copy_ends_at_a_stop(gateway: Gateway) -> None:
+    copy = RunningCopy(gateway)
+    assert gateway.process is not None
+    gateway.process.send_signal(signal.SIGTERM)
+    assert copy.answer().startswith(b"HTTP/1.1 503 ")
+    assert gateway.process.wait(WAIT) == 0
+    assert 0 < copy.copied < MANY
+    assert not gateway.staged
