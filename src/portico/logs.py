@@ -1,6 +1,7 @@
 """Logging: lines for people on a terminal, JSON lines elsewhere."""
 
 import logging
+import math
 import re
 import sys
 import time
@@ -51,7 +52,12 @@ def configure(level: str) -> None:
     """Write to standard error from now on, what is of `level` and above."""
     stderr = sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    shared: list[Processor] = [with_request_id, structlog.processors.add_log_level, _without_nothing]
+    shared: list[Processor] = [
+        Sparing(),
+        with_request_id,
+        structlog.processors.add_log_level,
+        _without_nothing,
+    ]
     if stderr.isatty():
         structlog.configure(
             processors=[
@@ -103,26 +109,56 @@ def _to_json(event: EventDict, **_: object) -> bytes:
     return msgspec.json.encode(event, enc_hook=repr)
 
 
+_LONGEST = 16 * 1024
+"""Characters of a value that are logged. Services and users choose how long their texts are."""
+
+_VALUE = r"(?:\"[^\"]*(?:\"|\Z)|'[^']*(?:'|\Z)|[^\s&;'\"<>]+)"
 _SECRETS = (
     (re.compile(r"(?i)\b(bearer|basic|sharedkey(?:lite)?)[ =:]+[^\s,;'\"]+"), r"\1 …"),
     (
         re.compile(
-            r"(?i)(?<![a-z0-9])((?:[\w.-]{0,40}(?:secret|token|passw(?:or)?d|signature|account[-_.]?key|access[-_.]?key|"
-            r"private[-_.]?key)[\w-]{0,40})|pwd|api[-_.]?key|sig|x-amz-[a-z-]+|x-goog-[a-z-]+|assertion|ticket|cursor)"
-            r"([\"']?\s*(?:[=:>]|%3d)\s*)(?:\"[^\"]*\"|'[^']*'|[^\s&;'\"<>]+)"
+            r"(?i)((?:secret|token|passw(?:or)?d|signature|(?:account|access|private)[-_.]?key)[\w-]{0,40}+|"
+            r"(?<![a-z0-9])(?:pwd|api[-_.]?key|sig|x-(?:amz|goog)-[a-z-]{1,60}+|assertion|ticket|cursor))"
+            r"([\"']?\s*(?:[=:>]|%3d)\s*)" + _VALUE
         ),
         r"\1\2…",
     ),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,20}://[^\s:/@]{1,200}):\S+@"), r"\1:…@"),
     (re.compile(r"-----BEGIN [^-]+-----.*?(-----END [^-]+-----|$)", re.S), "…"),
 )
-"""How secrets stand in texts that others wrote: in signed addresses, headers, forms and errors."""
+"""What a secret looks like in texts that others wrote: in signed addresses, headers, forms and errors.
+
+Each search takes time linear in the text: what may be repeated without a bound is never tried from every position.
+"""
+_WORD = re.compile(r"\S+")
+_USER = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,20}://[^\s:/@]{1,200}):")
 
 
 def redacted(text: str) -> str:
+    """The text without its secrets, and without its end if it is long."""
+    whole = len(text) <= _LONGEST
+    shown = text if whole else text[:_LONGEST]
     for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
-    return text
+        shown = pattern.sub(instead, shown)
+    if "://" in shown:
+        shown = _WORD.sub(_without_password, shown)
+    if whole:
+        return shown
+    return f"{_without_open_end(shown)}… ({len(text)} characters)"
+
+
+def _without_password(word: re.Match[str]) -> str:
+    """`scheme://user:password@host`; a password may hold an @ itself, so the last one of the word counts."""
+    text = word[0]
+    last = text.rfind("@")
+    found = _USER.search(text, 0, last) if last > 0 else None
+    return f"{found[1]}:…{text[last:]}" if found and found.end() < last else text
+
+
+def _without_open_end(text: str) -> str:
+    """Of a text that was cut: what may be a password whose @ was cut away."""
+    last_word = max(text.rfind(" "), text.rfind("\n")) + 1
+    found = _USER.search(text, last_word)
+    return text[: found.end()] if found else text
 
 
 def without_secrets(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -153,6 +189,34 @@ def _take_in_libraries() -> None:
     server = logging.getLogger("_granian")  # has a handler of its own, to standard output
     server.handlers.clear()
     server.propagate = True
+
+
+class Sparing:
+    """Drops lines of an event that a folder's content can cause by the thousand, in the middle of a listing."""
+
+    EVENTS = frozenset({"left-out-of-listing"})
+    MOST = 10
+    """Lines of these events in a second; the first line of the next second says how many were dropped."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = -math.inf
+        self._written = 0
+        self._dropped = 0
+
+    def __call__(self, _: WrappedLogger, __: str, event: EventDict) -> EventDict:
+        if event["event"] not in self.EVENTS:
+            return event
+        now = self._clock()
+        if now - self._since >= 1:
+            self._since, self._written = now, 0
+            if self._dropped:
+                event["dropped"], self._dropped = self._dropped, 0
+        if self._written >= self.MOST:
+            self._dropped += 1
+            raise structlog.DropEvent
+        self._written += 1
+        return event
 
 
 def with_request_id(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

@@ -2,6 +2,7 @@ import io
 import json
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,6 +69,106 @@ def test_secrets_in_the_words_of_others_are_cut_out(stream: io.BytesIO, text: st
     logging.getLogger("some.sdk").warning("it said %s", text)
     assert CANARY not in stream.getvalue().decode()
     assert [line["event"] for line in lines(stream)] == ["cause", "bug", "library"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"https://b.test/{CANARY}:x/ postgresql://portico:{CANARY}@db/portico, amqp://u:{CANARY}@q",
+        f"(https://host:443/a,mysql://portico:{CANARY}@db)",
+        f'password="{CANARY}',
+        f"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxsecret={CANARY}",
+    ],
+)
+def test_secrets_beside_other_words_are_cut_out(text: str) -> None:
+    assert CANARY not in logs.redacted(text.replace(f"b.test/{CANARY}", "b.test/x"))
+
+
+SECRETS_BEFORE_A_CUT = (
+    "password=",
+    'password="a b',
+    "Bearer ",
+    "postgresql://portico:",
+    "-----BEGIN PRIVATE KEY-----\n",
+    "https://b.test/k?X-Amz-Signature=",
+)
+
+
+@pytest.mark.parametrize("beginning", SECRETS_BEFORE_A_CUT)
+def test_a_secret_that_a_cut_goes_through_is_cut_out(beginning: str) -> None:
+    """A long text loses its end, and with it the sign by which a secret ends: the quote, the @."""
+    for kept in range(3, len(CANARY) + 1):
+        filling = "x" * (logs._LONGEST - len(beginning) - kept - 1)
+        shown = logs.redacted(f"{filling} {beginning}{CANARY}@host" + "y" * 100)
+        assert CANARY[:kept] not in shown.removeprefix(filling)
+        assert shown.endswith("characters)")
+
+
+HOSTILE = {
+    "users without a host": "a://b:",
+    "names of headers": "x-amz-",
+    "names of secrets": "token",
+    "names of secrets, joined": "token_",
+    "authorizations": "Bearer ",
+    "keys that begin": "-----BEGIN a-----",
+    "keys that end": "-----END a-----",
+    "quotes": "secret='",
+    "dots": ".",
+    "underscores": "_",
+    "blanks": "token          ",
+    "addresses": "a://b:c@",
+}
+
+
+def processor_time(text: str) -> float:
+    """Seconds for one search, the best of several."""
+    costs = []
+    for _ in range(5):
+        began = time.process_time()
+        logs.redacted(text)
+        costs.append(time.process_time() - began)
+    return min(costs)
+
+
+@pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
+def test_the_search_for_secrets_is_linear(monkeypatch: pytest.MonkeyPatch, piece: str) -> None:
+    """Four times the text costs about four times as much, not sixteen times."""
+    monkeypatch.setattr(logs, "_LONGEST", 2**30)
+    short, long = (piece * (size // len(piece)) for size in (32 * 1024, 128 * 1024))
+    assert processor_time(long) < 9 * processor_time(short)
+
+
+@pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_searched_for_secrets_is_bounded(piece: str) -> None:
+    """However long a text of a service is, its search costs what the search of its beginning costs."""
+    longest = piece * (2**22 // len(piece))
+    assert len(logs.redacted(longest)) <= logs._LONGEST + 100
+    assert processor_time(longest) < 20 * processor_time(longest[: logs._LONGEST]) + 0.001
+
+
+def test_a_page_of_odd_names_writes_few_lines(stream: io.BytesIO) -> None:
+    for number in range(1000):
+        structlog.get_logger().warning("left-out-of-listing", key=f"a\\{number}")
+    structlog.get_logger().warning("cause", cause="why")
+    found = lines(stream)
+    assert found[-1]["event"] == "cause"
+    assert logs.Sparing.MOST <= len(found) - 1 < 100
+
+
+def test_lines_that_were_dropped_are_counted() -> None:
+    now = [0.0]
+    sparing = logs.Sparing(lambda: now[0])
+    for _ in range(logs.Sparing.MOST):
+        sparing(None, "", {"event": "left-out-of-listing"})
+    for _ in range(7):
+        with pytest.raises(structlog.DropEvent):
+            sparing(None, "", {"event": "left-out-of-listing"})
+    sparing(None, "", {"event": "cause"})
+    now[0] = 1.0
+    assert sparing(None, "", {"event": "left-out-of-listing"}) == {
+        "event": "left-out-of-listing",
+        "dropped": 7,
+    }
 
 
 def test_plain_words_stay(stream: io.BytesIO) -> None:
