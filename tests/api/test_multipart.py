@@ -1,12 +1,14 @@
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from portico.api.multipart import MultipartReader
+from portico.api.multipart import MultipartReader, _Parser
 from portico.errors import PorticoError
 
 from .gateways import BOUNDARY, MULTIPART, form, named, part
@@ -65,6 +67,59 @@ places = st.lists(st.integers(0, 2**16), max_size=12)
 @example(b"\r\n" + form(named("a")), [1])
 def test_the_way_a_body_is_cut_changes_nothing(body: bytes, places: list[int]) -> None:
     assert read(cut(body, places)) == read([body])
+
+
+@given(bodies, places, st.sampled_from(["frontier", "f"]))
+@settings(max_examples=250, deadline=None, derandomize=True)
+@example(form(named("a", b"\r\n--frontie")), list(range(200)), "frontier")
+def test_our_search_for_the_boundary_finds_what_the_library_finds(
+    body: bytes, places: list[int], boundary: str
+) -> None:
+    body = body.replace(BOUNDARY.encode(), boundary.encode())
+    content_type = MULTIPART.replace(BOUNDARY, boundary)
+    with patch.object(_Parser, "_SMALL", 1):
+        ours = read(cut(body, places), content_type)
+    with patch.object(_Parser, "_SMALL", 2**30):
+        assert ours == read(cut(body, places), content_type)
+
+
+def search_cost(content: bytes, chunk: int, total: int = 4 * 2**20) -> float:
+    """Processor time for a part of this content that comes in chunks of this size; the best of several."""
+    boundary = "b" * 70
+    begun = (
+        form(named("a")).partition(b"\r\n\r\n")[0].replace(BOUNDARY.encode(), boundary.encode()) + b"\r\n\r\n"
+    )
+    piece = (content * (chunk // len(content) + 1))[:chunk]
+    costs = []
+    for _ in range(3):
+        parser = _Parser(boundary.encode())
+        list(parser.parse(begun))
+        began = time.process_time()
+        for _ in range(total // chunk):
+            list(parser.parse(piece))
+        costs.append(time.process_time() - began)
+    return min(costs)
+
+
+@pytest.mark.parametrize("chunk", [8192, 16 * 1024, 29_000, 64 * 1024])
+@pytest.mark.parametrize("content", [b"\r", b"\r\n--", b"b", b"-b", b"\r\n--" + b"b" * 69])
+def test_a_hostile_body_costs_no_more_to_search_than_few_honest_ones(content: bytes, chunk: int) -> None:
+    """Whatever the chunks are: it was 20 times as much in chunks of 16 KiB, as they come over TLS."""
+    assert search_cost(content, chunk) < 9 * search_cost(bytes(range(256)), chunk)
+
+
+def test_a_preamble_is_searched_once_whatever_its_chunks() -> None:
+    """Eight times the preamble, byte by byte, costs about eight times as much, not sixty-four times."""
+
+    def cost(size: int) -> float:
+        costs = []
+        for _ in range(3):
+            began = time.process_time()
+            assert read(cut(b"\r\n--" * (size // 4), range(size)))[1] == "invalid-request"
+            costs.append(time.process_time() - began)
+        return min(costs)
+
+    assert cost(56 * 1024) < 18 * cost(7 * 1024)
 
 
 @given(st.lists(contents, max_size=4), places)
