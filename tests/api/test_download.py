@@ -40,6 +40,17 @@ async def test_a_file_is_sent_with_all_its_headers(gateway: Gateway, file: str) 
     assert "Content-Range" not in response.headers
 
 
+@pytest.mark.parametrize("name", ["If-Match", "If-None-Match"])
+async def test_a_list_of_versions_may_be_spread_over_lines(gateway: Gateway, file: str, name: str) -> None:
+    etag = (await gateway.call("HEAD", file)).headers["ETag"]
+    credentials = (await gateway.sign_in()).items()
+    for lines in (['"x"', etag], [etag, '"x"']):
+        answer = await gateway.raw(
+            "GET", address(file).encode(), [*credentials, *((name, line) for line in lines)]
+        )
+        assert answer.status == (200 if name == "If-Match" else 304)
+
+
 @pytest.mark.parametrize("name", ["page.html", "image.svg", "script.js"])
 async def test_active_content_is_an_attachment(gateway: Gateway, name: str) -> None:
     gateway.put(name, b"<script>alert(1)</script>")

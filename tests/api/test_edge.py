@@ -116,6 +116,40 @@ async def test_a_transfer_coding_that_another_server_may_read_differently_is_ref
     assert (await gateway.raw("GET", b"/healthz", [("Transfer-Encoding", "Chunked")])).status == 200
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Content-Length",
+        "Expect",
+        "If-Modified-Since",
+        "If-Range",
+        "If-Unmodified-Since",
+        "Range",
+        "Sec-Fetch-Dest",
+    ],
+)
+async def test_a_header_of_one_value_is_refused_twice(gateway: Gateway, name: str) -> None:
+    gateway.put("file")
+    credentials = (await gateway.sign_in()).items()
+    target = address("file").encode()
+    answer = await gateway.raw("GET", target, [*credentials, (name, "0"), (name, "0")])
+    assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+    assert name in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "query", [b"access_token=x", b"size=1&access_token=", b"access%5ftoken=x", b"access_token"]
+)
+async def test_a_token_is_sent_in_one_way_only(gateway: Gateway, query: bytes) -> None:
+    credentials = (await gateway.sign_in()).items()
+    for target in (SESSION, address("").encode()):
+        answer = await gateway.raw("GET", target + b"?" + query, credentials)
+        assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+        answer = await gateway.raw("GET", target + b"?" + query)
+        assert (answer.status, answer.json()["code"]) == (401, "not-signed-in")
+        assert (await gateway.raw("GET", target + b"?target=access_token", credentials)).status == 200
+
+
 async def test_an_address_may_have_8_kib(gateway: Gateway) -> None:
     credentials = (await gateway.sign_in()).items()
     longest = FILESYSTEM.encode() + b"?cursor="

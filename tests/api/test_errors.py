@@ -241,6 +241,24 @@ async def test_an_unknown_method_is_told_the_known_ones(
     assert response.headers["Allow"] == allowed
 
 
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("reports/may%20(1).pdf", "/backend/1.0.0/filesystem/reports,"),
+        ("a/b/c/", "/backend/1.0.0/filesystem/a/b,"),
+        ("may.pdf", "/backend/1.0.0/filesystem,"),
+        ("", "/backend/1.0.0/filesystem,"),
+    ],
+)
+async def test_a_put_is_told_how_to_upload(gateway: Gateway, path: str, folder: str) -> None:
+    answer = await gateway.raw("PUT", address(path).encode())
+    assert (answer.status, answer.json()["code"]) == (405, "method-not-allowed")
+    assert answer.header("Allow") == "DELETE, GET, HEAD, POST"
+    detail = answer.json()["detail"]
+    assert folder in detail
+    assert all(word in detail for word in ("POST", "multipart/form-data", "'data'"))
+
+
 def test_every_error_has_a_kind() -> None:
     family = [
         each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, PorticoError)

@@ -72,6 +72,12 @@ LOGIN: dict[str, Bad] = {
     "json body": _login('{"grant_type": "password"}', "Content-Type: application/json"),
     "multipart body": _login(form("a", b"x"), MULTIPART.strip()),
     "no content type": _login(urlencode(GOOD), "X-Nothing: 1"),
+    "content-coded body": _login(
+        GOOD,
+        "Content-Type: application/x-www-form-urlencoded",
+        "Content-Encoding: identity",
+        "Content-Encoding: gzip",
+    ),
     "password of 1 MiB": _login({**GOOD, "password": "x" * MIB}),
     "password of 2 KiB": _with(_login({**GOOD, "password": "x" * 2048}), 400, "invalid_grant"),
     "nul in the name": _login({**GOOD, "username": "we\0b"}),
@@ -109,6 +115,12 @@ TOKEN: dict[str, Bad] = {
         "Authorization: Bearer {token}", "Authorization: Bearer {token}", status=400, code="invalid-request"
     ),
     "token in the query": _token(query="?access_token={token}"),
+    "token in the header and in the query": _token(
+        "Authorization: Bearer {token}", query="?access_token={token}", status=400, code="invalid-request"
+    ),
+    "token in the header and, escaped, in the query": _token(
+        "Authorization: Bearer {token}", query="?size=1&access%5Ftoken=x", status=400, code="invalid-request"
+    ),
     "empty bearer": _token("Authorization: Bearer "),
     "token in another case": _token("Authorization: Bearer \xff\xfe"),
 }
@@ -226,6 +238,17 @@ MULTIPARTS: dict[str, Bad] = {
     "another type": _typed("application/json", 415, "unsupported-media-type", b"{}"),
     "another multipart": _typed("multipart/mixed; boundary=b", 415, "unsupported-media-type"),
     "content-coded": _upload(form("a", b"x"), 415, "unsupported-media-type", "Content-Encoding: gzip"),
+    "content-coded behind a plain coding": _upload(
+        form("a", b"x"),
+        415,
+        "unsupported-media-type",
+        "Content-Encoding: identity",
+        "Content-Encoding: gzip",
+    ),
+    "content-coded twice in a line": _upload(
+        form("a", b"x"), 415, "unsupported-media-type", "Content-Encoding: identity, gzip"
+    ),
+    "two content types": _upload(form("a", b"x"), 400, "invalid-request", "Content-Type: text/plain"),
     "a plain field": _named('name="data"'),
     "a huge plain field": _upload(
         _OPEN + b'Content-Disposition: form-data; name="x"\r\n\r\n' + b"x" * 8 * MIB
@@ -269,6 +292,10 @@ def _framed(*lines: str, body: bytes, status: int = 400, code: str = "") -> Bad:
     )
 
 
+def _conditional(*lines: str) -> Bad:
+    return Bad(lambda who: get(f"{FILES}/kept", who.token, *lines), 400, "invalid-request")
+
+
 _FORM = form("a", b"x")
 _CHUNKED = b"%x\r\n%b\r\n0\r\n\r\n" % (len(_FORM), _FORM)
 _TE = "Transfer-Encoding: chunked"
@@ -292,6 +319,16 @@ HTTP: dict[str, Bad] = {
     "TRACE": _raw(b"TRACE / HTTP/1.1\r\nHost: a\r\nCookie: secret\r\n\r\n", 405, "method-not-allowed"),
     "CONNECT": _raw(b"CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n", 404, "not-found"),
     "two lengths": _framed(f"Content-Length: {len(_FORM)}", "Content-Length: 0", body=_FORM),
+    "two expectations": _framed(
+        f"Content-Length: {len(_FORM)}",
+        "Expect: 100-continue",
+        "Expect: 100-continue",
+        body=b"",
+        code="invalid-request",
+    ),
+    "two ranges": _conditional("Range: bytes=0-0", "Range: bytes=1-1"),
+    "two dates": _conditional(*["If-Modified-Since: Thu, 01 Jan 2026 00:00:00 GMT"] * 2),
+    "two versions to go on from": _conditional("Range: bytes=0-0", 'If-Range: "a"', 'If-Range: "b"'),
     "list of lengths": _framed(f"Content-Length: {len(_FORM)}, {len(_FORM)}", body=_FORM),
     "signed length": _framed(f"Content-Length: +{len(_FORM)}", body=_FORM),
     "negative length": _framed("Content-Length: -1", body=_FORM),
@@ -312,6 +349,10 @@ GAPS: dict[str, tuple[Bad, str]] = {
     "length and transfer coding": (
         _framed(f"Content-Length: {len(_FORM)}", _TE, body=_CHUNKED, code="invalid-request"),
         "the length is passed over; the connection is closed after the answer, so nothing can be smuggled",
+    ),
+    "two equal lengths": (
+        _framed(*[f"Content-Length: {len(_FORM)}"] * 2, body=_FORM, code="invalid-request"),
+        "the server library keeps one of them, as RFC 9112, 6.3 allows; both say the same, so nothing can be smuggled",
     ),
 }
 """Known to be served although they should be refused, and what happens instead."""

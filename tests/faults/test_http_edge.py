@@ -11,7 +11,7 @@ import pytest
 from ..gateways import FILES
 from .lines.floods import credentials
 from .processes import TunedGateway
-from .wire import MULTIPART, Broken, Wire, ask, get, head
+from .wire import MULTIPART, Broken, Wire, ask, form, get, head, post
 
 SHORT = {
     "portico.cli.server.HEADER_TIMEOUT": 1000,
@@ -133,6 +133,31 @@ async def test_a_reader_who_stops_is_ended(gateway: TunedGateway) -> None:
     ]
     wire.reset()
     assert not [file for file in held if file.endswith("/large")]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="hyper takes the end of what a client sends for the end of the client; Granian cannot be told otherwise",
+)
+async def test_a_client_that_closes_its_side_behind_the_request_gets_an_answer(gateway: TunedGateway) -> None:
+    wire = await gateway.wire()
+    await wire.send(post(gateway.token, form("half-closed", bytes(2**20))))
+    wire.half_close()
+    try:
+        assert (await wire.answer()).status == 204
+    finally:
+        await wire.close()
+
+
+async def test_a_client_that_closes_its_side_in_the_middle_of_a_body_gets_an_answer(
+    gateway: TunedGateway,
+) -> None:
+    wire = await gateway.wire()
+    await wire.send(post(gateway.token, form("cut", bytes(2**20)))[:-100])
+    wire.half_close()
+    answer = await wire.answer()
+    await wire.close()
+    assert (answer.status, answer.code, answer.json()["failed"]) == (400, "invalid-request", ["cut"])
 
 
 async def all_answers(wire: Wire) -> None:

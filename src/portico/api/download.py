@@ -120,15 +120,21 @@ def content_disposition(name: str) -> str:
 def _unchanged(request: Request, entry: Entry) -> bool:
     """Whether the client has this version already; `Changed` if it insists on another one (RFC 9110, 13.2.2)."""
     headers = request.headers
-    if (match := headers.get("If-Match")) is not None:
+    if (match := _joined(request, "If-Match")) is not None:
         if not _names(match, entry.etag):
             raise Changed("The file is not the version that If-Match names; look at it again.")
     elif (since := _date(headers.get("If-Unmodified-Since"))) and _modified(entry) > since:
         raise Changed("The file has changed since the date of If-Unmodified-Since; look at it again.")
-    if (none_match := headers.get("If-None-Match")) is not None:
+    if (none_match := _joined(request, "If-None-Match")) is not None:
         return _names(none_match.replace("W/", ""), entry.etag)
     since = _date(headers.get("If-Modified-Since"))
     return since is not None and _modified(entry) <= since
+
+
+def _joined(request: Request, name: str) -> str | None:
+    """A list may be spread over several lines (RFC 9110, 5.3)."""
+    lines = request.headers.getlist(name)
+    return ", ".join(lines) if lines else None
 
 
 def _requested_range(request: Request, entry: Entry) -> tuple[int, int] | None:

@@ -28,6 +28,21 @@ DRAINED_SECONDS = 10.0
 """How much of a refused body is taken in, so that the refusal reaches a client that sends before it reads."""
 
 _QUIET = ("/healthz", "/readyz")
+_ONCE = {
+    name.lower().encode(): name
+    for name in (
+        "Content-Length",
+        "Expect",
+        "If-Modified-Since",
+        "If-Range",
+        "If-Unmodified-Since",
+        "Range",
+        "Sec-Fetch-Dest",
+        "Service-Worker",
+    )
+}
+"""Headers that hold one value, of which one reader takes the first and another the last. Those of credentials and of
+the body's type are refused where they are read, in the words of that place."""
 
 log = structlog.get_logger()
 
@@ -198,13 +213,18 @@ def _standing_headers(tls: bool) -> Headers:
 
 
 def _check_framing(scope: Scope) -> None:
-    """Refuse what two servers in a row could read differently (RFC 9112, 3.2 and 6.1)."""
+    """Refuse what two servers in a row could read differently (RFC 9112, 3.2, 6.1 and 6.3)."""
     hosts, codings = [], []
+    seen: set[bytes] = set()
     for name, value in scope["headers"]:
         if name == b"host":
             hosts.append(value)
         elif name == b"transfer-encoding":
             codings.append(value.lower())
+        elif name in _ONCE:
+            if name in seen:
+                raise InvalidRequest(f"The header {_ONCE[name]} stands twice; send it once.")
+            seen.add(name)
     # The server hands on an empty one where there is none.
     if len(hosts) > 1 or (scope["http_version"] == "1.1" and not all(hosts or [b""])):
         raise InvalidRequest("The request names no host, or two; send one Host header.")

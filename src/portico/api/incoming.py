@@ -65,8 +65,16 @@ class IncomingBody:
         raise StopAsyncIteration
 
 
+def is_content_coded(request: Request) -> bool:
+    """Whether the body is compressed, say, by what any of the lines or their items names."""
+    codings = ",".join(request.headers.getlist("Content-Encoding")).lower().split(",")
+    return any(coding.strip() not in ("", "identity") for coding in codings)
+
+
 async def read_small(request: Request, limit: int) -> bytes:
     """The whole of a body that has no business being large."""
+    if is_content_coded(request):
+        raise InvalidRequest("The body is content-coded; send it as it is.")
     body = bytearray()
     async for chunk in IncomingBody(request.receive, SMALL_SECONDS):
         body += chunk

@@ -34,6 +34,14 @@ def address_of(path: Path) -> str:
     return FILESYSTEM + quote(str(path), safe="/!'()*")
 
 
+def names_parameter(request: Request, name: bytes) -> bool:
+    """Whether the query has this parameter, for those who do not read the query."""
+    raw: bytes = request.scope["query_string"]
+    if b"%" not in raw and name not in raw:
+        return False
+    return any(unquote_to_bytes(pair.partition(b"=")[0]) == name for pair in raw.split(b"&"))
+
+
 def _pairs(text: str) -> list[tuple[str, str]]:
     parameters = text.split("&")
     if len(parameters) > _MOST_PARAMETERS:

@@ -12,6 +12,7 @@ from portico.api.changes import delete, write
 from portico.api.listing import read
 from portico.api.login import login
 from portico.api.pages import FILES, asset, config, docs, file, healthz, index, openapi, readyz
+from portico.api.problems import instance_of
 from portico.api.queries import FILESYSTEM
 from portico.api.session import logout, show_session
 from portico.errors import MethodNotAllowed, NotFound
@@ -54,9 +55,7 @@ class Routes(Router):
         methods = self._methods(scope)
         endpoint = methods.get(scope["method"])
         if endpoint is None:
-            raise MethodNotAllowed(
-                f"This method is not known here; use {', '.join(sorted(methods))}.", allowed=set(methods)
-            )
+            raise MethodNotAllowed(_instead(scope, methods), allowed=set(methods))
         response = await endpoint(Request(scope, receive))
         await response(scope, receive, send)
 
@@ -71,6 +70,18 @@ class Routes(Router):
             return ROUTES[scope["path"]]
         except KeyError:
             raise NotFound("There is nothing at this address; /backend/docs shows what there is.") from None
+
+
+def _instead(scope: Scope, methods: Methods) -> str:
+    """What to do instead of the method that is not known here."""
+    if scope["method"] == "PUT" and methods is _FILES:
+        address = instance_of(scope)
+        folder = address.rstrip("/").rpartition("/")[0] if len(address) > len(FILESYSTEM) + 1 else FILESYSTEM
+        return (
+            f"A file is not uploaded with PUT here; POST it to its folder, {folder}, as multipart/form-data, in a part "
+            "named 'data' that carries the file's name."
+        )
+    return f"This method is not known here; use {', '.join(sorted(methods))}."
 
 
 def router(lifespan: Lifespan[Any]) -> Router:

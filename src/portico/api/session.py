@@ -7,6 +7,7 @@ from portico import timestamps
 from portico.accounts.tokens import Session
 from portico.api.auditing import Change
 from portico.api.bodies import JsonResponse, SessionBody
+from portico.api.queries import names_parameter
 from portico.api.services import name_action, services_of
 from portico.drive import Drive
 from portico.errors import InvalidRequest, NotSignedIn
@@ -26,6 +27,10 @@ async def session_of(request: Request) -> Session:
     scheme, _, token = (header or "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise NotSignedIn("Send the access token as 'Authorization: Bearer …'; /backend/login gives you one.")
+    if names_parameter(request, b"access_token"):
+        raise InvalidRequest(
+            "An access token stands in the query beside the header; send it in the header only."
+        )
     session = await services_of(request).tokens.session(token.strip())
     request.scope["state"]["user"] = session.user.name  # for the log
     return session

@@ -10,7 +10,7 @@ from portico.accounts.tokens import Session
 from portico.api.auditing import Change, line_of
 from portico.api.bodies import JsonResponse, stored_body
 from portico.api.digests import Digests, digests_of
-from portico.api.incoming import IncomingBody
+from portico.api.incoming import IncomingBody, is_content_coded
 from portico.api.multipart import MultipartReader, Part
 from portico.api.preferences import REPRESENTATION, prefers_representation
 from portico.api.problems import problem_response
@@ -82,7 +82,7 @@ def _note_refusal(request: Request, folder: Path, error: PorticoError) -> None:
 
 
 def _form(request: Request, services: Services, digests: Digests | None) -> MultipartReader:
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+    if is_content_coded(request):
         raise UnsupportedMediaType("The body is content-coded; send it as it is.")
     content_type = single_header(request, "Content-Type") or ""
     body = IncomingBody(request.receive, pace=services.pace)
