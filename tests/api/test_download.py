@@ -40,6 +40,49 @@ async def test_a_file_is_sent_with_all_its_headers(gateway: Gateway, file: str) 
     assert "Content-Range" not in response.headers
 
 
+RUNNING = (
+    *(
+        "script",
+        "worker",
+        "sharedworker",
+        "serviceworker",
+        "audioworklet",
+        "paintworklet",
+        "style",
+        "xslt",
+        "json",
+    ),
+    *(
+        "frame",
+        "iframe",
+        "fencedframe",
+        "object",
+        "embed",
+        "manifest",
+        "font",
+        "report",
+        "webidentity",
+        "new-one",
+    ),
+)
+LOADING = ("empty", "document", "image", "audio", "video", "track")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_file_is_not_sent_to_be_run(gateway: Gateway, file: str, method: str) -> None:
+    """A ticket's address is of the page's own origin: as a script, a user's file would have all that the page has."""
+    for query in ({"ticket": await ticket_for(gateway, file)}, {}, {"action": "DOWNLOAD"}):
+        for destination in RUNNING:
+            response = await gateway.call(method, file, params=query, headers={"Sec-Fetch-Dest": destination})
+            assert response.status_code == 403, destination
+        worker = {"Sec-Fetch-Dest": "empty", "Service-Worker": "script"}
+        assert (await gateway.call(method, file, params=query, headers=worker)).status_code == 403
+        for destination in LOADING:
+            response = await gateway.call(method, file, params=query, headers={"Sec-Fetch-Dest": destination})
+            assert response.status_code == 200, destination
+            assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
 @pytest.mark.parametrize("name", ["If-Match", "If-None-Match"])
 async def test_a_list_of_versions_may_be_spread_over_lines(gateway: Gateway, file: str, name: str) -> None:
     etag = (await gateway.call("HEAD", file)).headers["ETag"]

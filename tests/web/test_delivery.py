@@ -22,6 +22,12 @@ def test_policy_is_strict() -> None:
     assert "unsafe" not in PAGE_POLICY
     assert PAGE_POLICY.startswith("default-src 'none'")
     assert "frame-ancestors 'none'" in PAGE_POLICY
+    own, _, places = PAGE_POLICY.partition(", ")
+    assert "script-src 'self';" in own
+    assert (
+        places
+        == "script-src *:*/config.js *:*/js/ *:*/js/texts/; style-src *:*/page.css *:*/panels.css *:*/portico.css"
+    )
 
 
 MOST_REQUESTS = 8

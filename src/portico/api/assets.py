@@ -10,10 +10,15 @@ from starlette.responses import Response
 from portico.errors import NotFound
 from portico.web.bundle import PREFIX, build, config_script
 
-PAGE_POLICY = (
+_OWN_ORIGIN = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
-    "font-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
+PAGE_POLICY = f"{_OWN_ORIGIN}, script-src *:*{PREFIX}; style-src *:*{PREFIX} *:*/portico.css"
+"""Two policies, of which a browser demands both: from this origin, and from where the page's own files are.
+
+In one, 'self' would let users' files run, too, and a path needs a host, which we cannot know behind a proxy.
+"""
 
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -21,7 +26,6 @@ _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-
 
 FOR_EVER = "public, max-age=31536000, immutable"
 

@@ -15,7 +15,7 @@ from portico.api.pace import Pace
 from portico.api.services import name_action, services_of
 from portico.drive import Drive
 from portico.entries import Download, Entry
-from portico.errors import Changed, IsAFolder, RangeNotSatisfiable
+from portico.errors import Changed, Forbidden, IsAFolder, RangeNotSatisfiable
 from portico.paths import Path
 
 IDLE_SECONDS = 30.0
@@ -33,8 +33,14 @@ CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
 """Whatever a user stored runs nothing and loads nothing, should a browser show it after all."""
 
 
+_DESTINATIONS = frozenset({"audio", "document", "empty", "image", "track", "video"})
+"""What a browser may want a user's file for: to save or show it, or to hand its bytes to a script. Never to run it, nor
+to make it a part of a page, which a ticket's address would allow."""
+
+
 async def download(request: Request, drive: Drive, path: Path) -> Response:
     name_action(request, "download")
+    _refuse_to_be_run(request)
     pace = services_of(request).pace
     if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
         # Nothing to weigh before it is read: that saves a call to the service.
@@ -52,6 +58,12 @@ async def download(request: Request, drive: Drive, path: Path) -> Response:
     version = entry.etag if span or "If-Match" in request.headers else None
     content = await drive.read(path, start, stop, etag=version)
     return FileResponse(content, pace, partial=span is not None)
+
+
+def _refuse_to_be_run(request: Request) -> None:
+    headers = request.headers
+    if headers.get("Sec-Fetch-Dest", "empty") not in _DESTINATIONS or "Service-Worker" in headers:
+        raise Forbidden("A stored file is not served as a script, a style or a frame; download it instead.")
 
 
 class FileResponse(Response):
@@ -103,7 +115,7 @@ def _headers(entry: Entry, span: tuple[int, int] | None) -> dict[str, str]:
 
 
 def _validators(entry: Entry) -> dict[str, str]:
-    headers = {"Cache-Control": "private, no-cache"}
+    headers = {"Cache-Control": "private, no-cache", "Cross-Origin-Resource-Policy": "same-origin"}
     if entry.etag:
         headers["ETag"] = f'"{entry.etag}"'
     if entry.modified:

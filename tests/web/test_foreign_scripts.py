@@ -1,0 +1,120 @@
+"""A user's file in the hands of a script that got into the page: it does not run there, by two locks of their own."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page
+
+from ..gateways import FILES, Gateway
+from .conftest import Visit
+
+SCRIPT = """
+globalThis.ran = true;
+if (!globalThis.document) globalThis.postMessage?.("ran");
+globalThis.onconnect = event => event.ports[0].postMessage("ran");
+export default "ran";
+"""
+CLASSIC = SCRIPT.replace('export default "ran";', "")
+
+WAYS = {
+    "script": ("classic.js", "element(Object.assign(document.createElement('script'), {src: address}))"),
+    "module": (
+        "module.js",
+        "element(Object.assign(document.createElement('script'), {src: address, type: 'module'}))",
+    ),
+    "preload": (
+        "module.js",
+        "element(Object.assign(document.createElement('link'), {href: address, rel: 'modulepreload'}))",
+    ),
+    "import": ("module.js", "import(address).then(() => 'ran', error => 'refused')"),
+    "worker": ("classic.js", "worker(() => new Worker(address))"),
+    "module worker": ("module.js", "worker(() => new Worker(address, {type: 'module'}))"),
+    "shared worker": ("classic.js", "worker(() => new SharedWorker(address), true)"),
+    "service worker": (
+        "classic.js",
+        "navigator.serviceWorker.register(address).then(() => 'ran', error => 'refused')",
+    ),
+    "style": (
+        "style.css",
+        "element(Object.assign(document.createElement('link'), {href: address, rel: 'stylesheet'}))",
+    ),
+}
+
+INJECTED = """
+([address, way]) => {
+  const element = made => new Promise(done => {
+    made.onload = () => done("ran");
+    made.onerror = () => done("refused");
+    document.head.append(made);
+  });
+  const worker = (make, shared) => new Promise(done => {
+    try {
+      const made = make();
+      made.onerror = () => done("refused");
+      (shared ? made.port : made).onmessage = () => done("ran");
+    } catch { done("refused"); }
+  });
+  return eval(way);
+}
+"""
+
+
+def ticket(gateway: Gateway, name: str) -> str:
+    """An address from which a browser can fetch this file of `web`."""
+    with gateway.signed_in(trust_env=False) as client:
+        path = f"{FILES}/{quote(name)}"
+        return f"{path}?ticket={client.post(f'{path}?action=TICKET').json()['ticket']}"
+
+
+@pytest.fixture
+def files(root: Path) -> None:
+    (root / "classic.js").write_text(CLASSIC)
+    (root / "module.js").write_text(SCRIPT)
+    (root / "style.css").write_text("body { display: none }")
+
+
+def inject(page: Page, address: str, way: str) -> Any:
+    return page.evaluate(INJECTED, [address, way])
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("policy", [True, False], ids=["policy", "server"])
+def test_a_users_file_does_not_run_in_the_page(
+    visit: Visit, gateway: Gateway, way: str, policy: bool
+) -> None:
+    """With the page's policy and without it, as if it had a hole: then it is the gateway that refuses."""
+    visitor = visit(gateway, bypass_csp=not policy)
+    name, code = WAYS[way]
+    statuses: list[int] = []
+    visitor.page.context.on(
+        "response", lambda answer: statuses.append(answer.status) if "ticket=" in answer.url else None
+    )
+    assert inject(visitor.page, ticket(gateway, name), code) == "refused"
+    assert visitor.page.evaluate("globalThis.ran") is None
+    # The driver does not see what the browser asks for workers by itself.
+    assert set(statuses) <= (set() if policy else {403})
+    visitor.noise.clear()  # the browser tells of every refusal in words of its own
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("way", ["script", "module", "import", "worker", "module worker"])
+def test_the_ways_run_what_is_the_pages_own(visit: Visit, gateway: Gateway, way: str) -> None:
+    """So that the test above cannot pass for a mistake of its own: the same, with an answer of the gateway replaced."""
+    visitor = visit(gateway, bypass_csp=True)
+    name, code = WAYS[way]
+    body = CLASSIC if name == "classic.js" else SCRIPT
+    visitor.page.context.route(
+        "**/probe.js", lambda route: route.fulfill(body=body, content_type="text/javascript")
+    )
+    assert inject(visitor.page, "/probe.js", code) == "ran"
+    visitor.noise.clear()
+
+
+def test_a_picture_may_be_shown_by_its_ticket(visit: Visit, gateway: Gateway, root: Path) -> None:
+    (root / "dot.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="4" height="4"/>')
+    visitor = visit(gateway)
+    way = "element(Object.assign(document.createElement('img'), {src: address}))"
+    assert inject(visitor.page, ticket(gateway, "dot.svg"), way) == "ran"
