@@ -24,10 +24,7 @@ def test_policy_is_strict() -> None:
     assert "frame-ancestors 'none'" in PAGE_POLICY
     own, _, places = PAGE_POLICY.partition(", ")
     assert "script-src 'self';" in own
-    assert (
-        places
-        == "script-src *:*/config.js *:*/js/ *:*/js/texts/; style-src *:*/page.css *:*/panels.css *:*/portico.css"
-    )
+    assert places == "script-src *:*/page/; style-src *:*/page/ *:*/portico.css"
 
 
 MOST_REQUESTS = 8
