@@ -34,9 +34,9 @@ def calls(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
     made: list[tuple[str, int]] = []
     list_page = LocalProvider.list_page
 
-    async def spy(self: LocalProvider, folder: Path, size: int, token: str | None) -> Page:
+    async def spy(self: LocalProvider, folder: Path, size: int, token: str | None, **options: bool) -> Page:
         made.append((str(folder), size))
-        return await list_page(self, folder, size, token)
+        return await list_page(self, folder, size, token, **options)
 
     monkeypatch.setattr(LocalProvider, "list_page", spy)
     return made

@@ -19,9 +19,9 @@ def held(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     hold = asyncio.Event()
     genuine = Drive.list_page
 
-    async def slow(self: Drive, folder: Path, size: int, cursor: str | None = None) -> Page:
+    async def slow(self: Drive, folder: Path, size: int, cursor: str | None = None, **options: bool) -> Page:
         await hold.wait()
-        return await genuine(self, folder, size, cursor)
+        return await genuine(self, folder, size, cursor, **options)
 
     monkeypatch.setattr(Drive, "list_page", slow)
     return hold
