@@ -28,7 +28,7 @@ from .actions import pieces
 
 MIB = 2**20
 SECRET_TOKEN = "session-token-of-the-gateway"
-ATTACKS = [Attack.REDIRECT, Attack.ENDLESS_BODY, Attack.ENDLESS_ERROR]
+ATTACKS = [Attack.REDIRECT, Attack.ENDLESS_BODY, Attack.DENSE_BODY, Attack.ENDLESS_ERROR]
 """Add `Attack.ENDLESS_WALK` where walks are bounded by progress."""
 _GUARD_SECONDS = 60
 """By which a test that would never end is told from a slow machine."""

@@ -8,6 +8,7 @@ from . import (
     durability,
     floods,
     fuzz,
+    hostility,
     integrity,
     listings,
     loads,
@@ -31,6 +32,7 @@ LINES: Lines = {
     **loads.LINES,
     **fuzz.LINES,
     **documents.LINES,
+    **hostility.LINES,
 }
 
 BRIEF = (
@@ -52,6 +54,7 @@ BRIEF = (
     "fuzz-multipart",
     "fuzz-path",
     "document",
+    "hostile",
 )
 """What `make test` runs in short. The rest are the same promises on other services: `make soak` runs them, and the
 conformance suite and the tests of each provider hold each service to them without a gateway."""

@@ -9,6 +9,7 @@ from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 _BLOCK = b"<Contents><Key>x</Key></Contents>" * 2000
+_DENSE = b"<R>" + b"<a/>&lt;" * 120_000 + b"<!-- -->" + b"x" * 3_000_000 + b"</R>"
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -20,6 +21,7 @@ class Attack(Enum):
     TRICKLE = "trickle"
     NONSENSE = "nonsense"
     CROWD = "more than was asked for"
+    DENSE_BODY = "dense body"
     ENDLESS_WALK = "endless walk"
 
 
@@ -162,6 +164,10 @@ class Hostile(_Listener):
             await writer.drain()
         elif attack is Attack.SILENCE:
             await reader.read()
+        elif attack is Attack.DENSE_BODY:
+            writer.write(_head(200, {"Content-Length": str(len(_DENSE))}))
+            writer.write(b"" if ask.method == "HEAD" else _DENSE)
+            await writer.drain()
         elif ask.method == "HEAD" or attack is Attack.TRICKLE:
             await self._headers_without_end(writer, slow=attack is Attack.TRICKLE)
         else:

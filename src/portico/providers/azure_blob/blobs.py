@@ -32,7 +32,7 @@ _SHAPE_WITH_ENCODED = Shape(
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
-def read_page(body: bytes, asked: int, *, flat: bool) -> tuple[Listing, list[str]]:
+def read_page(body: bytes, asked: int, flat: bool) -> tuple[Listing, list[str]]:
     """A page of List Blobs, and the folders that blobs mark; in a flat listing these are objects, with a slash."""
     encoded = b"Encoded" in body and _ENCODED.search(body)
     if encoded:

@@ -31,6 +31,7 @@ from portico.providers.objects import ObjectStore
 from portico.providers.parts import most_bytes
 from portico.providers.tasks import each
 from portico.providers.transport import TooLargeAnswer, page_bytes
+from portico.providers.xml_pages import in_turn
 
 _VERSION = "2021-12-02"
 """The service's version that our requests are worded for."""
@@ -103,7 +104,7 @@ class AzureBlobProvider(ObjectStore):
                 if size <= _ALWAYS_FIT:
                     raise
                 return await self.list_keys(prefix, _ALWAYS_FIT, token, flat=flat)
-        listing, marked = read_page(answer.body, size, flat=flat)
+        listing, marked = await in_turn(read_page, answer.body, size, flat)
         if marker is not None and listing.token == marker:
             raise nonsense("the marker that it was asked with as the next one: the listing would never end")
         if not flat:

@@ -19,6 +19,7 @@ from portico.providers.azure_common import Access, Body, Fault, Service, Stream
 from portico.providers.azure_files import names
 from portico.providers.azure_files.pages import Listing, read_listing, stamp
 from portico.providers.transport import page_bytes
+from portico.providers.xml_pages import in_turn
 
 _VERSION = "2024-11-04"
 _DOTS = {"x-ms-allow-trailing-dot": "true", "x-ms-source-allow-trailing-dot": "true"}
@@ -76,7 +77,7 @@ class Share:
             if is_absent(fault):
                 return None
             raise
-        return read_listing(answer.body, token, _date(answer.headers), size)
+        return await in_turn(read_listing, answer.body, token, _date(answer.headers), size)
 
     async def find(self, path: Path) -> Found | None:
         """The file or folder at `path`."""

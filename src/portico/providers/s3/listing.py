@@ -15,7 +15,7 @@ _FLAT_SHAPE = Shape(
 )
 
 
-def read_listing(body: bytes, sent_token: str | None, asked: int, *, flat: bool = False) -> Listing:
+def read_listing(body: bytes, sent_token: str | None, asked: int, flat: bool = False) -> Listing:
     document = read(body, _FLAT_SHAPE if flat else _SHAPE, asked)
     truncated = document.fields["IsTruncated"]
     if truncated is None:  # an error that came as a success, or anything else

@@ -20,6 +20,7 @@ from portico.providers.s3.service import RAW, Service
 from portico.providers.s3.uploads import MOST_PARTS, Target, entry_of, expected
 from portico.providers.tasks import each
 from portico.providers.transport import page_bytes
+from portico.providers.xml_pages import in_turn
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _LONGEST_ENTRY = 4096
@@ -69,7 +70,7 @@ class S3Provider(ObjectStore):
             **({} if flat else {"Delimiter": "/"}),
             **({"ContinuationToken": token} if token is not None else {}),
         )
-        return read_listing(answer[RAW], token, size, flat=flat)
+        return await in_turn(read_listing, answer[RAW], token, size, flat)
 
     async def find(self, key: str) -> Entry | None:
         try:
