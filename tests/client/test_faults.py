@@ -307,6 +307,31 @@ def test_other_servers(make: MakeClient, speaker: Any) -> None:
         make(url, tokens=tokens).stat("/")
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_never_followed(make: MakeClient, speaker: Any, tmp_path: Path, status: int) -> None:
+    tokens = make().login()
+    (tmp_path / "file").write_bytes(b"content")
+    operations: list[Callable[[Any], object]] = [
+        lambda client: client.stat("/file"),
+        lambda client: list(client.list("/")),
+        lambda client: client.read("/file"),
+        lambda client: client.upload(tmp_path / "file", "/"),
+        lambda client: client.delete("/file"),
+        lambda client: client.login("web", "password"),
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.setblocking(False)
+        answer = (
+            f"HTTP/1.1 {status} Moved\r\nLocation: http://127.0.0.1:{elsewhere.getsockname()[1]}/\r\n"
+            "Content-Length: 0\r\nConnection: close\r\n\r\n"
+        ).encode()
+        for operation in operations:
+            with pytest.raises(NotAGateway):
+                operation(make(speaker(answer), tokens=tokens))
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+
+
 @pytest.fixture
 def own_gateway(tmp_path: Path) -> Iterator[Gateway]:
     """One that may be left in the middle of something."""

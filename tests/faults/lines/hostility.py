@@ -94,7 +94,9 @@ async def besieged(effort: Effort) -> list[Figure]:
     ):
         gateway = set_.gateway
         tokens = {kind: await token_of(gateway, kind) for kind in services}
-        for token in tokens.values():  # the first request to a kind reads its SDK, which is not what is tried here
+        for (
+            token
+        ) in tokens.values():  # the first request to a kind reads its SDK, which is not what is tried here
             while (await ask(gateway.port, get(f"{FILES}/tree", token))).status != 200:
                 pass
         peak = Peak(gateway)
