@@ -1,13 +1,23 @@
 import asyncio
 import logging
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from portico.accounts.attempts import attempt_of
 from portico.accounts.passwords import QUEUE, SHARE, Passwords
-from portico.accounts.signin import FAMILIAR_BURST, FAMILIAR_RATE, SignIn, WrongPassword
+from portico.accounts.signin import (
+    FAMILIAR_BURST,
+    FAMILIAR_RATE,
+    MOST_WRITING,
+    SignedIn,
+    SignIn,
+    WrongPassword,
+)
 from portico.accounts.spacing import SPACING
 from portico.accounts.throttle import ADDRESS_FAILURES, PAIR_FAILURES, Standing, Throttle
 from portico.accounts.tokens import Tokens
@@ -118,6 +128,39 @@ async def test_an_account_that_signs_in_everywhere_does_not_crowd_out_others(
     with pytest.raises(WrongPassword):  # and not TooManyRequests
         await victim
     await asyncio.gather(*crowd, return_exceptions=True)
+
+
+async def test_sign_ins_of_one_user_are_written_one_after_the_other(
+    sign_in: SignIn, alice: User, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line of those who write is in order of arrival: an account that fills it would hold up everybody."""
+    writers = most = 0
+    begin = database.begin
+
+    @asynccontextmanager
+    async def watched(*given: Any) -> AsyncIterator[Any]:
+        nonlocal writers, most
+        writers += 1
+        most = max(most, writers)
+        try:
+            async with begin(*given) as transaction:
+                yield transaction
+        finally:
+            writers -= 1
+
+    async def verify(*_: Any, **__: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(sign_in._passwords, "verify", verify)
+    monkeypatch.setattr(sign_in, "_database", SimpleNamespace(connect=database.connect, begin=watched))
+    await asyncio.gather(*(sign_in.with_password("alice", "x", f"192.0.2.{n}") for n in range(MOST_WRITING)))
+    assert most == 1
+    outcomes = await asyncio.gather(
+        *(sign_in.with_password("alice", "x", f"192.0.2.{n}") for n in range(2 * MOST_WRITING)),
+        return_exceptions=True,
+    )
+    assert {type(outcome) for outcome in outcomes} <= {SignedIn, TooManyRequests}
+    assert not sign_in._writing
 
 
 async def test_an_account_that_signs_in_all_the_time_leaves_the_familiar_lane(

@@ -176,8 +176,8 @@ async def test_few_wait_for_their_turn_and_the_others_are_told_to_come_again(
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-    assert throttle._spacing._turns == {}
-    assert not throttle._spacing._waiting
+    assert not throttle._spacing._turns
+    assert not throttle._spacing._names
 
 
 async def test_one_who_never_gets_a_turn_is_told_to_come_again(

@@ -44,7 +44,7 @@ class Passwords:
         try:
             return await self._general.run(_OURS, lambda: self._hasher.hash(password))
         except LaneFull:
-            raise _busy() from None
+            raise busy() from None
 
     async def verify(
         self, hashed: str | None, password: str, attempt: Attempt | None = None, *, familiar: bool = False
@@ -67,7 +67,7 @@ class Passwords:
         try:
             return await self._general.run((attempt.name, attempt.place) if attempt else _OURS, call)
         except LaneFull:
-            raise _busy() from None
+            raise busy() from None
 
     def queued(self, *, familiar: bool) -> int:
         """How many are being verified or hashed, or wait for it, in that lane."""
@@ -84,7 +84,7 @@ class Passwords:
             return False
 
 
-def _busy() -> TooManyRequests:
+def busy() -> TooManyRequests:
     return TooManyRequests("Too many people are signing in at this moment; try again soon.", retry_after=2)
 
 

@@ -8,9 +8,10 @@ from portico.accounts.allowance import Allowance
 from portico.accounts.attempts import attempt_of
 from portico.accounts.devices import Devices
 from portico.accounts.names import name_key
-from portico.accounts.passwords import Passwords
+from portico.accounts.passwords import Passwords, busy
 from portico.accounts.throttle import Standing, Throttle
 from portico.accounts.tokens import TokenPair, Tokens
+from portico.accounts.turns import LineFull, Turns
 from portico.accounts.users import USER_COLUMNS, user_of
 from portico.errors import NotSignedIn, PorticoError
 from portico.store.database import Database
@@ -33,6 +34,9 @@ class SignedIn:
 FAMILIAR_BURST, FAMILIAR_RATE = 20, 5.0
 """Sign-ins of one user in the lane of those who are known: so many at once, then so many a second, in each worker."""
 
+MOST_WRITING = 32
+"""Sign-ins of one user whose password was right and that wait for the database, in each worker."""
+
 
 class SignIn:
     def __init__(
@@ -43,6 +47,7 @@ class SignIn:
         self._throttle = throttle
         self._tokens = tokens
         self._devices = devices
+        self._writing = Turns(MOST_WRITING)
         self._allowance = Allowance(burst=FAMILIAR_BURST, rate=FAMILIAR_RATE)
 
     async def with_password(self, username: str, password: str, address: str, device: str = "") -> SignedIn:
@@ -67,9 +72,12 @@ class SignIn:
             await self._throttle.failed(attempt)
             raise _wrong_password()
         try:
-            async with self._database.begin() as transaction:
+            # One of a user at a time, so that one account does not fill the line of those who write.
+            async with self._writing.taken(attempt.name), self._database.begin() as transaction:
                 pair = await self._tokens.issue(user_of(row), within=transaction)
                 await self._throttle.succeeded(attempt, within=transaction)
+        except LineFull:
+            raise busy() from None
         except NotSignedIn:  # disabled, deleted or given a new password while this one was verified
             raise _wrong_password() from None
         return SignedIn(pair, self._devices.renewed(device, row.id, row.password_hash))

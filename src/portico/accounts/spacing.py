@@ -4,7 +4,6 @@ It is what becomes of too many failures where a refusal would let one user lock 
 gets in after a wait, and whoever guesses it has one guess for each of those waits.
 """
 
-import asyncio
 import math
 from collections import Counter
 from datetime import timedelta
@@ -13,6 +12,7 @@ from typing import Final
 from sqlalchemy import or_, select, update
 
 from portico.accounts import moments
+from portico.accounts.turns import LineFull, Turns
 from portico.errors import TooManyRequests
 from portico.store.database import Database
 from portico.store.tables import attempts
@@ -31,27 +31,27 @@ _SPACING_MS = SPACING // timedelta(milliseconds=1)
 class Spacing:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: Counter[bytes] = Counter()
-        self._turns: dict[bytes, asyncio.Lock] = {}
+        self._turns = Turns(LINE)
+        self._names: Counter[bytes] = Counter()
 
     async def wait(self, key: bytes, name: bytes) -> None:
         """Return when it is this attempt's turn; `TooManyRequests` if too many wait already."""
-        if self._waiting[key] >= LINE or self._waiting[name] >= USER_LINE:
+        if self._names[name] >= USER_LINE:
             raise _too_many()
-        self._waiting.update((key, name))
-        turn = self._turns.setdefault(key, asyncio.Lock())
+        self._names[name] += 1
         until = moments.monotonic() + LONGEST_WAIT.total_seconds()
         try:
-            async with turn:
+            async with self._turns.taken(key):
                 while pause := await self.claim(key):
                     if moments.monotonic() + pause > until:
                         raise _too_many()
                     await moments.sleep(pause)
+        except LineFull:
+            raise _too_many() from None
         finally:
-            self._waiting.subtract((key, name))
-            self._waiting = +self._waiting  # without those that are zero
-            if not self._waiting[key]:
-                self._turns.pop(key, None)
+            self._names[name] -= 1
+            if not self._names[name]:
+                del self._names[name]
 
     async def claim(self, key: bytes) -> float:
         """Take the turn under this key: 0, or the seconds until there is one again."""
