@@ -22,7 +22,7 @@ class Attempt:
 
     @property
     def own(self) -> bytes:
-        """What stands for whoever makes the attempt, as narrowly as it can be told."""
+        """The narrowest key of the one who makes the attempt: the device, or else the pair."""
         return self.device or self.pair
 
 

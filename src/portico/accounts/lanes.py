@@ -28,8 +28,8 @@ class _Work:
 class Lane:
     """`places` work at once and `room` wait, round robin by user.
 
-    With `shares`, nobody has more than so many inside under the key at the same position. In a full lane, whoever
-    takes the most makes way for somebody who takes less.
+    With `shares`, nobody has more than so many inside under the key at the same position. In a full lane, the
+    one with the most inside makes way for one with less.
     """
 
     def __init__(

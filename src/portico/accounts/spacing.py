@@ -1,7 +1,7 @@
 """Attempts that are spaced out: under one key, one is let through every few seconds, by all workers together.
 
-It is what becomes of too many failures where a refusal would let one user lock another out. Whoever knows the password
-gets in after a wait, and whoever guesses it has one guess for each of those waits.
+It is what becomes of too many failures where a refusal would let one user lock another out. The user who knows
+the password gets in after a wait, and somebody who guesses it has one guess for each of those waits.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Throttling of sign-ins: failures are counted in the database, so over all workers and nodes.
 
-An account is never locked. A stranger is refused, by address and by user name and address. Whoever is known, as a device
+An account is never locked. A stranger is refused, by address and by user name and address. A known user, by a device
 or by having signed in from the same address, is slowed down and not refused: else anybody at that address could
 lock the user out.
 
@@ -112,7 +112,7 @@ class Throttle:
     async def succeeded(self, attempt: Attempt, *, within: AsyncConnection | None = None) -> None:
         """Make the pair familiar and clear its failures, unless a device signed in: those may be somebody else's.
 
-        The address keeps its count: whoever guesses there may have one good account.
+        The address keeps its count: a guesser there may have one good account.
         """
         fresh = {"succeeded_at": (now := moments.now()), "name_digest": attempt.name}
         if attempt.device is None:
@@ -124,7 +124,7 @@ class Throttle:
     async def refresh_failed(self, address: str) -> None:
         """Count a refresh token that is none; `TooManyRequests` if there were too many from that address.
 
-        Then one of them is still answered every few seconds, so that whoever holds an ended one learns of it.
+        Then one of them is still answered every few seconds, so that a client with an ended one learns of it.
         """
         key = digest_of_refreshes(address)
         async with self._database.connect() as reading:
@@ -187,7 +187,7 @@ async def clear_failures(transaction: AsyncConnection, username: str, address: s
 
 
 async def forget_user(transaction: AsyncConnection, username: str) -> None:
-    """Whoever gets this name next is a stranger everywhere."""
+    """The next user of this name is a stranger everywhere."""
     await transaction.execute(delete(attempts).where(attempts.c.name_digest == digest_of_name(username)))
 
 

@@ -123,7 +123,7 @@ class Tokens:
     ) -> TokenPair:
         """A new pair for an old refresh token. Its use long after it was replaced ends the whole family.
 
-        `begin` is told whose it is before anything changes, and may raise; of a token that is none it never hears.
+        `begin` is called with the user's name before anything changes, and may raise; never for an unknown token.
         """
         digest = digest_of(refresh_token)
         async with self._database.connect() as reading:  # a guess must not cost the write lock

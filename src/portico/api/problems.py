@@ -98,7 +98,7 @@ def problem_response(
 
 
 def log_cause(error: PorticoError) -> None:
-    """What the administrator must know about an answer of 5xx; the client is told less."""
+    """What the administrator must know about an answer of 5xx; the client sees less."""
     if error.cause and KINDS[error.code].status >= 500:
         log.warning("cause", code=error.code, cause=error.cause)
 
