@@ -109,6 +109,16 @@ class Settings(BaseModel):
         alias="server.behind-proxy",
         description="Addresses of your reverse proxies, as ranges. Only they may connect then, and their X-Forwarded-For is believed. Empty: no proxy.",
     )
+    max_connections: Annotated[int, BeforeValidator(notation.whole_number(8, 65_536))] = Field(
+        4096,
+        alias="server.max-connections",
+        description="How many connections a worker takes at once; others wait. Each can hold 128 KiB before its request is complete.",
+    )
+    max_connections_per_address: Annotated[int, BeforeValidator(notation.whole_number(0, 65_536))] = Field(
+        256,
+        alias="server.max-connections-per-address",
+        description="How many connections without a request one client address (of IPv6, one /64 network) may hold at each worker; beyond that some are ended. Proxies of server.behind-proxy have no limit. 0: no limit. Linux only.",
+    )
     database: Annotated[str, BeforeValidator(notation.database)] = Field(
         "",
         alias="database.url",

@@ -44,7 +44,10 @@ class Effort:
     @asynccontextmanager
     async def gateway(self, *flags: str, kind: str = "local", **options: Any) -> AsyncIterator["Set"]:
         """A running gateway over storage of that kind, ended whatever happens."""
-        gateway = TunedGateway(self.new_folder() / "home", *flags, **options)
+        # One machine plays thousands of clients.
+        unlimited = {"PORTICO_SERVER_MAX_CONNECTIONS_PER_ADDRESS": "0"}
+        environment = {**unlimited, **options.pop("environment", {})}
+        gateway = TunedGateway(self.new_folder() / "home", *flags, environment=environment, **options)
         try:
             gateway.begin()
             storage = STORAGES[kind](gateway)

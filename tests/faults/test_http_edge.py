@@ -5,10 +5,11 @@ import os
 import ssl
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from ..gateways import FILES
+from ..gateways import FILES, wait_until
 from .lines.floods import credentials
 from .processes import TunedGateway
 from .wire import MULTIPART, Broken, Wire, ask, form, get, head, post
@@ -181,6 +182,133 @@ async def test_many_idle_connections_keep_nobody_out(gateway: TunedGateway) -> N
     assert all(ended)
     for wire in wires:
         await wire.close()
+
+
+async def test_usual_headers_fit(gateway: TunedGateway) -> None:
+    """An address of 8 KiB, and 100 KiB of others: what is refused begins at 128 KiB."""
+    address = f"{FILES}/?cursor=".ljust(8 * 1024, "x")
+    lines = [f"X-{number}: ".ljust(2 * 1024, "x") for number in range(50)]
+    assert (await ask(gateway.port, get(address, gateway.token, *lines))).code == "invalid-cursor"
+
+
+UNFINISHED = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
+MOST = 20
+
+
+def crowded(folder: Path, **settings: str) -> TunedGateway:
+    """A gateway that is patient with unfinished requests, but takes few of them from one address."""
+    limit = {"PORTICO_SERVER_MAX_CONNECTIONS_PER_ADDRESS": str(MOST)}
+    gateway = TunedGateway(
+        folder / "home",
+        environment=limit | settings,
+        constants={"portico.cli.server.HEADER_TIMEOUT": 600_000},
+    )
+    gateway.begin()
+    return gateway
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[TunedGateway]:
+    gateway = crowded(tmp_path)
+    yield gateway
+    gateway.kill()
+
+
+async def unfinished(gateway: TunedGateway, number: int, source: str = "127.0.0.1") -> list[Wire]:
+    wires = [await Wire.to(gateway.port, source=source) for _ in range(number)]
+    for wire in wires:
+        await wire.send(UNFINISHED)
+    return wires
+
+
+async def left_of(wires: list[Wire], number: int) -> list[Wire]:
+    """Those that are left when only this number is."""
+    endings = {asyncio.ensure_future(wire.ends(LONGER)): wire for wire in wires}
+    while len(endings) > number:
+        ended, _ = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+        for ending in ended:
+            assert ending.result()
+            del endings[ending]
+    for ending in endings:
+        ending.cancel()
+    await asyncio.gather(*endings, return_exceptions=True)
+    return list(endings.values())
+
+
+async def test_an_address_cannot_hold_many_unfinished_requests(crowd: TunedGateway) -> None:
+    """Those beyond its share end; requests that are being served go on, and so do those of another address."""
+    uploads = []
+    for number in range(MOST):
+        body = form(f"{number}", b"x" * 1000)
+        lines = (MULTIPART.strip(), f"Content-Length: {len(body)}", "Expect: 100-continue")
+        wire = await crowd.wire()
+        await wire.send(head("POST", f"{FILES}/", crowd.token, *lines))
+        assert b"100 Continue" in await wire.read(1000)
+        uploads.append((wire, body))
+    elsewhere = await unfinished(crowd, MOST, "127.0.0.2")
+    wires = await unfinished(crowd, 3 * MOST)
+    left = await left_of(wires, MOST)
+    for wire in (*left, *elsewhere):
+        await wire.send(b"\r\n")
+        assert (await wire.answer()).status == 200
+    for wire, body in uploads:
+        await wire.send(body)
+        assert (await wire.answer()).status == 204
+    assert '"event":"waiting-connections-ended"' in crowd.output
+    for wire in (*(wire for wire, _ in uploads), *wires, *elsewhere):
+        await wire.close()
+
+
+async def test_a_connection_that_was_used_outlives_those_that_never_were(crowd: TunedGateway) -> None:
+    used = [await crowd.wire() for _ in range(MOST)]
+    for wire in used:
+        await wire.send(get("/healthz"))
+        assert (await wire.answer()).status == 200
+    waiting = await unfinished(crowd, MOST)
+    await left_of(waiting, 0)
+    for wire in used:
+        await wire.send(get("/healthz"))
+        assert (await wire.answer()).status == 200
+    for wire in (*used, *waiting):
+        await wire.close()
+
+
+async def test_a_declared_proxy_may_hold_as_many_as_it_likes(tmp_path: Path) -> None:
+    gateway = crowded(tmp_path, PORTICO_SERVER_BEHIND_PROXY="127.0.0.0/31")
+    try:
+        stranger = await unfinished(gateway, 2 * MOST, "127.0.0.2")
+        proxy = await unfinished(gateway, 2 * MOST)
+        await left_of(stranger, MOST)
+        for wire in proxy:
+            await wire.send(b"\r\n")
+            assert (await wire.answer()).status == 200
+        for wire in (*stranger, *proxy):
+            await wire.close()
+    finally:
+        gateway.kill()
+
+
+async def test_a_worker_holds_no_more_connections_than_it_may(tmp_path: Path) -> None:
+    """Others wait, and are served when one has gone."""
+    limits = {"PORTICO_SERVER_MAX_CONNECTIONS": str(MOST), "PORTICO_SERVER_MAX_CONNECTIONS_PER_ADDRESS": "0"}
+    gateway = crowded(tmp_path, **limits)
+    try:
+        alone = gateway.descriptors()
+        wires = await unfinished(gateway, MOST)
+        late = [await gateway.wire() for _ in range(MOST)]
+        for wire in late:
+            await wire.send(get("/healthz"))
+        await asyncio.to_thread(
+            wait_until, lambda: gateway.descriptors() >= alone + MOST - 2, "the connections are taken"
+        )
+        assert gateway.descriptors() <= alone + MOST + 2
+        for wire in wires:
+            wire.reset()
+        assert [(await wire.answer()).status for wire in late] == [200] * MOST
+        for wire in late:
+            await wire.close()
+    finally:
+        gateway.kill()
 
 
 def _context(gateway: TunedGateway, version: ssl.TLSVersion) -> ssl.SSLContext:

@@ -51,10 +51,14 @@ class Wire:
         self._writer = writer
 
     @classmethod
-    async def to(cls, port: int, *, tls: ssl.SSLContext | None = None, receive_buffer: int = 0) -> "Wire":
+    async def to(
+        cls, port: int, *, tls: ssl.SSLContext | None = None, receive_buffer: int = 0, source: str = ""
+    ) -> "Wire":
         """A small `receive_buffer` makes a reader who can be slow: else the kernel reads for him."""
         connection = socket.socket()
         connection.setblocking(False)
+        if source:
+            connection.bind((source, 0))
         if receive_buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         name = "localhost" if tls else None

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from granian import _signals
@@ -21,16 +22,17 @@ from granian.server.mp import MPServer
 
 from portico.cli.listening import Address
 from portico.cli.tls import Certificate
+from portico.cli.waiting import WaitingConnections
 from portico.errors import PorticoError
 from portico.settings import Settings, SettingsError, load
 
 HEADER_TIMEOUT = 10_000  # milliseconds
+HEADER_BYTES = 128 * 1024
+"""What a connection may take in memory before its request is complete; more is answered with 431. Uploads are read by
+the same buffer, and half of it would double what they cost."""
 UNREAD_TIMEOUT = 120_000  # milliseconds
 STOP_TIMEOUT = 25
 """Seconds that running requests have to end after SIGTERM, before their worker is killed."""
-
-MOST_CONNECTIONS = 16_384
-"""What a worker takes at once; whoever comes then waits. Slow clients must not be enough to fill it."""
 
 RESPAWN_SECONDS = 60.0
 MOST_RESPAWNS = 20
@@ -53,9 +55,10 @@ class Server(MPServer):
             workers=settings.workers,
             http=HTTPModes.http1,
             websockets=False,
-            backpressure=connections_within(raised_descriptor_limit()),
-            # Its buffer stays as it is: 400 KiB of headers pass, 1 MiB is refused.
-            http1_settings=HTTP1Settings(header_read_timeout=HEADER_TIMEOUT),
+            backpressure=connections_within(
+                settings.max_connections, raised_descriptor_limit(settings.max_connections)
+            ),
+            http1_settings=HTTP1Settings(header_read_timeout=HEADER_TIMEOUT, max_buffer_size=HEADER_BYTES),
             log_level=LogLevels.debug if settings.log_level == "debug" else LogLevels.warning,
             ssl_cert=tls.file if tls else None,
             ssl_key=tls.key if tls else None,
@@ -119,9 +122,9 @@ class Server(MPServer):
         return True
 
 
-def raised_descriptor_limit() -> int:
+def raised_descriptor_limit(connections: int) -> int:
     """How many descriptors each process may have, after asking for as many as there is a use for."""
-    wanted = 4 * MOST_CONNECTIONS
+    wanted = 4 * connections + 1024
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted
@@ -130,9 +133,9 @@ def raised_descriptor_limit() -> int:
     return raised
 
 
-def connections_within(descriptors: int) -> int:
+def connections_within(most: int, descriptors: int) -> int:
     """A connection may need a file beside its own descriptor. Without any left, Granian would spin on accepting."""
-    return max(8, min(MOST_CONNECTIONS, (descriptors - 128) // 2))
+    return max(8, min(most, (descriptors - 128) // 2))
 
 
 def load_in_worker(home: str, overrides: dict[str, str]) -> Any:
@@ -146,7 +149,8 @@ def load_in_worker(home: str, overrides: dict[str, str]) -> Any:
     try:
         app = load_app(home, overrides)
         _tell_of_stop(app.on_stop)
-        return _hearing_signals(app)
+        chosen = load(Path(home), overrides=overrides)
+        return _hearing_signals(_without_crowds(app, chosen))
     except PorticoError as error:
         print(error.detail, file=sys.stderr, flush=True)
         sys.exit(1)
@@ -168,6 +172,14 @@ def _tell_of_stop(tell: Callable[[], None]) -> None:
         return event
 
     _signals.set_loop_signals = set_and_tell
+
+
+def _without_crowds(app: Any, chosen: Settings) -> Any:
+    if sys.platform != "linux" or not chosen.max_connections_per_address:
+        return app
+    waiting = WaitingConnections(chosen.port, chosen.max_connections_per_address, chosen.behind_proxy)
+    waiting.watch()
+    return waiting.noting(app)
 
 
 def _end_with_parent() -> None:
