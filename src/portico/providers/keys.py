@@ -98,12 +98,15 @@ class KeyStore(Provider):
         """Whether the service can hold such a key."""
         return len(key.encode()) <= self.max_key_bytes
 
-    async def holds_keys(self, prefix: str) -> bool:
-        """Whether there is anything below a prefix that ends in a slash, or at it.
+    async def peek(self, prefix: str, size: int) -> Listing:
+        """The first of what is below a prefix that ends in a slash, or at it.
 
         By the delimiter, as folders are listed: some stores keep folders that hold nothing, and list them only so.
         """
-        return self.fits(prefix) and (await self.list_keys(prefix, 1, None)).holds_anything(prefix)
+        return await self.list_keys(prefix, size, None)
+
+    async def holds_keys(self, prefix: str) -> bool:
+        return self.fits(prefix) and (await self.peek(prefix, 1)).holds_anything(prefix)
 
     async def pages(self, prefix: str, *, flat: bool) -> AsyncIterator[Listing]:
         """Every page of a listing; keys that do not begin with `prefix` are left out."""

@@ -153,7 +153,7 @@ class ObjectStore(KeyStore):
         prefix = folder_key(path)
         if not self.fits(prefix):
             raise _missing(path)
-        listing = await self.list_keys(prefix, 2, None)
+        listing = await self.peek(prefix, 2)
         if not (entry or listing.holds_anything(prefix)):
             raise _missing(path)
         inside = {*(found.name for found in listing.objects), *listing.prefixes} - {prefix}

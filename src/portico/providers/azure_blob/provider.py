@@ -118,13 +118,12 @@ class AzureBlobProvider(ObjectStore):
             max([*(entry.name for entry in listing.objects), *listing.prefixes], default="") if marked else ""
         )
         for folder in marked:
-            comes_later = listing.token is not None and folder > end and await self._holds_keys(folder)
+            comes_later = listing.token is not None and folder > end and await self.holds_keys(folder)
             if folder not in listing.prefixes and not comes_later:
                 listing.prefixes.append(folder)
 
-    async def _holds_keys(self, prefix: str) -> bool:
-        listing = await self.list_keys(prefix, 1, None, flat=True)
-        return bool(listing.objects or listing.token)
+    async def peek(self, prefix: str, size: int) -> Listing:
+        return await self.list_keys(prefix, size, None, flat=True)  # which shows all that is kept here
 
     async def find(self, key: str) -> Entry | None:
         with translated(_name(key)):
