@@ -98,7 +98,7 @@ async def test_a_cursor_of_a_folder_that_became_a_file(drive: Drive, cursor: str
 
 
 def forbid_listing(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def called(*_: object) -> None:
+    async def called(*_: object, **__: object) -> None:
         raise AssertionError("the provider was asked")
 
     monkeypatch.setattr(provider, "list_page", called)

@@ -127,7 +127,8 @@ def _paths() -> Json:
         "required": True,
         "description": (
             "From your root folder, without a leading slash; percent-encoded UTF-8, where an encoded slash is a "
-            "slash too. No segment may be empty, `.` or `..`, or hold a backslash or a control character."
+            "slash too. No segment may be empty, `.` or `..`, or hold a backslash or a control character. Where a "
+            "file and a folder have the same name, a slash at the end means the folder."
         ),
         "schema": {"type": "string", "minLength": 1},
         "example": "reports/2026.csv",

@@ -148,7 +148,7 @@ def load_in_worker(home: str, overrides: dict[str, str]) -> Any:
 
     try:
         app = load_app(home, overrides)
-        _tell_of_stop(app.on_stop)
+        _call_at_stop(app.on_stop)
         chosen = load(Path(home), overrides=overrides)
         return _hearing_signals(_without_crowds(app, chosen))
     except PorticoError as error:
@@ -156,22 +156,22 @@ def load_in_worker(home: str, overrides: dict[str, str]) -> Any:
         sys.exit(1)
 
 
-def _tell_of_stop(tell: Callable[[], None]) -> None:
-    """Have the worker told of SIGTERM when it comes; Granian itself says so only after all requests have ended."""
+def _call_at_stop(stop_work: Callable[[], None]) -> None:
+    """Call it when SIGTERM comes: Granian ends the application only after all requests have ended."""
     set_signals = _signals.set_loop_signals
 
-    def set_and_tell(loop: Any) -> Any:
+    def set_and_call(loop: Any) -> Any:
         event = set_signals(loop)  # type: ignore[no-untyped-call]
 
         def stop() -> None:
-            tell()
+            stop_work()
             event.set()
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)
         return event
 
-    _signals.set_loop_signals = set_and_tell
+    _signals.set_loop_signals = set_and_call
 
 
 def _without_crowds(app: Any, chosen: Settings) -> Any:

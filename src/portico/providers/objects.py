@@ -212,7 +212,7 @@ class ObjectStore(KeyStore):
 
     @property
     def key_limit(self) -> str:
-        """What a user is told whose path is too long."""
+        """How long a path may be, as a sentence."""
         return f"A whole path may have {self.max_key_bytes} bytes in this storage, that of a folder one less."
 
 

@@ -323,7 +323,7 @@ class LocalProvider(Provider):
 
 
 def _seen(done: asyncio.Future[Any]) -> None:
-    """Whoever waited for the error may have gone."""
+    """Nobody may be waiting for the error any more."""
     if not done.cancelled():
         done.exception()
 
