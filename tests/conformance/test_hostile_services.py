@@ -28,7 +28,7 @@ from .actions import pieces
 
 MIB = 2**20
 SECRET_TOKEN = "session-token-of-the-gateway"
-ATTACKS = [Attack.REDIRECT, Attack.ENDLESS_BODY, Attack.DENSE_BODY, Attack.ENDLESS_ERROR]
+ATTACKS = [Attack.REDIRECT, Attack.ENDLESS_BODY, Attack.ENDLESS_ERROR]
 """Add `Attack.ENDLESS_WALK` where walks are bounded by progress."""
 _GUARD_SECONDS = 60
 """By which a test that would never end is told from a slow machine."""
@@ -230,6 +230,16 @@ async def test_a_page_of_more_than_was_asked_for_is_not_passed_on(kind: str) -> 
         service.begin(Attack.CROWD)
         with pytest.raises(ProviderFailed):
             await provider.list_page(Path.parse("tree"), 1, None)
+
+
+@pytest.mark.parametrize("kind", VOICES)
+async def test_a_page_of_tiny_tags_is_not_parsed(kind: str) -> None:
+    """It is within its bytes; what it would take to read it is not."""
+    async with besieged(kind) as (provider, service, _):
+        service.begin(Attack.DENSE_BODY)
+        for size in (100, provider.max_page_size):
+            with pytest.raises(ProviderFailed):
+                await provider.list_page(Path.parse("tree"), size, None)
 
 
 async def test_content_goes_to_the_configured_address_whatever_session_is_named() -> None:

@@ -167,7 +167,7 @@ class Hostile(_Listener):
         elif attack is Attack.DENSE_BODY:
             writer.write(_head(200, {"Content-Length": str(len(_DENSE))}))
             writer.write(b"" if ask.method == "HEAD" else _DENSE)
-            await writer.drain()
+            await reader.read()  # until it was taken: the connection is aborted afterwards
         elif ask.method == "HEAD" or attack is Attack.TRICKLE:
             await self._headers_without_end(writer, slow=attack is Attack.TRICKLE)
         else:
