@@ -6,6 +6,7 @@ Without a slash at the end it is the file, with one, or where a folder is listed
 import pytest
 
 from portico.drive import Drive
+from portico.entries import Entry
 from portico.errors import NotAFolder, NotFound
 from portico.paths import Path
 from portico.providers.base import Provider
@@ -77,3 +78,25 @@ async def test_a_slash_at_the_end_does_no_harm_where_there_is_one_only(drive: Dr
     await drive.delete(at("moved/"))
     with pytest.raises(NotFound):
         await drive.stat(at("moved/"))
+
+
+async def test_a_folder_that_is_listed_again_is_not_looked_up_again(
+    provider: Provider, drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing without `action` is what most scripts ask for: it costs one call, not two."""
+    if not isinstance(provider, KeyStore):
+        pytest.skip("a file and a folder cannot have the same name here")
+    await put(drive, "folder/file", b"content")
+    found: list[str] = []
+    find = type(provider).find
+
+    async def counted(self: KeyStore, key: str) -> Entry | None:
+        found.append(key)
+        return await find(self, key)
+
+    monkeypatch.setattr(type(provider), "find", counted)
+    for _ in range(3):
+        assert [
+            entry.name for entry in (await drive.list_page(at("folder"), 10, file_first=True)).entries
+        ] == ["file"]
+    assert len(found) == 1

@@ -5,6 +5,7 @@ folder `a/` may be there both. Then `a` is the file, `a/` (`Path.as_folder`) is 
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 
 from portico.entries import Download, Entry, Page
@@ -20,8 +21,16 @@ from portico.providers.object_trees import (
 )
 from portico.providers.tasks import to_the_end
 
+_PLAIN_SECONDS = 10.0
+"""How long a folder is listed without asking again whether a file has the same name, which only others can have made."""
+_MOST_PLAIN = 4096
+
 
 class ObjectStore(KeyStore):
+    def __init__(self) -> None:
+        self._plain: dict[str, float] = {}
+        """Prefixes of folders beside which there was no file of the same name, and until when that is believed."""
+
     # Looking
 
     async def list_page(
@@ -31,12 +40,13 @@ class ObjectStore(KeyStore):
         prefix = folder_key(folder)
         if not self.fits(prefix):
             await self._check_folder(folder)
-        if file_first and not folder.is_root:
+        if file_first and not folder.is_root and time.monotonic() > self._plain.get(prefix, 0.0):
             found, listing = await asyncio.gather(
                 self.find(key_of(folder)), self.list_keys(prefix, size, token)
             )
             if found and not found.is_folder:
                 raise _no_folder(folder)
+            self._note_plain(prefix)
         else:
             listing = await self.list_keys(prefix, size, token)
         entries, marked = entries_of(prefix, listing)
@@ -45,6 +55,11 @@ class ObjectStore(KeyStore):
         ):
             await self._check_folder(folder)
         return Page(entries, listing.token)
+
+    def _note_plain(self, prefix: str) -> None:
+        if len(self._plain) >= _MOST_PLAIN:
+            self._plain.clear()
+        self._plain[prefix] = time.monotonic() + _PLAIN_SECONDS
 
     async def _check_folder(self, folder: Path) -> None:
         """`NotFound` or `NotAFolder` for a folder below which there is nothing, unless it is marked as one."""

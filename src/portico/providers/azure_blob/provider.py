@@ -60,6 +60,7 @@ class AzureBlobProvider(ObjectStore):
         sas_token: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
+        super().__init__()
         access = credential_and_url(
             "blob",
             account_url=account_url,

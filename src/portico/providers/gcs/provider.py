@@ -59,6 +59,7 @@ class GcsProvider(ObjectStore):
         anonymous: str = "false",
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
+        super().__init__()
         _check_options(bucket, service_account_file, endpoint_url, anonymous)
         endpoint = (endpoint_url or _ENDPOINT).rstrip("/")
         self.identity = f"{endpoint}/{bucket}"

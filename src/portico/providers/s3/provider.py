@@ -47,6 +47,7 @@ class S3Provider(ObjectStore):
         profile: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
+        super().__init__()
         # Amazon's bucket names are unique in the world; those of other services at their address.
         self.identity = f"{endpoint_url.rstrip('/')}/{bucket}" if endpoint_url else bucket
         self._service = Service(
