@@ -23,9 +23,8 @@ LIMIT = 512
 WAIT = 0.3
 ATTACKS = (
     *(Attack.ENDLESS_BODY, Attack.DENSE_BODY, Attack.REDIRECT, Attack.ENDLESS_ERROR),
-    *(Attack.NONSENSE, Attack.CROWD, Attack.TRICKLE, Attack.SILENCE),
+    *(Attack.NONSENSE, Attack.CROWD, Attack.ENDLESS_WALK, Attack.TRICKLE, Attack.SILENCE),
 )
-"""Add `Attack.ENDLESS_WALK` where walks are bounded by progress."""
 _AT_ONCE = 4
 """Requests to each kind of service."""
 
