@@ -47,22 +47,24 @@ def from_iso(text: str) -> str:
 def from_isos(texts: list[str]) -> list[str]:
     """As `from_iso`, for a whole page.
 
-    What has the very form of ours is taken as it is, once it is known to be a moment: to write one out costs ten
-    times what it takes to read it.
+    A page whose moments all have the very form of ours is taken as it is, once they are known to be moments: to write
+    one out costs ten times what it takes to read it.
     """
-    moments = map(datetime.fromisoformat, texts)
-    return [
-        text if len(text) == 24 and text[19::4] == ".Z" and text[7:11:3] == "-T" else _written(text, moment)
-        for text, moment in zip(texts, moments, strict=True)
-    ]
+    moments = list(map(datetime.fromisoformat, texts))
+    together, number = "".join(texts), len(texts)
+    if len(together) == 24 * number and all(
+        together[place::24] == mark * number for place, mark in ((7, "-"), (10, "T"), (19, "."), (23, "Z"))
+    ):
+        return texts
+    return [_written(text, moment) for text, moment in zip(texts, moments, strict=True)]
 
 
 def _written(text: str, moment: datetime) -> str:
     if text[7:11:3] == "-T" and text[-1] == "Z":
+        if len(text) >= 24 and text[19] == ".":  # some services have seven digits there
+            return text[:23] + "Z"
         if len(text) == 20:
             return text[:19] + ".000Z"
-        if len(text) > 24 and text[19] == ".":  # some services have seven digits there
-            return text[:23] + "Z"
     return from_datetime(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 

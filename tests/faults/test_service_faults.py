@@ -19,7 +19,7 @@ from .processes import S3Storage, SwiftStorage, TunedGateway, accounts, connect
 from .wire import Broken
 
 MIB = 2**20
-SHORT = {"PORTICO_PROVIDER_TIMEOUT": "3s"}
+SHORT = {"PORTICO_PROVIDER_TIMEOUT": "10s"}
 
 
 @dataclass(slots=True)

@@ -47,3 +47,23 @@ def test_other_text_is_refused(text: str) -> None:
 def test_a_datetime_of_any_zone_is_told_in_utc() -> None:
     moment = datetime(2026, 11, 14, 10, 30, 5, 123_999, tzinfo=timezone(timedelta(hours=1)))
     assert timestamps.from_datetime(moment) == MOMENT
+
+
+@pytest.mark.parametrize(
+    "text", ["AAAAAAAAAATAAAAAAAA.AAAZ", "2026-02-31T09:30:00.000Z", "0001-01-01T00:00:00+23:59", ""]
+)
+def test_what_only_looks_like_a_moment(text: str) -> None:
+    for page in ([text], ["2026-11-14T09:30:00.000Z", text]):
+        with pytest.raises(ValueError):  # noqa: PT011
+            timestamps.from_isos(page)
+
+
+def test_a_page_of_moments_in_several_forms() -> None:
+    forms = [
+        "2026-11-14T09:30:00.000Z",
+        "2026-11-14T09:30:00.0001234Z",
+        "2026-11-14T09:30:00Z",
+        "2026-W46-6T09:30:00.000Z",
+    ]
+    assert timestamps.from_isos(forms) == ["2026-11-14T09:30:00.000Z"] * 4
+    assert timestamps.from_isos(forms[:1] * 3) == forms[:1] * 3

@@ -17,10 +17,14 @@ def nonsense(what: str) -> ProviderFailed:
     )
 
 
-def check_page(found: int, asked: int, sizes: Sequence[int]) -> None:
-    """`ProviderFailed` if a page holds more than was asked for, or a file of a size that no file has."""
+def check_count(found: int, asked: int) -> None:
+    """`ProviderFailed` if a page holds more than was asked for."""
     if found > asked:
         raise nonsense(f"{found} entries in answer to a request for {asked}")
+
+
+def check_sizes(sizes: Sequence[int]) -> None:
+    """`ProviderFailed` if one of them is a size that no file has."""
     if sizes and not 0 <= min(sizes) <= max(sizes) <= LARGEST_FILE:
         raise nonsense("a listing with a size that no file has")
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
-from portico.providers.answers import check_page, etag_of, nonsense
+from portico.providers.answers import check_sizes, etag_of, nonsense
 from portico.providers.keys import Listing
 from portico.providers.xml_pages import Record, Shape, read
 
@@ -56,8 +56,7 @@ def read_page(body: bytes, asked: int, flat: bool) -> tuple[Listing, list[str]]:
                 marked.append(folder)
         else:
             listing.objects.append(_file(key, size, modified, content_type, etag))
-    found = sum(map(len, page.records.values()))
-    check_page(found, asked, [entry.size or 0 for entry in listing.objects])
+    check_sizes([entry.size or 0 for entry in listing.objects])
     return listing, marked
 
 

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
-from portico.providers.answers import check_page, nonsense
+from portico.providers.answers import check_sizes, nonsense
 from portico.providers.xml_pages import Shape, read
 
 _SHAPE = Shape(
@@ -46,7 +46,7 @@ def read_listing(body: bytes, sent: str | None, now: datetime, asked: int) -> Li
             entries.append(Entry(name, False, int(_text(size)), written, guess_content_type(name)))
     except ValueError:
         raise nonsense("a listing with a record that lacks its name, size or time") from None
-    check_page(len(entries), asked, [entry.size or 0 for entry in entries])
+    check_sizes([entry.size or 0 for entry in entries])
     token = document.fields["NextMarker"]
     if token is None:  # a listing that has ended has an empty one
         raise nonsense("something that is no listing")

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from portico.entries import Download, Entry, guess_content_type
 from portico.errors import AlreadyExists, Changed, InvalidCursor, InvalidPath, InvalidRequest
-from portico.providers.answers import check_page, nonsense
+from portico.providers.answers import check_count, check_sizes, nonsense
 from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.gcs.answers import (
     FLAT_FIELDS,
@@ -97,8 +97,8 @@ class GcsProvider(ObjectStore):
         page = read_listing(answer.body, size)
         if page.next_page_token is not None and page.next_page_token == token:
             raise nonsense("the page token that it was asked with: the listing would never end")
-        sizes = [item.size if item.size is not None else -1 for item in page.items]
-        check_page(len(page.items) + len(page.prefixes), size, sizes)
+        check_count(len(page.items) + len(page.prefixes), size)
+        check_sizes([-1 if item.size is None else item.size for item in page.items])
         try:
             moments = from_isos([item.last_modified or "" for item in page.items])
         except ValueError:

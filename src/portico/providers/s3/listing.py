@@ -3,7 +3,7 @@
 from urllib.parse import unquote_plus
 
 from portico.entries import Entry, guess_content_type
-from portico.providers.answers import check_page, etag_of, nonsense
+from portico.providers.answers import check_sizes, etag_of, nonsense
 from portico.providers.keys import Listing
 from portico.providers.xml_pages import Shape, read
 from portico.timestamps import from_isos
@@ -29,7 +29,7 @@ def read_listing(body: bytes, sent_token: str | None, asked: int, flat: bool = F
         moments = from_isos([record[2] or "" for record in contents])
     except ValueError:
         raise nonsense("an object without a size or a time") from None
-    check_page(len(contents) + len(document.records["CommonPrefixes"]), asked, sizes)
+    check_sizes(sizes)
     objects = [
         Entry(key, False, size, modified, guess_content_type(key))
         for key, size, modified in zip(keys, sizes, moments, strict=True)
