@@ -65,6 +65,19 @@ async def test_slow_copies_do_not_hold_up_small_changes(provider: LocalProvider,
     await asyncio.gather(*copies)
 
 
+async def test_slow_copies_do_not_hold_up_the_copy_of_a_file(
+    provider: LocalProvider, copying: Copying
+) -> None:
+    for path in ("tree/a", "file"):
+        await put(provider, path, b"x")
+    copies = [asyncio.create_task(provider.copy(at("tree"), at(f"copy-{n}"))) for n in range(8)]
+    await reached(copying.begun, 4)
+    copies.append(asyncio.create_task(provider.copy(at("file"), at("copied"))))
+    await reached(copying.begun)
+    copying.go.set()
+    await asyncio.gather(*copies)
+
+
 async def test_a_copy_that_is_called_off_ends_and_leaves_nothing_half(
     provider: LocalProvider, copying: Copying, leftovers: Callable[[], list[str]]
 ) -> None:

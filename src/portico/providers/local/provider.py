@@ -48,6 +48,8 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
+_SMALL_FILE = 64 * 2**20
+"""Bytes. A copy of up to that many does not wait behind the copies of whole trees."""
 _READ = 2**20
 """Bytes that a thread reads at a time."""
 _MOST_CHUNKS = 4096
@@ -265,7 +267,13 @@ class LocalProvider(Provider):
         return None
 
     async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self._long(source, trees.copy, self._top, source, target, replace)
+        is_small = await self._hop(self._looks, source, self._is_small_file, source)
+        pool = self._writes if is_small else self._trees
+        await self._long(source, trees.copy, self._top, source, target, replace, pool=pool)
+
+    def _is_small_file(self, path: Path) -> bool:
+        with found(self._top, path) as (_, info):
+            return not is_folder(info) and info.st_size <= _SMALL_FILE
 
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
         if not await self._hop(self._changes, source, trees.rename, self._top, source, target, replace):
@@ -294,11 +302,11 @@ class LocalProvider(Provider):
         for threads in pools:
             await asyncio.to_thread(threads.close)
 
-    async def _long(self, path: Path, work: Callable[..., T], *args: Any) -> T:
+    async def _long(self, path: Path, work: Callable[..., T], *args: Any, pool: Threads | None = None) -> T:
         """Run blocking work that may take long: `work` gets a `Stop`, which is called when this is cancelled."""
         stop = Stop()
         self._stops.add(stop)
-        running = self._trees.start(work, stop, *args)
+        running = (pool or self._trees).start(work, stop, *args)
         running.add_done_callback(_seen)
         try:
             with translated(path):
