@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 from enum import Enum, auto
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -26,7 +26,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.accounts import moments
 from portico.accounts.attempts import Attempt, digest_of_name, digest_of_place, digest_of_refreshes
@@ -34,6 +33,9 @@ from portico.accounts.spacing import Spacing, too_many
 from portico.joint import Joint
 from portico.store.database import AnyRow, Database, upsert
 from portico.store.tables import attempts
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 WINDOW: Final = timedelta(minutes=15)
 """Failures are counted from the first one on for this long; then the count starts anew."""
@@ -83,7 +85,7 @@ class Throttle:
         self._increase = upsert(database.dialect, attempts, _INCREASED)
         self._spacing = Spacing(database)
 
-    async def check(self, attempt: Attempt, *, within: AsyncConnection | None = None) -> Standing:
+    async def check(self, attempt: Attempt, *, within: "AsyncConnection | None" = None) -> Standing:
         """What `attempt` is to us; `TooManyRequests` if it is a stranger's and has to wait for the window's end."""
         now = moments.now()
         keys = [attempt.pair, attempt.place] if attempt.device is None else [attempt.device]
@@ -109,7 +111,7 @@ class Throttle:
             self._failures[attempt.place, None] += 1
         await self._counting.run(None, self._count)
 
-    async def succeeded(self, attempt: Attempt, *, within: AsyncConnection | None = None) -> None:
+    async def succeeded(self, attempt: Attempt, *, within: "AsyncConnection | None" = None) -> None:
         """Make the pair familiar and clear its failures, unless a device signed in: those may be somebody else's.
 
         The address keeps its count: a guesser there may have one good account.
@@ -177,7 +179,7 @@ class Throttle:
                 await transaction.execute(self._increase, rows)
 
 
-async def clear_failures(transaction: AsyncConnection, username: str, address: str | None = None) -> None:
+async def clear_failures(transaction: "AsyncConnection", username: str, address: str | None = None) -> None:
     """Clear all counts of the user, wherever they come from, and that of the address if one is given."""
     mine = attempts.c.name_digest == digest_of_name(username)
     await transaction.execute(update(attempts).where(mine).values(_CLEARED))
@@ -186,7 +188,7 @@ async def clear_failures(transaction: AsyncConnection, username: str, address: s
         await transaction.execute(update(attempts).where(place).values(_CLEARED))
 
 
-async def forget_user(transaction: AsyncConnection, username: str) -> None:
+async def forget_user(transaction: "AsyncConnection", username: str) -> None:
     """The next user of this name is a stranger everywhere."""
     await transaction.execute(delete(attempts).where(attempts.c.name_digest == digest_of_name(username)))
 
