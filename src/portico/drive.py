@@ -129,7 +129,7 @@ class Drive:
 
     async def check_target(self, folder: Path) -> None:
         """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""
-        self._check_depth(folder)
+        self._check_depth(folder, more=1)
         place = folder.under(self._root)
         await self._provider.check_way(place)
         self._writable.add(place)
@@ -229,9 +229,9 @@ class Drive:
             return f"To carry on, ask again with onConflict=replace and the target '{target}'."
         return f"What is at '{target}' is not whole; ask again for another target."
 
-    def _check_depth(self, path: Path) -> None:
+    def _check_depth(self, path: Path, *, more: int = 0) -> None:
         """What is there may lie deeper, and be read and removed: only what is made is bounded."""
-        if len(path.segments) > self._path_depth:
+        if len(path.segments) + more > self._path_depth:
             raise InvalidPath(
                 f"A path may have {self._path_depth} levels here; use fewer folders within folders."
             )

@@ -136,7 +136,7 @@ class Settings(BaseModel):
     path_depth: Annotated[int, BeforeValidator(notation.whole_number(1, 4096))] = Field(
         100,
         alias="limits.path-depth",
-        description="How many levels the path of a new file or folder may have, counted from its user's root. What lies deeper can be read and deleted.",
+        description="How many levels the path of a new file or folder may have, counted from its user's root. What lies deeper can be read and deleted. Of a folder that is copied or moved, only its new path counts, not what it holds.",
     )
     provider_timeout: Annotated[timedelta, BeforeValidator(notation.timeout)] = Field(
         timedelta(seconds=30),

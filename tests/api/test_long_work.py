@@ -120,3 +120,29 @@ async def test_depth_is_bounded_by_the_setting(open_gateway: OpenGateway) -> Non
     assert [(answer.status_code, answer.json()["code"]) for answer in refused] == [(400, "invalid-path")] * 4
     assert (await gateway.call("GET", "a/b/c/d/deep")).content == b"deep"
     assert (await gateway.call("DELETE", "a/b/c/d/deep")).status_code == 204
+
+
+async def test_work_ends_before_its_request_does(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is cancelled itself waits for its work, so that nothing goes on behind its audit line."""
+    gateway.put("tree/file")
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: Any, **__: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            ended.set()
+
+    monkeypatch.setattr(LocalProvider, "copy", slow)
+    headers = await gateway.sign_in()
+    request = asyncio.create_task(
+        gateway.client.post(f"{FILESYSTEM}/tree?action=COPY&target=/new", headers=headers)
+    )
+    await begun.wait()
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    assert ended.is_set()

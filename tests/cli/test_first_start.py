@@ -244,3 +244,14 @@ def test_a_password_that_was_shown_is_not_in_its_file(
     assert not (home / PASSWORD_FILE).exists()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
     assert "as you know it" in portico("serve").out
+
+
+def test_the_log_of_a_database_that_was_there_stays(home: Path) -> None:
+    """Another command may be writing to it."""
+    home.mkdir()
+    (home / "portico.db").touch()
+    with failing(), all_or_nothing(home):
+        (home / "portico.db-wal").touch()
+        (home / "secret.key").touch()
+        raise Failure
+    assert sorted(os.listdir(home)) == ["portico.db", "portico.db-wal"]

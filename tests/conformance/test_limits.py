@@ -17,6 +17,9 @@ async def test_what_is_made_may_be_so_deep_and_no_deeper(
     provider: Provider, root: Path, drive: Drive
 ) -> None:
     shallow = Drive(provider, root, drive._rights, drive._seal, path_depth=3)
+    await shallow.check_target(at("a/b"))
+    with pytest.raises(InvalidPath):  # a file in it would lie too deep
+        await shallow.check_target(at("a/b/c"))
     await put(shallow, "a/b/file", b"x")
     await shallow.make_folder(at("a/b/c"))
     for path in ("a/b/c/d", "a/b/c/d/e"):

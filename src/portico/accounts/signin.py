@@ -58,7 +58,8 @@ class SignIn:
         query = select(*USER_COLUMNS, users.c.password_hash).where(users.c.name_key == name_key(username))
         async with self._database.connect() as reading:
             row = (await reading.execute(query)).first()
-            known = None if row is None else self._devices.known(device, row.id, row.password_hash)
+            # Of nobody there is no proof, and to find that out takes as long.
+            known = self._devices.known(device, row.id if row else 0, row.password_hash if row else "")
             attempt = attempt_of(username, address, known)
             standing = await self._throttle.check(attempt, within=reading)
         if standing is Standing.SPACED:

@@ -34,14 +34,16 @@ class LongWork:
                 return task.result()
             if self._stopping:
                 raise Unavailable(
-                    "The gateway is stopping; what was done so far stands, so look before you ask again.",
+                    "The gateway is stopping; what was done so far is kept, so look before you ask again.",
                     retry_after=5,
                 )
             raise ChangeAbandoned
         finally:
-            gone.cancel()
+            # The work may not outlive its request: the audit line and the provider's end come after it.
+            for one in (task, gone):
+                one.cancel()
+            await asyncio.wait({task, gone})
             self._running.discard(task)
-            task.cancel()
 
     def stop(self) -> None:
         self._stopping = True

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, make
 
-_FILES = ("application.properties", "audit.log", "portico.db", "secret.key", PASSWORD_FILE)
+_DATABASE = "portico.db"
+_FILES = ("application.properties", "audit.log", _DATABASE, "secret.key", PASSWORD_FILE)
 _FOLDERS = ("tls", "metrics")
 _ROOTS = ("files/web", "files")
 """Removed only while they are empty."""
@@ -58,6 +59,8 @@ def _made_and_locked(home: Path) -> tuple[list[Path], int]:
 
 def _remove_new(home: Path, before: set[str]) -> None:
     for name in set(os.listdir(home)) - before:
+        if name.startswith(_DATABASE) and _DATABASE in before:
+            continue  # another command may be writing to it, by its log
         if name.startswith(_FILES):  # also what SQLite keeps beside its file, and drafts
             with suppress(OSError):
                 os.unlink(home / name)

@@ -70,8 +70,12 @@ class WaitingConnections:
     def _look_for_ever(self) -> None:
         rest = threading.Event()
         while not rest.wait(INTERVAL):
-            with suppress(OSError):  # no descriptor left, say: there will be one
+            try:
                 self.look()
+            except OSError:  # no descriptor left, say: there will be one
+                continue
+            except Exception as error:  # a bug must not switch the limit off for good
+                log.error("bug", exc_info=error)
 
     def look(self) -> None:
         """End what is too much. Where no address can have too much, this costs one look at a folder."""
