@@ -111,7 +111,7 @@ def test_an_address_that_is_no_path_shows_the_root_and_asks_nothing_else(
     (root / "a").mkdir()
     visitor.requests.clear()
     visitor.page.goto(f"{visitor.gateway.url}/#/{address}")
-    expect(visitor.page.get_by_role("alert")).to_contain_text("This address names no folder.")
+    expect(visitor.page.get_by_role("alert")).to_contain_text("This address does not lead to a folder.")
     expect(visitor.row("a")).to_be_visible()
     assert visitor.page.url == f"{visitor.gateway.url}/#/"
     asked = {url.removeprefix(visitor.gateway.url) for url in visitor.requests if "/backend" in url}

@@ -102,7 +102,7 @@ def test_new_folder(visitor: Visitor, root: Path) -> None:
     visitor.page.get_by_role("button", name="New folder").click()
     visitor.dialog.get_by_label("Name of the folder").fill("archive")
     visitor.press("Enter")
-    expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name is taken already")
+    expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name is already taken")
     visitor.dialog.get_by_label("Name of the folder").fill("a\\b")
     visitor.press("Enter")
     expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name cannot be used here.")
@@ -122,7 +122,7 @@ def test_rename(visitor: Visitor, root: Path) -> None:
     field.fill("beta.txt")
     visitor.press("Enter")
     expect(visitor.dialog.get_by_role("alert")).to_have_text(
-        "This name is taken already. Choose another one."
+        "This name is already taken. Choose another one."
     )
     field.fill("zeta.txt")
     visitor.press("Enter")

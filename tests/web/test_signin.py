@@ -61,7 +61,7 @@ def test_throttled_sign_in_counts_the_wait_of_that_name_down(visit: Visit, gatew
         visitor.sign_in("somebody", "wrong password")
         expect(alert).to_contain_text("wrong")
     visitor.sign_in("somebody", "wrong password")
-    expect(alert).to_contain_text(re.compile(r"too many failed attempts.*Try again in 1\d min"))
+    expect(alert).to_contain_text(re.compile(r"Too many sign-in attempts.*Try again in 1\d min"))
     submit = visitor.page.get_by_role("button", name="Sign in")
     expect(submit).to_be_disabled()
     # The wait is of that name: somebody else at the same browser can sign in.

@@ -50,7 +50,7 @@ KINDS: dict[str, Kind] = {
     "range-not-satisfiable": Kind(416, "The range lies outside the file"),
     "too-many-requests": Kind(429, "Too many attempts"),
     "headers-too-large": Kind(431, "The headers are too large"),
-    "internal": Kind(500, "The gateway made a mistake"),
+    "internal": Kind(500, "Something went wrong in the gateway"),
     "provider-refused": Kind(502, "The storage service refused the gateway"),
     "provider-error": Kind(502, "The storage service failed"),
     "provider-unavailable": Kind(503, "The storage service is out of reach"),
@@ -129,5 +129,5 @@ def bug_response(request: Request, error: Exception) -> Response:
             request, Unavailable("The gateway is short of memory; try again in a moment.")
         )
     log.error("bug", exc_info=error, path=instance_of(request.scope), method=request.method)
-    sentence = "The gateway made a mistake; it is in the administrator's log under this request id."
+    sentence = "Something went wrong in the gateway; it is in the administrator's log under this request id."
     return problem_response(request, Internal(sentence))

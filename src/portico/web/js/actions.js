@@ -65,6 +65,7 @@ export async function newFolder(listing) {
 
 export async function rename(listing, [entry]) {
   let renamed = "";
+  let begun = "";
   await askName(t("renameTitle"), {
     label: t("newName"),
     value: entry.name,
@@ -72,7 +73,16 @@ export async function rename(listing, [entry]) {
     attempt: async (name) => {
       if (name === entry.name) return;
       if (name.includes("/")) throw new Error(t("noSlash"));
-      renamed = await api.move(join(listing.path, entry.name), join(listing.path, name));
+      const [from, to] = [join(listing.path, entry.name), join(listing.path, name)];
+      try {
+        renamed = await api.move(from, to);
+      } catch (error) {
+        // What broke off in the middle is carried on by putting the rest where the first part is.
+        const choice = error.code === "already-exists" && name === begun ? (await askConflict(name, { mayReplace: session.may("overwrite"), others: false })).choice : "skip";
+        if (error.status >= 500) begun = name;
+        if (choice === "skip") throw error;
+        renamed = await api.move(from, to, choice);
+      }
     },
   });
   if (!renamed) return;

@@ -1,6 +1,6 @@
 /** The REST interface, as far as the page uses it. */
 
-import { Unreachable, invalidPath, isAbort, problemOf } from "./problems.js";
+import { InvalidName, Unreachable, isAbort, problemOf } from "./problems.js";
 import { encoded, isName, split } from "./paths.js";
 import { session } from "./session.js";
 
@@ -11,7 +11,7 @@ export const FILESYSTEM = "/backend/1.0.0/filesystem";
  * @param {string} path @param {Record<string, string>} [query]
  */
 export function address(path, query = {}) {
-  if (!split(path).every(isName)) throw invalidPath();
+  if (!split(path).every(isName)) throw new InvalidName();
   const parameters = new URLSearchParams(query).toString();
   return FILESYSTEM + encoded(path) + (parameters && `?${parameters}`);
 }
@@ -22,10 +22,10 @@ export const nameAt = (location) => decodeURIComponent(location.split("/").at(-1
 /**
  * @param {string} method
  * @param {string} url
- * @param {{signal?: AbortSignal, headers?: Record<string, string>}} [options]
+ * @param {{signal?: AbortSignal, headers?: Record<string, string>, tree?: boolean}} [options] `tree`: it may be done in part
  * @returns {Promise<Response>} an answer below 300; anything else is thrown
  */
-async function call(method, url, { signal, headers = {} } = {}) {
+async function call(method, url, { signal, headers = {}, tree = false } = {}) {
   let token = await session.token();
   let response = await send(method, url, token, headers, signal);
   if (response.status === 401) {
@@ -33,7 +33,7 @@ async function call(method, url, { signal, headers = {} } = {}) {
     response = await send(method, url, token, headers, signal);
     if (response.status === 401) session.end();
   }
-  if (!response.ok) throw await problemOf(response);
+  if (!response.ok) throw await problemOf(response, { tree });
   return response;
 }
 
@@ -73,7 +73,7 @@ export const makeFolder = (path, signal) => post(path, { action: "MKDIR" }, { si
 
 /** @returns {Promise<string>} the name that it has there */
 async function transfer(action, path, target, onConflict) {
-  const response = await post(path, { action, target, onConflict });
+  const response = await post(path, { action, target, onConflict }, { tree: true });
   return nameAt(response.headers.get("Location") ?? encoded(target));
 }
 
@@ -81,7 +81,7 @@ export const move = (path, target, onConflict = "fail") => transfer("MOVE", path
 
 export const copy = (path, target, onConflict = "fail") => transfer("COPY", path, target, onConflict);
 
-export const remove = async (path, { recursive }) => call("DELETE", address(path, recursive ? { recursive: "true" } : {}));
+export const remove = async (path, { recursive }) => call("DELETE", address(path, recursive ? { recursive: "true" } : {}), { tree: true });
 
 /** What this token may do, as it stands now. @returns {Promise<{username: string, rights: string[]}>} */
 export async function whoAmI() {

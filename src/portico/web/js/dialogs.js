@@ -4,7 +4,7 @@ import { bdi, fill, make, sentence } from "./dom.js";
 import { icon } from "./icons.js";
 import { rescueNotices } from "./notices.js";
 import { extension } from "./paths.js";
-import { isAbort, words } from "./problems.js";
+import { explained, isAbort } from "./problems.js";
 import { t } from "./texts.js";
 
 let numbered = 0;
@@ -71,7 +71,7 @@ export async function askName(title, { label, value = "", yes, attempt }) {
       await attempt(input.value.trim());
       dialog.close();
     } catch (error) {
-      if (!isAbort(error)) problem.textContent = words(error);
+      if (!isAbort(error)) fill(problem, ...explained(error));
       submit.disabled = false;
       input.focus();
     }
@@ -104,7 +104,7 @@ export async function askConflict(name, { mayReplace, others }) {
 
 /** Several things failed: one list, with each sentence. @param {{name: string, error: Error}[]} failures */
 export async function showFailures(title, failures) {
-  const items = failures.map(({ name, error }) => make("li", {}, bdi(name, { class: "strong" }), make("span", { class: "problem" }, words(error))));
+  const items = failures.map(({ name, error }) => make("li", {}, bdi(name, { class: "strong" }), make("span", { class: "problem" }, ...explained(error))));
   const { dialog, closed } = openDialog(title, { class: "small", body: [fill(make("ul", { class: "failures" }), ...items)], actions: [button(t("close"), { class: "primary", onclick: () => dialog.close() })] });
   await closed;
 }

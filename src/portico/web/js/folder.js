@@ -12,7 +12,7 @@ import { showMenu } from "./menu.js";
 import { announce, complain } from "./notices.js";
 import { join, link, nameOf, parent } from "./paths.js";
 import { preview } from "./preview.js";
-import { isAbort, SignedOut, words } from "./problems.js";
+import { explained, isAbort, SignedOut } from "./problems.js";
 import { Selection } from "./selection.js";
 import { session } from "./session.js";
 import { t } from "./texts.js";
@@ -209,7 +209,7 @@ export class FolderView {
     this.selection.follow(listing.shown, (name) => listing.byName.has(name));
     this.grid.show(listing);
     const empty = listing.complete && !listing.count;
-    if (empty) this.#showState("folderSolid", t("emptyFolder"), session.may("upload") ? t("emptyHint") : "");
+    if (empty) this.#showState("folderSolid", t("emptyFolder"), session.may("upload") ? [t("emptyHint")] : []);
     else if (!listing.shown.length) this.#showState(listing.isLoadingAll ? "" : "search", t(listing.isLoadingAll ? "searching" : listing.complete ? "noMatch" : "noMatchLoaded"));
     else {
       this.state.hidden = true;
@@ -234,15 +234,15 @@ export class FolderView {
     const again = make("button", { type: "button", onclick: () => this.refresh() }, t("tryAgain"));
     const missing = ["not-found", "invalid-path", "not-a-folder"].includes(error.code);
     const [drawing, title] = missing ? ["search", t("missingFolder")] : error.code === "forbidden" ? ["lock", t("mayNotList")] : ["warning", t("cannotShow")];
-    this.#showState(drawing, title, words(error), missing && this.path !== "/" ? home : again);
+    this.#showState(drawing, title, explained(error), missing && this.path !== "/" ? home : again);
     this.state.querySelector("a, button").focus();
     announce(title);
   }
 
-  #showState(drawing, title, text = "", action = null) {
+  #showState(drawing, title, text = [], action = null) {
     this.grid.element.hidden = true;
     this.state.hidden = false;
     this.foot.clear();
-    fill(this.state, drawing ? icon(drawing) : make("div", { class: "spinner", "aria-hidden": "true" }), make("h2", {}, title), text ? make("p", {}, text) : null, action);
+    fill(this.state, drawing ? icon(drawing) : make("div", { class: "spinner", "aria-hidden": "true" }), make("h2", {}, title), text.length ? make("p", {}, ...text) : null, action);
   }
 }

@@ -2,7 +2,7 @@
 
 import { make } from "./dom.js";
 import { icon } from "./icons.js";
-import { isAbort, SignedOut, words } from "./problems.js";
+import { explained, isAbort, SignedOut } from "./problems.js";
 import { t } from "./texts.js";
 
 const SHOWN = 6000;
@@ -26,19 +26,19 @@ export function announce(text) {
 /** Something went well. */
 export function tell(text) {
   announce(text);
-  const notice = show(text, "check", "");
+  const notice = show([text], "check", "");
   setTimeout(() => notice.remove(), SHOWN);
 }
 
 /** Something went wrong: stays until it is dismissed. */
 export function complain(error) {
   if (isAbort(error) || error instanceof SignedOut) return;
-  show(words(error), "warning", "alert");
+  show(explained(error), "warning", "alert");
 }
 
-function show(text, drawing, role) {
+function show(content, drawing, role) {
   const dismiss = make("button", { class: "quiet round", type: "button", "aria-label": t("dismiss"), onclick: () => notice.remove() }, icon("close"));
-  const notice = make("div", { class: role ? "notice bad" : "notice", role: role || null }, icon(drawing), make("p", {}, text), dismiss);
+  const notice = make("div", { class: role ? "notice bad" : "notice", role: role || null }, icon(drawing), make("p", {}, ...content), dismiss);
   // A modal dialog makes all else inert: what happens while it is open must be said inside it.
   const place = [...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body;
   if (stack.parentNode !== place) place.append(stack);

@@ -7,7 +7,7 @@ import { bdi, fill, make } from "./dom.js";
 import { icon } from "./icons.js";
 import { Listing } from "./listing.js";
 import { join, parent } from "./paths.js";
-import { isAbort, words } from "./problems.js";
+import { explained, isAbort } from "./problems.js";
 import { t } from "./texts.js";
 
 /**
@@ -45,7 +45,7 @@ export async function pickFolder(title, { start, yes, forbidden }) {
     } catch (error) {
       if (isAbort(error) || current !== listing) return;
       fill(list);
-      problem.textContent = words(error);
+      fill(problem, ...explained(error));
     }
   };
   const draw = () => {

@@ -6,7 +6,7 @@ import { bdi, fill, make } from "./dom.js";
 import { bytes, moment } from "./formats.js";
 import { icon, iconOf } from "./icons.js";
 import { extension, join } from "./paths.js";
-import { isAbort, words } from "./problems.js";
+import { explained, isAbort } from "./problems.js";
 import { t } from "./texts.js";
 
 /** What browsers draw without ever running script in it; SVG is not among them, and is shown as its text. */
@@ -63,7 +63,7 @@ export async function preview(folder, entries, entry, { onDownload, onShow }) {
       const view = await viewOf(folder, file, signal, (blob) => (address = URL.createObjectURL(blob)));
       if (!signal.aborted) fill(stage, ...view);
     } catch (error) {
-      if (!isAbort(error)) fill(stage, make("p", { class: "problem", role: "alert" }, words(error)));
+      if (!isAbort(error)) fill(stage, make("p", { class: "problem", role: "alert" }, ...explained(error)));
     }
   };
   dialog.addEventListener("keydown", (event) => {
