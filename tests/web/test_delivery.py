@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import httpx2
+import pytest
 from playwright.sync_api import expect
 
 import portico
@@ -64,6 +65,30 @@ def test_the_page_is_asked_for_again_and_its_files_never(gateway: Gateway) -> No
             assert plain.headers["ETag"] != answer.headers["ETag"]
         for address in ("/js/main.js", "/index.html", "/page/", "/page/page.js", "/page/0/none.js"):
             assert client.get(address).status_code == 404, address
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_packed"),
+    [
+        ("gzip", True),
+        ("br, GZIP ; q=0.5", True),
+        ("*", True),
+        ("*;q=0, gzip;q=0.001", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000, *", False),
+        ("*;q=0", False),
+        ("identity", False),
+        ("x-not-gzip", False),
+        ("", False),
+    ],
+)
+def test_the_page_is_compressed_only_for_those_who_accept_it(
+    gateway: Gateway, accepted: str, is_packed: bool
+) -> None:
+    with gateway.client(trust_env=False) as client:
+        answer = client.get("/", headers={"Accept-Encoding": accepted})
+    assert answer.headers.get("Content-Encoding") == ("gzip" if is_packed else None)
+    assert b"<!doctype html>" in answer.content[:100].lower()
 
 
 def test_a_file_of_another_version_is_answered_by_this_one_and_not_kept(gateway: Gateway) -> None:

@@ -72,7 +72,7 @@ class Asset:
         return cls(content, compress(content, mtime=0), _MEDIA_TYPES[suffix], tag, caching)
 
     def response(self, request: Request) -> Response:
-        packed = "gzip" in request.headers.get("Accept-Encoding", "")
+        packed = _takes_gzip(request.headers.get("Accept-Encoding", ""))
         etag = f'"{self.etag}-gzip"' if packed else f'"{self.etag}"'
         headers = {
             "Cache-Control": self.caching,
@@ -88,3 +88,12 @@ class Asset:
         if packed:
             return Response(self.packed, headers={**headers, "Content-Encoding": "gzip"})
         return Response(self.content, headers=headers)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding allows it (RFC 9110, 12.5.3): by its name, else by `*`, and not with a weight of zero."""
+    weights = {}
+    for coding in accepted.lower().split(","):
+        name, _, parameter = coding.partition(";")
+        weights[name.strip()] = parameter.replace(" ", "").removeprefix("q=") or "1"
+    return weights.get("gzip", weights.get("*", "0")).strip("0.") != ""
