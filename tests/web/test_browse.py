@@ -126,7 +126,7 @@ def test_a_name_that_leads_out_of_the_folder_is_not_sent(visitor: Visitor) -> No
         visitor.page.get_by_role("button", name="New folder").click()
         visitor.dialog.get_by_label("Name of the folder").fill(name)
         visitor.press("Enter")
-        expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name cannot be used here.")
+        expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name cannot be used.")
         assert visitor.requests == []
         visitor.press("Escape")
 

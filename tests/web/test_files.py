@@ -105,7 +105,7 @@ def test_new_folder(visitor: Visitor, root: Path) -> None:
     expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name is already taken")
     visitor.dialog.get_by_label("Name of the folder").fill("a\\b")
     visitor.press("Enter")
-    expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name cannot be used here.")
+    expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name cannot be used.")
     visitor.dialog.get_by_label("Name of the folder").fill("brand new ✨")
     visitor.press("Enter")
     expect(visitor.dialog).to_have_count(0)
