@@ -123,7 +123,7 @@ def instance_of(scope: Scope) -> str:
 
 
 def bug_response(request: Request, error: Exception) -> Response:
-    """Ours to mend: the trace goes to the log under the request id, and no word of it to the client."""
+    """A bug of ours: the trace goes to the log under the request id, and no word of it to the client."""
     if isinstance(error, MemoryError):
         return problem_response(
             request, Unavailable("The gateway is short of memory; try again in a moment.")

@@ -138,7 +138,7 @@ class HeadersTooLarge(ClientError):
 
 
 class Internal(ClientError):
-    """The gateway made a mistake; its administrator finds it under the request id."""
+    """Something went wrong in the gateway; its administrator finds it under the request id."""
 
     code = "internal"
 
