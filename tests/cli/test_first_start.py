@@ -83,7 +83,9 @@ def failing_start(
 
     for name, value in environment.items():
         monkeypatch.setenv(name, filled(value))
-    monkeypatch.setattr("portico.store.database.Database.__init__.__kwdefaults__", {"wait": 0.2, "blocking": False})
+    monkeypatch.setattr(
+        "portico.store.database.Database.__init__.__kwdefaults__", {"wait": 0.2, "blocking": False}
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import math
 import os
 import resource
 import signal
@@ -43,6 +44,35 @@ class WorkersFailed(PorticoError):
     code = "workers-failed"
 
 
+class SignalFlag:
+    """As `threading.Event`, for signal handlers.
+
+    It has no lock, which a handler could wait for in the very thread that holds it. And it looks again and again: a
+    signal that the kernel gives to another thread, as happens when two come at once, does not wake the main one, in
+    which Python runs the handlers.
+    """
+
+    _LOOK_SECONDS = 0.1
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float = math.inf) -> bool:
+        until = time.monotonic() + timeout
+        while not self._is_set and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, self._LOOK_SECONDS))
+        return self._is_set
+
+
 class Server(MPServer):
     def __init__(
         self, settings: Settings, address: Address, overrides: dict[str, str], tls: Certificate | None
@@ -66,6 +96,7 @@ class Server(MPServer):
             respawn_failed_workers=True,
             workers_kill_timeout=STOP_TIMEOUT,
         )
+        self.main_loop_interrupt = SignalFlag()  # type: ignore[assignment]
         self._home = settings.home
         self._overrides = overrides
         self._on_terminal = sys.stdout.isatty()
