@@ -80,8 +80,9 @@ def _pause(admitted_at: int | None, now: int) -> float:
 
 def too_many(wait: float) -> TooManyRequests:
     seconds = math.ceil(wait)
+    when = f"{seconds} seconds" if seconds <= 90 else f"{math.ceil(seconds / 60)} minutes"
     return TooManyRequests(
-        f"There were too many failed sign-ins from this address; try again in {seconds} seconds.",
+        f"Too many sign-ins have failed; try again in {when}, or ask the administrator to unlock the user.",
         retry_after=seconds,
     )
 
