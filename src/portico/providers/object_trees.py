@@ -1,7 +1,7 @@
 """Whole trees of a store of keys: copied, moved and removed object by object, a page at a time.
 
-Each is ended by cancelling it. That leaves objects that are whole: a copy is there or is not, and a source goes only
-after its copy stands.
+Each is ended by cancelling it, within a batch, too. That leaves objects that are whole: a copy is there or is not, a
+source goes only after its copy is there, and what was removed stays removed.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from portico.errors import (
     ProviderFailed,
 )
 from portico.providers.keys import KeyStore, Version
-from portico.providers.tasks import each, to_the_end
+from portico.providers.tasks import each
 
 _ATTEMPTS = 4
 """At copying one object that is replaced all the time."""
@@ -87,7 +87,7 @@ async def remove_copied(store: KeyStore, copied: list[Version]) -> None:
     try:
         for start in range(0, len(copied), store.max_page_size):
             batch = copied[start : start + store.max_page_size]
-            await to_the_end(store.remove_versions(batch))
+            await store.remove_versions(batch)
             removed += len(batch)
     except PorticoError as error:
         done = f"All {len(copied)} files were copied, and {removed} of them removed at the source"
@@ -101,7 +101,7 @@ async def remove_tree(store: KeyStore, prefix: str) -> None:
         for _ in range(store.removal_passes):
             async for listing in store.pages(prefix, flat=True):
                 if keys := [entry.name for entry in listing.objects]:
-                    await to_the_end(store.remove(keys))
+                    await store.remove(keys)
                     removed += len(keys)
             if not await store.holds_keys(prefix):
                 return
@@ -135,7 +135,7 @@ async def remove_empty_folders(store: KeyStore, prefix: str) -> None:
     for depth in sorted(by_depth, reverse=True):
         folders = by_depth[depth]
         for start in range(0, len(folders), store.max_page_size):
-            await to_the_end(store.remove(folders[start : start + store.max_page_size]))
+            await store.remove(folders[start : start + store.max_page_size])
 
 
 def _name(key: str) -> str:

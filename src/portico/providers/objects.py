@@ -19,7 +19,6 @@ from portico.providers.object_trees import (
     remove_empty_folders,
     remove_tree,
 )
-from portico.providers.tasks import to_the_end
 
 _PLAIN_SECONDS = 10.0
 """How long a folder is listed without asking again whether a file has the same name, which only others can have made."""
@@ -192,7 +191,7 @@ class ObjectStore(KeyStore):
             await remove_copied(self, copied)
             await remove_empty_folders(self, folder_key(source))
         else:
-            await to_the_end(self.remove_versions(copied))
+            await self.remove_versions(copied)
 
     async def _transfer(self, source: Path, target: Path, replace: bool) -> tuple[list[Version], bool]:
         """Copy a file or a tree; what was copied, and whether it was a tree."""

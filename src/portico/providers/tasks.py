@@ -1,8 +1,8 @@
-"""Many small pieces of asynchronous work, and work that must not be broken off."""
+"""Many small pieces of asynchronous work."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -13,7 +13,7 @@ AT_ONCE = 8
 async def each(work: Callable[[T], Awaitable[None]], items: Iterable[T], at_once: int = AT_ONCE) -> None:
     """Do the work for all items, a few at a time.
 
-    After a failure nothing more is begun; it is raised when what runs has ended.
+    After a failure nothing more is begun; it is raised when what runs has ended. A cancellation ends what runs.
     """
     waiting = iter(items)
     failed = False
@@ -32,15 +32,3 @@ async def each(work: Callable[[T], Awaitable[None]], items: Iterable[T], at_once
     for error in await asyncio.gather(*(worker() for _ in range(at_once)), return_exceptions=True):
         if isinstance(error, BaseException):
             raise error
-
-
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do the work to its end even if it is cancelled meanwhile; the cancellation counts afterwards."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # seen
-        raise
