@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from portico.errors import AlreadyExists
 from portico.providers.local import LocalProvider, staging, trees
 
 from .actions import at, content, names, put
@@ -32,6 +33,24 @@ async def test_what_comes_while_a_tree_is_merged_is_not_lost(
     assert await content(provider, "to/two") == b"changed"
     assert await names(provider, "to/a") == ["one", "other"]
     assert await names(provider, "from/a") == ["late"]
+
+
+async def test_a_move_that_must_not_replace_keeps_what_is_uploaded_to_its_target_meanwhile(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(provider, "from/file", b"moved")
+    rename = os.rename
+
+    def outrun(source: Any, target: Any, **options: Any) -> None:
+        if target == "to":
+            (top / "to" / "file").write_bytes(b"uploaded")
+        rename(source, target, **options)
+
+    monkeypatch.setattr(os, "rename", outrun)
+    with pytest.raises(AlreadyExists):
+        await provider.move(at("from"), at("to"), replace=False)
+    assert await content(provider, "to/file") == b"uploaded"
+    assert await content(provider, "from/file") == b"moved"
 
 
 async def test_a_merge_copies_nothing(provider: LocalProvider, top: Folder) -> None:

@@ -44,7 +44,7 @@ def copy(stop: Stop, top: str, source: Path, target: Path, replace: bool) -> Non
 
 
 def rename(top: str, source: Path, target: Path, replace: bool) -> bool:
-    """Move by a rename; False if there is a folder with content at the target, to `merge` with."""
+    """Move by a rename; False if there is a folder with content at the target that may be replaced: `merge` with it."""
     with found(top, source) as (source_folder, info):
         if is_folder(info):
             _claim_folder(top, target, replace)
@@ -59,6 +59,10 @@ def rename(top: str, source: Path, target: Path, replace: bool) -> bool:
                 else:
                     place(source_folder, source.name, target_folder, target, replace=replace)
             elif not _rename_folder(source_folder, source.name, target_folder, target.name):
+                if not replace:  # somebody has put something into the folder that we made
+                    raise AlreadyExists(
+                        f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
+                    )
                 return False
             os.fsync(target_folder)
         os.fsync(source_folder)
