@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path as Folder
 from typing import Any
 
@@ -60,6 +60,8 @@ async def test_slow_copies_do_not_hold_up_small_changes(provider: LocalProvider,
         await provider.make_folder(at("new/folder"))
         await provider.delete(at("other"), recursive=True)
         await provider.delete(at("new/folder"))
+        await provider.delete(at("moved"), recursive=True)
+        await provider.sweep()
     assert not any(copy.done() for copy in copies)
     copying.go.set()
     await asyncio.gather(*copies)
@@ -132,6 +134,88 @@ async def test_a_deletion_that_is_called_off_is_out_of_sight_and_goes_with_the_s
     assert leftovers()
     assert await provider.sweep() == 1
     assert not leftovers()
+
+
+CHANGES: dict[str, tuple[Callable[[LocalProvider], Awaitable[None]], list[str]]] = {
+    "move": (lambda provider: provider.move(at("tree"), at("moved")), ["moved"]),
+    "delete": (lambda provider: provider.delete(at("tree"), recursive=True), []),
+    "make": (lambda provider: provider.make_folder(at("made")), ["made", "tree"]),
+}
+
+
+@pytest.fixture
+def held_sync(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Set when a folder is about to be synced, and what lets it go on."""
+    begun, go = threading.Event(), threading.Event()
+    sync = os.fsync
+
+    def slow(descriptor: int) -> None:
+        begun.set()
+        go.wait(PATIENCE)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    yield begun, go
+    go.set()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_change_that_has_begun_is_reported_as_done_although_it_was_called_off(
+    provider: LocalProvider, top: Folder, held_sync: tuple[threading.Event, threading.Event], change: str
+) -> None:
+    (top / "tree").mkdir()
+    (top / "tree/a").write_bytes(b"x")
+    begun, go = held_sync
+    work, expected = CHANGES[change]
+    task = asyncio.ensure_future(work(provider))
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    task.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    await task
+    assert await names(provider) == expected
+
+
+async def test_a_change_that_waits_for_its_turn_is_not_made_when_it_is_called_off(
+    provider: LocalProvider, top: Folder, held_sync: tuple[threading.Event, threading.Event]
+) -> None:
+    (top / "tree").mkdir()
+    begun, go = held_sync
+    others = [asyncio.ensure_future(provider.make_folder(at(f"other-{n}"))) for n in range(4)]
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    task = asyncio.ensure_future(provider.move(at("tree"), at("moved")))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go.set()
+    await asyncio.gather(*others)
+    assert "tree" in await names(provider)
+
+
+async def test_a_merge_that_was_called_off_before_it_began_moves_nothing(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("from", "to"):
+        (top / name).mkdir()
+        (top / name / f"in-{name}").write_bytes(b"x")
+    begun, go = threading.Event(), threading.Event()
+    rename = trees._rename_folder
+
+    def slow(*arguments: Any) -> bool:
+        begun.set()
+        go.wait(PATIENCE)
+        return rename(*arguments)
+
+    monkeypatch.setattr(trees, "_rename_folder", slow)
+    task = asyncio.ensure_future(provider.move(at("from"), at("to")))
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    task.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await names(provider, "from") == ["in-from"]
 
 
 def _opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -77,8 +77,9 @@ class LocalProvider(Provider):
         self._scans = Threads(2, "local-scans")
         # A folder is made, a file renamed or removed in no time, as long as nothing else is in the way.
         self._changes = Threads(4, "local-changes")
-        # To copy, merge or remove a whole tree may take minutes.
+        # To copy, merge or remove a whole tree may take minutes; removing frees space, and must not wait for copies.
         self._trees = Threads(4, "local-trees")
+        self._removals = Threads(4, "local-removals")
         self._stops: set[Stop] = set()
 
     # Listing
@@ -243,16 +244,18 @@ class LocalProvider(Provider):
             return
 
     async def make_folder(self, path: Path) -> None:
-        await self._hop(self._changes, path, self._make_folder, path)
+        await self._change(path, self._make_folder, path)
 
     def _make_folder(self, path: Path) -> None:
         with opened_folder(self._top, path, make=True):
             return
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
-        taken_away = await self._hop(self._changes, path, self._delete, path, recursive)
-        if taken_away:  # what is left of it when this is called off goes with the next sweep
-            await self._long(path, staging.remove_staged, self._top, taken_away)
+        taken_away, called_off = await self._change(path, self._delete, path, recursive)
+        if (
+            taken_away and not called_off
+        ):  # what is left of it when this is called off goes with the next sweep
+            await self._long(path, staging.remove_staged, self._top, taken_away, pool=self._removals)
 
     def _delete(self, path: Path, recursive: bool) -> str | None:
         """Remove it; for a folder with its content, the name under which that is staged."""
@@ -276,8 +279,11 @@ class LocalProvider(Provider):
             return not is_folder(info) and info.st_size <= _SMALL_FILE
 
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        if not await self._hop(self._changes, source, trees.rename, self._top, source, target, replace):
-            await self._long(source, trees.merge, self._top, source, target)
+        renamed, called_off = await self._change(source, trees.rename, self._top, source, target, replace)
+        if not renamed:
+            if called_off:
+                raise asyncio.CancelledError
+            await self._long(source, trees.merge, self._top, source, target, pool=self._trees)
 
     # Housekeeping
 
@@ -293,20 +299,27 @@ class LocalProvider(Provider):
             )
 
     async def sweep(self) -> int:
-        return await self._long(Path(), staging.sweep, self._top)
+        return await self._long(Path(), staging.sweep, self._top, pool=self._removals)
 
     async def close(self) -> None:
         for stop in self._stops:
             stop.call()
-        pools = (self._looks, self._reads, self._writes, self._scans, self._changes, self._trees)
-        for threads in pools:
+        for threads in (
+            self._looks,
+            self._reads,
+            self._writes,
+            self._scans,
+            self._changes,
+            self._trees,
+            self._removals,
+        ):
             await asyncio.to_thread(threads.close)
 
-    async def _long(self, path: Path, work: Callable[..., T], *args: Any, pool: Threads | None = None) -> T:
+    async def _long(self, path: Path, work: Callable[..., T], *args: Any, pool: Threads) -> T:
         """Run blocking work that may take long: `work` gets a `Stop`, which is called when this is cancelled."""
         stop = Stop()
         self._stops.add(stop)
-        running = (pool or self._trees).start(work, stop, *args)
+        running = pool.start(work, stop, *args)
         running.add_done_callback(_seen)
         try:
             with translated(path):
@@ -324,6 +337,29 @@ class LocalProvider(Provider):
             self._stops.discard(stop)
             del running  # it holds the error that holds this frame
 
+    async def _change(self, path: Path, work: Callable[..., T], *args: Any) -> tuple[T, bool]:
+        """Run work that changes something in no time; what it returns, and whether this was cancelled meanwhile.
+
+        A thread that has begun is waited for and what it did counts: a cancellation means that nothing was done.
+        """
+        stop = Stop()
+        running = self._changes.start(_unless_stopped, stop, work, *args)
+        running.add_done_callback(_seen)
+        try:
+            with translated(path):
+                try:
+                    return await asyncio.shield(running), False
+                except asyncio.CancelledError:
+                    stop.call()
+                    if not stop.begun:
+                        raise
+                    await asyncio.wait([running])
+                    if isinstance(running.exception(), Stopped):
+                        raise
+                    return running.result(), True
+        finally:
+            del running  # as above
+
     async def _hop(self, pool: Threads, path: Path, work: Callable[..., T], *args: Any) -> T:
         """Run blocking work about `path` in a thread."""
         with translated(path):
@@ -334,6 +370,11 @@ def _seen(done: asyncio.Future[Any]) -> None:
     """Nobody may be waiting for the error any more."""
     if not done.cancelled():
         done.exception()
+
+
+def _unless_stopped(stop: Stop, work: Callable[..., T], *args: Any) -> T:
+    stop.check()
+    return work(*args)
 
 
 def _finish(staged: staging.StagedFile, batch: list[bytes]) -> Entry:
