@@ -1,6 +1,15 @@
+import asyncio
+
 import pytest
 
-from portico.errors import AlreadyExists, NotFound, ProviderFailed, ProviderRefused, ProviderUnavailable
+from portico.errors import (
+    AlreadyExists,
+    NotFound,
+    ProviderFailed,
+    ProviderRefused,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
 from portico.providers.azure_blob import AzureBlobProvider, copies
 
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply
@@ -53,6 +62,64 @@ async def test_a_copy_that_fails_in_the_end(provider: AzureBlobProvider, proxy: 
     with pytest.raises(ProviderFailed):
         await provider.move(at("file"), at("copy"))
     assert await walk(provider) == [("file", False)]
+
+
+def abort(call: Call) -> bool:
+    return call.query.get("comp") == "copy"
+
+
+@pytest.fixture
+def pending(proxy: FaultProxy) -> None:
+    """A copy that goes on until it is aborted, which leaves an empty blob; the server itself copies at once."""
+
+    def change(reply: Reply) -> Reply:
+        state = "aborted" if any(abort(call) for call in proxy.calls) else "pending"
+        return Reply(reply.status, {**reply.headers, "x-ms-copy-status": state}, reply.body)
+
+    proxy.on(copy, status("pending"))
+    proxy.on(abort, Reply(204), turns=100)
+    proxy.on(look, Reply(404, {"x-ms-error-code": "BlobNotFound"}))  # before the copy: nothing is there
+    proxy.on(look, Altered(change), turns=10**9)
+
+
+@pytest.mark.usefixtures("pending")
+async def test_a_copy_that_is_called_off_is_aborted_and_leaves_nothing(
+    provider: AzureBlobProvider, proxy: FaultProxy
+) -> None:
+    task = asyncio.ensure_future(provider.copy(at("file"), at("copy")))
+    while len([call for call in proxy.calls if look(call)]) < 3:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (call,) = [call for call in proxy.calls if abort(call)]
+    assert call.headers["x-ms-copy-action"] == "abort"
+    assert call.query["copyid"]
+    assert await walk(provider) == [("file", False)]
+
+
+@pytest.mark.usefixtures("pending")
+async def test_a_copy_that_comes_no_further_is_aborted_and_leaves_nothing(
+    provider: AzureBlobProvider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "STALLED_SECONDS", 0.05)
+    with pytest.raises(ProviderTimeout):
+        await provider.copy(at("file"), at("copy"))
+    assert any(abort(call) for call in proxy.calls)
+    assert await walk(provider) == [("file", False)]
+
+
+async def test_a_copy_that_ends_before_it_is_aborted_stays(
+    provider: AzureBlobProvider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "STALLED_SECONDS", 0.0)
+    proxy.on(copy, status("pending"))
+    proxy.on(abort, Reply(409, {"x-ms-error-code": "NoPendingCopyOperation"}))
+    proxy.on(look, Reply(404, {"x-ms-error-code": "BlobNotFound"}))
+    proxy.on(look, status("pending"))
+    with pytest.raises(ProviderTimeout):
+        await provider.copy(at("file"), at("copy"))
+    assert await content(provider, "copy") == b"content"
 
 
 @pytest.mark.parametrize("replace", [True, False])

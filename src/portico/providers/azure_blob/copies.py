@@ -2,15 +2,20 @@
 
 import asyncio
 
+import structlog
 from azure.core.exceptions import AzureError
 
 from portico.errors import ProviderFailed, ProviderTimeout
 from portico.providers.azure_common import Answer, Fault, Service
 
+log = structlog.get_logger()
+
 _FIRST_WAIT = 0.1
 _LONGEST_WAIT = 5.0
 STALLED_SECONDS = 300.0
 """After which a copy that comes no further is given up."""
+_ABORT_SECONDS = 10.0
+"""For each call that ends a copy: somebody may be waiting for the gateway to stop."""
 
 
 async def copy_blob(
@@ -30,15 +35,13 @@ async def copy_blob(
         if copied is None:
             raise
         answer = copied
-    wait, waited, seen = _FIRST_WAIT, 0.0, ""
-    while (status := answer.headers.get("x-ms-copy-status")) == "pending":
-        progress = answer.headers.get("x-ms-copy-progress", "")
-        waited, seen = (waited + wait, seen) if progress == seen else (0.0, progress)
-        if waited > STALLED_SECONDS:
-            raise ProviderTimeout("The storage service did not finish a copy; try again.")
-        await asyncio.sleep(wait)
-        wait = min(2 * wait, _LONGEST_WAIT)
-        answer = await service.send("HEAD", target)
+    copy_id = answer.headers.get("x-ms-copy-id", "")
+    try:
+        answer = await _ended(service, target, answer)
+    except BaseException:
+        await asyncio.shield(_abandon(service, target, copy_id))
+        raise
+    status = answer.headers.get("x-ms-copy-status")
     if status not in ("success", None):
         # What a failed copy leaves is an empty blob.
         await service.send("DELETE", target, None, {"If-Match": answer.headers.get("ETag", "")})
@@ -46,6 +49,47 @@ async def copy_blob(
             "The storage service could not copy a file; try again.",
             cause=f"the copy ended as {status!r}"[:200],
         )
+
+
+async def _ended(service: Service, target: str, answer: Answer) -> Answer:
+    """Wait until the copy that `answer` tells of has ended; what the service says of the target then."""
+    wait, waited, seen = _FIRST_WAIT, 0.0, ""
+    while answer.headers.get("x-ms-copy-status") == "pending":
+        progress = answer.headers.get("x-ms-copy-progress", "")
+        waited, seen = (waited + wait, seen) if progress == seen else (0.0, progress)
+        if waited > STALLED_SECONDS:
+            raise ProviderTimeout("The storage service did not finish a copy; try again.")
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, _LONGEST_WAIT)
+        answer = await service.send("HEAD", target)
+    return answer
+
+
+async def _abandon(service: Service, target: str, copy_id: str) -> None:
+    """End a copy that nobody waits for any more: until it is whole, its target must not be there."""
+    within = min(service.timeout, _ABORT_SECONDS)
+    try:
+        try:
+            await service.send(
+                "PUT",
+                target,
+                {"comp": "copy", "copyid": copy_id},
+                {"x-ms-copy-action": "abort"},
+                within=within,
+            )
+        except Fault as fault:
+            if fault.status != 409:  # it has ended by itself
+                raise
+        found = await service.send("HEAD", target, within=within)
+        if (
+            found.headers.get("x-ms-copy-id") == copy_id
+            and found.headers.get("x-ms-copy-status") != "success"
+        ):
+            await service.send(
+                "DELETE", target, None, {"If-Match": found.headers.get("ETag", "")}, within=within
+            )
+    except (Fault, AzureError) as error:  # what is being handled says more
+        log.warning("copy-not-aborted", cause=type(error).__name__)
 
 
 async def _copied_after_all(
