@@ -160,10 +160,19 @@ class Service:
         # Without the option `stream` the transport reads the body, and no policy parses it.
         sent = _Sent()
         loop = asyncio.get_running_loop()
-        async with _within(within or self.timeout) as watch:
-            if body:
-                body.progress = lambda: watch.reschedule(loop.time() + self.timeout)
-            result = await self._opened()._pipeline.run(request, trace_request_ctx=sent, **options)
+        try:
+            async with _within(within or self.timeout) as watch:
+                if body:
+                    body.progress = lambda: watch.reschedule(loop.time() + self.timeout)
+                result = await self._opened()._pipeline.run(
+                    request, trace_request_ctx=sent, retry_hook=sent.note_failure, **options
+                )
+        except ServiceResponseTimeoutError:
+            if sent.error is not None:
+                raise sent.error from None
+            if sent.response is None:
+                raise
+            return sent.response, True
         return result.http_response, sent.times > 1 or bool(result.context.get("history"))
 
     def _opened(self) -> Any:
@@ -187,9 +196,20 @@ class Service:
 
 
 class _Sent:
-    """How often a request went out: aiohttp repeats what a stale connection swallowed without telling."""
+    """What became of a request so far."""
 
     times = 0
+    """How often it went out: aiohttp repeats what a stale connection swallowed without telling."""
+    response: Any = None
+    error: AzureError | None = None
+    """By which the last attempt failed; None as soon as the next one goes out."""
+
+    def go_out(self) -> None:
+        self.times += 1
+        self.response = self.error = None
+
+    def note_failure(self, *, response: Any, error: AzureError | None, **_: object) -> None:
+        self.response, self.error = response, error
 
 
 @asynccontextmanager
@@ -220,7 +240,7 @@ def _transport(timeout: float, kind: type[AioHttpTransport] = AioHttpTransport) 
 
     async def count(_: ClientSession, context: SimpleNamespace, __: object) -> None:
         if context.trace_request_ctx:
-            context.trace_request_ctx.times += 1
+            context.trace_request_ctx.go_out()
 
     trace = TraceConfig()
     trace.on_connection_create_end.append(count)

@@ -65,14 +65,18 @@ class Patience:
     def __init__(self) -> None:
         self._failures = 0
 
-    async def after(self, error: Exception, *, again: bool | None = None) -> None:
-        """Wait before the next attempt; if none makes sense, raise the error instead."""
+    async def after(
+        self, error: Exception, *, again: bool | None = None, deadline: float | None = None
+    ) -> None:
+        """Wait before the next attempt; if none makes sense or the deadline is before it, raise the error instead."""
         self._failures += 1
         if not (is_temporary(error) if again is None else again) or self._failures >= ATTEMPTS:
             raise error
         wait = random.uniform(0, FIRST_WAIT * 2 ** (self._failures - 1))  # noqa: S311
         if isinstance(error, ServiceError) and error.retry_after:
             wait += min(error.retry_after, LONGEST_WAIT)
+        if deadline is not None and asyncio.get_running_loop().time() + wait >= deadline:
+            raise error
         await asyncio.sleep(wait)
 
 
@@ -86,13 +90,13 @@ class Service:
 
     async def call(self, request: Request, within: float | None = None) -> Answer:
         """The answer to a request that may be repeated."""
-        async with asyncio.timeout(within or self.timeout):
+        async with asyncio.timeout(within or self.timeout) as watch:
             patience = Patience()
             while True:
                 try:
                     return await self.once(request)
                 except FAILURES as error:
-                    await patience.after(error)
+                    await patience.after(error, deadline=watch.when())
 
     async def once(self, request: Request) -> Answer:
         """The answer to a single attempt; `ServiceError` if it is no success."""
@@ -112,7 +116,7 @@ class Service:
                 try:
                     return await self._success(request, watch)
                 except FAILURES as error:
-                    await patience.after(error)
+                    await patience.after(error, deadline=watch.when())
 
     async def close(self) -> None:
         if self._session:

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 
 from aiobotocore.config import AioConfig
 from aiobotocore.credentials import AioAssumeRoleCredentialFetcher, AioDeferredRefreshableCredentials
 from aiobotocore.session import AioSession
+from botocore.exceptions import ClientError
 from botocore.handlers import _handle_200_error, add_expect_header
 from botocore.loaders import create_loader
 
@@ -32,6 +34,16 @@ _DESCRIPTIONS = create_loader()
 _ATTEMPTS = 4
 _CONNECTIONS = 256
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu")
+
+
+class _Failure:
+    """By what the last attempt of a call failed; None as soon as the next one goes out."""
+
+    error: Exception | None = None
+
+
+_LAST_FAILURE: ContextVar[_Failure | None] = ContextVar("last_failure", default=None)
+"""Of the call that is being made: the SDK's events do not tell which one it is."""
 
 
 class Service:
@@ -93,10 +105,21 @@ class Service:
         the answer.
         """
         with translated(parameters.get("Key", ""), self.bucket), transport.at_most(at_most):
-            async with asyncio.timeout(self.timeout if within == 0 else within):
-                client = await self.open()
-                answer: dict[str, Any] = await getattr(client, operation)(Bucket=self.bucket, **parameters)
-                return answer
+            failure = _Failure()
+            before = _LAST_FAILURE.set(failure)
+            try:
+                async with asyncio.timeout(self.timeout if within == 0 else within):
+                    client = await self.open()
+                    answer: dict[str, Any] = await getattr(client, operation)(
+                        Bucket=self.bucket, **parameters
+                    )
+                    return answer
+            except TimeoutError:
+                if failure.error is None:
+                    raise
+                raise failure.error from None
+            finally:
+                _LAST_FAILURE.reset(before)
 
     async def work(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """A call that makes the service itself move content."""
@@ -178,7 +201,23 @@ def _shape(events: Any) -> None:
     events.register_first("before-parse.s3", _before_parse)
     # A service that does not know "Expect" would keep the transport waiting for ever.
     events.unregister("before-call.s3", add_expect_header)
+    events.register_first("needs-retry.s3", _note_failure)
+    events.register_first("before-send.s3", _forget_failure)
     events.register_last("before-parameter-build.s3", _stay_in_region)
+
+
+def _note_failure(
+    operation: Any, response: tuple[Any, dict[str, Any]] | None, caught_exception: Exception | None, **_: Any
+) -> None:
+    if failure := _LAST_FAILURE.get():
+        failure.error = caught_exception
+        if response is not None and response[0].status_code >= 300:
+            failure.error = ClientError(response[1], operation.name)
+
+
+def _forget_failure(**_: Any) -> None:
+    if failure := _LAST_FAILURE.get():
+        failure.error = None
 
 
 def _before_parse(
