@@ -94,6 +94,13 @@ class AlreadyExists(PorticoError):
     code = "already-exists"
 
 
+def already_exists(name: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"'{name}' exists already and was not replaced; "
+        "choose another name, or set onConflict to replace or rename."
+    )
+
+
 class NotPossible(PorticoError):
     code = "not-possible"
 

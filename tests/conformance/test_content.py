@@ -179,7 +179,7 @@ async def test_a_file_may_be_kept(drive: Drive, harness: Harness) -> None:
     await put(drive, "file", b"old")
     for size in (3, harness.part + 1):
         # What happened and not what somebody may do: that would read like a missing right.
-        with pytest.raises(AlreadyExists, match=r"^'file' exists already and was not replaced"):
+        with pytest.raises(AlreadyExists, match=r"^'file' .* or set onConflict to replace or rename\.$"):
             await put(drive, "file", noise(size), OnConflict.FAIL)
     await put(drive, "new", b"new", OnConflict.FAIL)
     assert await content(drive, "file") == b"old"

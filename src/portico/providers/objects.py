@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 from portico.entries import Download, Entry, Page
-from portico.errors import AlreadyExists, FolderNotEmpty, InvalidPath, IsAFolder, NotAFolder, NotFound
+from portico.errors import FolderNotEmpty, InvalidPath, IsAFolder, NotAFolder, NotFound, already_exists
 from portico.paths import Path
 from portico.providers.keys import KeyStore, Version, entries_of, folder_entry, folder_key, key_of
 from portico.providers.object_trees import (
@@ -210,9 +210,7 @@ class ObjectStore(KeyStore):
         standing = await self.find(key_of(target))
         merging = bool(standing) or await self._is_folder(target)
         if merging and not (replace and (not standing or standing.is_folder)):
-            raise AlreadyExists(
-                f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
-            )
+            raise already_exists(target.name)
         origin, goal = folder_key(source), folder_key(target)
         copied = await copy_tree(self, origin, goal, replace=replace, merging=merging)
         if marked or not copied:

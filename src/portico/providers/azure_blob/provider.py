@@ -8,7 +8,6 @@ from azure.storage.blob.aio import BlobServiceClient
 
 from portico.entries import Download, Entry
 from portico.errors import (
-    AlreadyExists,
     Changed,
     FolderNotEmpty,
     IsAFolder,
@@ -16,6 +15,7 @@ from portico.errors import (
     ProviderFailed,
     ProviderRefused,
     RangeNotSatisfiable,
+    already_exists,
 )
 from portico.paths import Path
 from portico.providers.answers import nonsense, size_of
@@ -211,9 +211,7 @@ class AzureBlobProvider(ObjectStore):
                 )
             except Fault as fault:
                 if not replace and fault.code in EXISTS:
-                    raise AlreadyExists(
-                        f"'{_name(target)}' exists already and was not replaced; choose another name or onConflict."
-                    ) from fault
+                    raise already_exists(_name(target)) from fault
                 raise
 
     # Removal

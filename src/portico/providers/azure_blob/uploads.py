@@ -15,7 +15,7 @@ from azure.core.exceptions import AzureError
 
 from portico import timestamps
 from portico.entries import UNKNOWN_TYPE, Entry
-from portico.errors import AlreadyExists
+from portico.errors import already_exists
 from portico.providers.answers import nonsense
 from portico.providers.azure_blob.blobs import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_common import Answer, Body, Fault, Service, translated
@@ -140,9 +140,7 @@ class Upload:
         Had we been quicker, its content would have replaced ours; so it is as if it just had.
         """
         if not self._replace:
-            raise AlreadyExists(
-                f"'{self._name}' exists already and was not replaced; choose another name or onConflict."
-            )
+            raise already_exists(self._name)
         changed = timestamps.from_datetime(moment(found.headers["Last-Modified"]))
         return Entry(self._key, False, size, changed, self._content_type)
 
@@ -183,9 +181,7 @@ class Upload:
 
     def _check_exists(self, error: Exception) -> None:
         if not self._replace and isinstance(error, Fault) and error.code in EXISTS:
-            raise AlreadyExists(
-                f"'{self._name}' exists already and was not replaced; choose another name or onConflict."
-            ) from error
+            raise already_exists(self._name) from error
 
 
 def _may_have_worked(error: Exception) -> bool:

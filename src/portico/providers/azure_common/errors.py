@@ -30,6 +30,7 @@ from portico.errors import (
     ProviderUnavailable,
     StorageFull,
     TooLarge,
+    already_exists,
 )
 from portico.providers.answers import nonsense
 
@@ -67,14 +68,8 @@ _CAUSES: Mapping[str, str] = {
 """Codes that say that the gateway, not its user, is refused: the sentence that tells what to mend."""
 
 _SENTENCES: Mapping[str, tuple[type[PorticoError], str]] = {
-    "BlobAlreadyExists": (
-        AlreadyExists,
-        "'{name}' exists already and was not replaced; choose another name or onConflict.",
-    ),
-    "ResourceAlreadyExists": (
-        AlreadyExists,
-        "'{name}' exists already and was not replaced; choose another name or onConflict.",
-    ),
+    "BlobAlreadyExists": (AlreadyExists, already_exists("{name}").detail),
+    "ResourceAlreadyExists": (AlreadyExists, already_exists("{name}").detail),
     "ConditionNotMet": (Changed, "'{name}' has changed meanwhile; start again."),
     "TargetConditionNotMet": (Changed, "'{name}' has changed meanwhile; start again."),
     "SourceConditionNotMet": (Changed, "'{name}' has changed meanwhile; start again."),

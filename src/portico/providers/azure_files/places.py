@@ -5,7 +5,7 @@ import asyncio
 from azure.core.exceptions import AzureError
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, InvalidPath, IsAFolder, NotAFolder
+from portico.errors import AlreadyExists, InvalidPath, IsAFolder, NotAFolder, already_exists
 from portico.paths import Path
 from portico.providers.azure_common import Fault
 from portico.providers.azure_files import names
@@ -149,6 +149,4 @@ async def _check_free(share: Share, target: Path, *, is_folder: bool, replace: b
 
 
 def _exists(target: Path) -> AlreadyExists:
-    return AlreadyExists(
-        f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
-    )
+    return already_exists(target.name)

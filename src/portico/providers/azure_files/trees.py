@@ -4,7 +4,15 @@ import asyncio
 from contextlib import suppress
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, FolderNotEmpty, InvalidPath, IsAFolder, NotFound, NotPossible
+from portico.errors import (
+    AlreadyExists,
+    FolderNotEmpty,
+    InvalidPath,
+    IsAFolder,
+    NotFound,
+    NotPossible,
+    already_exists,
+)
 from portico.paths import Path
 from portico.providers.azure_common import Fault
 from portico.providers.azure_files import names
@@ -95,9 +103,7 @@ async def _check_merge(share: Share, source: Path, target: Path) -> None:
             if entry.is_folder and other.is_folder:
                 pending.append((source.child(entry.name), target.child(other.name)))
             elif entry.is_folder:
-                raise AlreadyExists(
-                    f"'{entry.name}' exists already and was not replaced; choose another name or onConflict."
-                )
+                raise already_exists(entry.name)
             elif other.is_folder:
                 raise IsAFolder(f"'{entry.name}' is a folder; a file cannot take its place.")
             elif entry.name != other.name:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from urllib.parse import quote, urlsplit
 
 from portico.entries import Download, Entry, guess_content_type
-from portico.errors import AlreadyExists, Changed, InvalidCursor, InvalidPath, InvalidRequest
+from portico.errors import AlreadyExists, Changed, InvalidCursor, InvalidPath, InvalidRequest, already_exists
 from portico.providers.answers import check_count, check_sizes, nonsense
 from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.gcs.answers import (
@@ -291,4 +291,4 @@ def _name(key: str) -> str:
 
 
 def _exists(name: str) -> AlreadyExists:
-    return AlreadyExists(f"'{name}' exists already and was not replaced; choose another name or onConflict.")
+    return already_exists(name)

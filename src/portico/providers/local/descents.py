@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Self
 
-from portico.errors import AlreadyExists, NotFound
+from portico.errors import NotFound, already_exists
 from portico.paths import Path
 from portico.providers.local.descriptors import FOLDER_FLAGS, open_folder, step
 from portico.providers.local.stops import Stop
@@ -85,8 +85,6 @@ def _enter(here: Descent, there: Descent, name: str, *, make: bool) -> bool:
         there.down(name, make=make)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            raise AlreadyExists(
-                f"'{name}' exists already and was not replaced; choose another name or onConflict."
-            ) from error
+            raise already_exists(name) from error
         raise
     return True

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, IsAFolder, ProviderRefused
+from portico.errors import AlreadyExists, IsAFolder, ProviderRefused, already_exists
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.local.descriptors import (
     entry_of,
@@ -168,9 +168,7 @@ def check_replaceable(info: os.stat_result | None, target: Path, *, replace: boo
     if is_folder(info):
         raise IsAFolder(f"'{target.name}' is a folder; a file cannot take its place.")
     if not replace or not visible(info):
-        raise AlreadyExists(
-            f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
-        )
+        raise already_exists(target.name)
 
 
 def place(source_folder: int, source_name: str, folder: int, target: Path, *, replace: bool) -> None:
@@ -181,9 +179,7 @@ def place(source_folder: int, source_name: str, folder: int, target: Path, *, re
     try:
         os.link(source_name, target.name, src_dir_fd=source_folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError as error:
-        raise AlreadyExists(
-            f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
-        ) from error
+        raise already_exists(target.name) from error
     os.unlink(source_name, dir_fd=source_folder)
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from portico.errors import AlreadyExists, NotFound, NotPossible, PorticoError
+from portico.errors import NotFound, NotPossible, PorticoError, already_exists
 from portico.paths import Path, name_flaw
 from portico.providers.local.descents import Descent, go_through
 from portico.providers.local.descriptors import (
@@ -60,9 +60,7 @@ def rename(top: str, source: Path, target: Path, replace: bool) -> bool:
                     place(source_folder, source.name, target_folder, target, replace=replace)
             elif not _rename_folder(source_folder, source.name, target_folder, target.name):
                 if not replace:  # somebody has put something into the folder that we made
-                    raise AlreadyExists(
-                        f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
-                    )
+                    raise already_exists(target.name)
                 return False
             os.fsync(target_folder)
         os.fsync(source_folder)
@@ -121,9 +119,7 @@ def _meeting(here: int, there: int) -> list[str]:
         elif is_folder(other):
             shared.append(name)
         else:
-            raise AlreadyExists(
-                f"'{name}' exists already and was not replaced; choose another name or onConflict."
-            )
+            raise already_exists(name)
     return shared
 
 
@@ -152,9 +148,7 @@ def _claim_folder(top: str, target: Path, replace: bool) -> None:
         try:
             os.mkdir(target.name, dir_fd=folder)
         except FileExistsError:
-            raise AlreadyExists(
-                f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
-            ) from None
+            raise already_exists(target.name) from None
 
 
 def _check_folder_target(top: str, target: Path) -> None:
@@ -164,9 +158,7 @@ def _check_folder_target(top: str, target: Path) -> None:
     except FileNotFoundError:
         return
     if info is not None and not is_folder(info):
-        raise AlreadyExists(
-            f"'{target.name}' exists already and was not replaced; choose another name or onConflict."
-        )
+        raise already_exists(target.name)
 
 
 def _copy_tree(stop: Stop, top: str, source: Path, target: Path, replace: bool) -> None:

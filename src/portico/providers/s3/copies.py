@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from portico.errors import AlreadyExists, Changed, NotFound, PorticoError
+from portico.errors import AlreadyExists, Changed, NotFound, PorticoError, already_exists
 from portico.providers.keys import Version
 from portico.providers.parts import MIB
 from portico.providers.s3.faults import code_of
@@ -128,6 +128,4 @@ def _changed(key: str) -> Changed:
 
 
 def _taken(key: str) -> AlreadyExists:
-    return AlreadyExists(
-        f"'{key.rpartition('/')[2]}' exists already and was not replaced; choose another name or onConflict."
-    )
+    return already_exists(key.rpartition("/")[2])

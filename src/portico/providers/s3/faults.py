@@ -10,7 +10,6 @@ from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
 from portico.errors import (
-    AlreadyExists,
     Changed,
     InvalidCursor,
     InvalidPath,
@@ -22,6 +21,7 @@ from portico.errors import (
     RangeNotSatisfiable,
     StorageFull,
     TooLarge,
+    already_exists,
 )
 from portico.providers.answers import nonsense
 
@@ -180,9 +180,7 @@ def _about_the_object(
     if status == 412 and operation in _OF_A_VERSION:
         return Changed(f"'{name}' has changed meanwhile; start again.")
     if status == 412:
-        return AlreadyExists(
-            f"'{name}' exists already and was not replaced; choose another name or onConflict."
-        )
+        return already_exists(name)
     if status == 416:
         return RangeNotSatisfiable(f"'{name}' is not that long.", size=0)
     if code == "KeyTooLongError":

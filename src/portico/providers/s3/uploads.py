@@ -21,6 +21,7 @@ from portico.errors import (
     ProviderTimeout,
     ProviderUnavailable,
     TooLarge,
+    already_exists,
 )
 from portico.providers.answers import etag_of, nonsense, size_of
 from portico.providers.memory import Lease
@@ -192,9 +193,7 @@ async def _committed(
     """Commit, and if that seems to have failed, look before saying so."""
     if not target.replace and not service.is_amazon and await _found(service, target.key):
         # Not every service heeds the condition; looking first leaves only a race to those that do not.
-        raise AlreadyExists(
-            f"'{target.key.rpartition('/')[2]}' exists already and was not replaced; choose another name or onConflict."
-        )
+        raise already_exists(target.key.rpartition("/")[2])
     for attempt in range(_CONFLICTS):
         try:
             answer = await commit()
