@@ -26,6 +26,7 @@ _JOINABLE_SECONDS = 0.2
 """How old the answer to somebody else's question may be."""
 SWEEP_SECONDS = 300.0
 """How long the sweep of one connection may take; the next one goes on with what is left."""
+_SWEEPS_AT_ONCE = 8
 _RETIRED_SECONDS = 24 * 3600.0
 """How long a replaced provider may go on with the uploads that it has."""
 
@@ -90,10 +91,16 @@ class Drives:
     async def sweep(self) -> None:
         """Remove what broken uploads left in any connection.
 
-        All at the same time, so that one that fails, or is slow, does not keep the others from it.
+        Some at the same time, so that one that fails, or is slow, does not keep the others from it.
         """
         names = await self._connections.revisions()
-        await asyncio.gather(*(self._sweep(name) for name in names))
+        turns = asyncio.Semaphore(_SWEEPS_AT_ONCE)
+
+        async def sweep_in_turn(name: str) -> None:
+            async with turns:
+                await self._sweep(name)
+
+        await asyncio.gather(*(sweep_in_turn(name) for name in names))
         for name in self._opened.keys() - names.keys():
             self._retired.append((time.monotonic(), self._opened.pop(name).provider))
         await self._close_retired(before=time.monotonic() - _RETIRED_SECONDS)

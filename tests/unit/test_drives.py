@@ -170,6 +170,29 @@ async def test_a_sweep_that_never_ends_holds_up_no_other(
     await asyncio.wait_for(drives.sweep(), 30)  # its deadline ends it
 
 
+async def test_few_connections_are_swept_at_the_same_time(
+    drives: Drives, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        await connections.add(f"c{number}", "local", {"folder": str(tmp_path)}, {})
+    running = most = swept = 0
+
+    async def sweep(_: LocalProvider) -> int:
+        nonlocal running, most, swept
+        running += 1
+        most = max(most, running)
+        for _turn in range(100):
+            await asyncio.sleep(0)
+        running -= 1
+        swept += 1
+        return 0
+
+    monkeypatch.setattr(LocalProvider, "sweep", sweep)
+    await drives.sweep()
+    assert most <= 8
+    assert swept >= 20
+
+
 async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("portico.app.SWEEP_SECONDS", 0.001)
     rounds = asyncio.Semaphore(0)

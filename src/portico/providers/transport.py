@@ -6,7 +6,7 @@ so both are refused there, once.
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -44,6 +44,15 @@ def at_most(count: int) -> Iterator[None]:
         yield
     finally:
         _expected.reset(token)
+
+
+def extend(watch: asyncio.Timeout, seconds: float) -> None:
+    """Count the deadline from now, because bytes were taken.
+
+    Without effect after its end: the answer may come before the whole body was sent.
+    """
+    with suppress(RuntimeError):
+        watch.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 def page_bytes(entries: int, each: int) -> int:

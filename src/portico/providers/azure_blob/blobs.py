@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
-from portico.providers.answers import check_sizes, etag_of, nonsense
+from portico.providers.answers import check_sizes, etag_of, nonsense, size_of
 from portico.providers.keys import Listing
 from portico.providers.xml_pages import Record, Shape, read
 
@@ -74,7 +74,8 @@ def entry_of(key: str, headers: Mapping[str, str], size: int | None = None) -> E
     length = headers.get("Content-Length") if size is None else str(size)
     marked = headers.get(f"x-ms-meta-{FOLDER_MARK}", "").lower() == "true" and length == "0"
     if headers.get("x-ms-resource-type") == "directory" or marked:
-        return Entry(key, True, content_type=FOLDER_TYPE, etag=headers.get("ETag", "").strip('"') or None)
+        return Entry(key, True, content_type=FOLDER_TYPE, etag=etag_of(headers.get("ETag")))
+    size_of(length)
     return _file(key, length, headers.get("Last-Modified"), headers.get("Content-Type"), headers.get("ETag"))
 
 

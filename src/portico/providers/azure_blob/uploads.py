@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from datetime import timedelta
 from secrets import token_hex
 
@@ -48,8 +49,8 @@ class Upload:
         """The service's clock at the first block."""
 
     async def store(self, chunks: AsyncIterator[bytes], at_most: int | None) -> Entry:
-        async with UPLOADS.lease() as lease:
-            parts = cut(chunks, part_sizes(at_most, MOST_BLOCKS), lease, at_most=at_most)
+        sizes = part_sizes(at_most, MOST_BLOCKS)
+        async with UPLOADS.lease() as lease, aclosing(cut(chunks, sizes, lease, at_most=at_most)) as parts:
             first = await anext(parts)
             if first.last:
                 return await self._put(first)

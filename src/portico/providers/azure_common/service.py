@@ -159,11 +159,10 @@ class Service:
             request.headers["Content-Length"] = str(body.size if body else 0)
         # Without the option `stream` the transport reads the body, and no policy parses it.
         sent = _Sent()
-        loop = asyncio.get_running_loop()
         try:
             async with _within(within or self.timeout) as watch:
                 if body:
-                    body.progress = lambda: watch.reschedule(loop.time() + self.timeout)
+                    body.progress = lambda: transport.extend(watch, self.timeout)
                 result = await self._opened()._pipeline.run(
                     request, trace_request_ctx=sent, retry_hook=sent.note_failure, **options
                 )

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from urllib.parse import quote, urlsplit
 
 from portico.entries import Download, Entry, guess_content_type
@@ -134,8 +134,10 @@ class GcsProvider(ObjectStore):
         if key.startswith(_FORBIDDEN_PREFIX):
             raise InvalidPath("The storage service keeps the folder '.well-known/acme-challenge' for itself.")
         upload = Upload(self._uploads, key, content_type, replace=replace)
-        async with UPLOADS.lease() as lease:
-            parts = cut(chunks, lambda _: CHUNK, lease, at_most=at_most)
+        async with (
+            UPLOADS.lease() as lease,
+            aclosing(cut(chunks, lambda _: CHUNK, lease, at_most=at_most)) as parts,
+        ):
             first = await anext(parts)
             if not first.last:
                 return (await self._resumable(upload, first, parts, lease)).entry()

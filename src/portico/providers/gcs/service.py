@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote, urlencode
@@ -156,12 +155,10 @@ class Service:
     async def _pieces(
         self, body: Sequence[bytes | memoryview], watch: asyncio.Timeout
     ) -> AsyncIterator[bytes | memoryview]:
-        loop = asyncio.get_running_loop()
         for chunk in body:
             view = memoryview(chunk)
             for start in range(0, len(view), _PIECE):
-                with suppress(RuntimeError):  # the answer may come before the whole body was sent
-                    watch.reschedule(loop.time() + self.timeout)
+                transport.extend(watch, self.timeout)
                 yield view[start : start + _PIECE]
 
     def _opened(self) -> aiohttp.ClientSession:

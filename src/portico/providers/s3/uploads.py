@@ -23,6 +23,7 @@ from portico.errors import (
     TooLarge,
     already_exists,
 )
+from portico.providers import transport
 from portico.providers.answers import etag_of, nonsense, size_of
 from portico.providers.memory import Lease
 from portico.providers.parts import Part, send_all
@@ -178,10 +179,9 @@ async def _send(service: Service, operation: str, part: Part, **parameters: Any)
     """Send a part; as long as the service keeps taking bytes, it may take its time."""
     if part.size <= _SMALL:
         return await service.call(operation, Body=b"".join(part.chunks), **parameters)
-    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(service.timeout) as watch:
-            body = Body(part, lambda: watch.reschedule(loop.time() + service.timeout))
+            body = Body(part, lambda: transport.extend(watch, service.timeout))
             return await service.call(operation, within=None, Body=body, **parameters)
     except TimeoutError as error:
         raise silent(f"the service stopped taking bytes ({operation})") from error
