@@ -88,7 +88,7 @@ def test_preview_shows_and_never_runs(visitor: Visitor, root: Path) -> None:
     visitor.dialog.get_by_role("button", name="Next file").click()
     expect(stage).to_contain_text("This picture cannot be shown")
     visitor.dialog.get_by_role("button", name="Next file").click()
-    expect(stage).to_contain_text("Only the first 262 kB are shown.")
+    expect(stage).to_contain_text("Only the first 262 kB is shown.")
     visitor.dialog.get_by_role("button", name="Next file").click()
     expect(stage).to_have_text("The file is empty.")
     visitor.dialog.get_by_role("button", name="Next file").click()

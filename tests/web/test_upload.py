@@ -79,7 +79,7 @@ def test_three_hundred_files_and_one_fails(visitor: Visitor, root: Path) -> None
     summary(visitor, "299 files uploaded, 1 failed")
     failed = visitor.tray.get_by_role("listitem").first
     expect(failed).to_contain_text("file 123.txt")
-    expect(failed).to_contain_text("A folder has this name, and a file cannot take its place.")
+    expect(failed).to_contain_text("A folder has this name. Refresh the list or choose another name.")
     visitor.tray.get_by_role("button", name="Details").click()
     expect(visitor.dialog).to_contain_text("file 123.txt")
     visitor.press("Escape")

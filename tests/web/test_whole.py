@@ -81,7 +81,7 @@ def test_a_page_that_does_not_come_ends_the_search_with_its_reason(visitor: Visi
     visitor.press("/")
     visitor.page.keyboard.type("5999")
     expect(visitor.page.get_by_role("alert")).to_contain_text("The gateway cannot be reached")
-    expect(visitor.heading).to_have_text("Nothing that is loaded matches")
+    expect(visitor.heading).to_have_text("Nothing loaded so far matches")
     expect(visitor.status).to_have_text("0 matches among the first 250; the rest is not loaded")
 
 
