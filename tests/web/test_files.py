@@ -98,6 +98,22 @@ def test_preview_shows_and_never_runs(visitor: Visitor, root: Path) -> None:
     assert "owned" not in visitor.page.title()
 
 
+def test_a_name_with_a_slash_is_refused_for_new_folders_and_renames(visitor: Visitor, root: Path) -> None:
+    before = sorted(path.name for path in root.iterdir())
+    visitor.page.get_by_role("button", name="New folder").click()
+    visitor.dialog.get_by_label("Name of the folder").fill("a/b")
+    visitor.press("Enter")
+    expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name cannot be used.")
+    visitor.press("Escape")
+    visitor.act("alpha.txt", "Rename")
+    visitor.dialog.get_by_label("New name").fill("archive/alpha.txt")
+    visitor.press("Enter")
+    expect(visitor.dialog.get_by_role("alert")).to_contain_text("This name cannot be used.")
+    visitor.press("Escape")
+    assert sorted(path.name for path in root.iterdir()) == before
+    visitor.expect_names("archive", "inbox", "alpha.txt", "beta.txt", "gamma.txt")
+
+
 def test_new_folder(visitor: Visitor, root: Path) -> None:
     visitor.page.get_by_role("button", name="New folder").click()
     visitor.dialog.get_by_label("Name of the folder").fill("archive")

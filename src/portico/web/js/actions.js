@@ -72,7 +72,6 @@ export async function rename(listing, [entry]) {
     yes: t("rename"),
     attempt: async (name) => {
       if (name === entry.name) return;
-      if (name.includes("/")) throw new Error(t("noSlash"));
       const [from, to] = [join(listing.path, entry.name), join(listing.path, name)];
       try {
         renamed = await api.move(from, to);

@@ -3,8 +3,8 @@
 import { bdi, fill, make, sentence } from "./dom.js";
 import { icon } from "./icons.js";
 import { rescueNotices } from "./notices.js";
-import { extension } from "./paths.js";
-import { explained, isAbort } from "./problems.js";
+import { extension, isName } from "./paths.js";
+import { explained, InvalidName, isAbort } from "./problems.js";
 import { t } from "./texts.js";
 
 let numbered = 0;
@@ -68,7 +68,10 @@ export async function askName(title, { label, value = "", yes, attempt }) {
     event.preventDefault();
     submit.disabled = true;
     try {
-      await attempt(input.value.trim());
+      const name = input.value.trim();
+      // One name: with a slash it would be a path, and name something else than the row that is shown for it.
+      if (name !== value && !isName(name)) throw new InvalidName();
+      await attempt(name);
       dialog.close();
     } catch (error) {
       if (!isAbort(error)) fill(problem, ...explained(error));

@@ -108,7 +108,6 @@ export default {
   newFolder: "Neuer Ordner",
   folderName: "Name des Ordners",
   folderMade: "Ordner {name} angelegt",
-  noSlash: "Ein Name darf keinen Schrägstrich enthalten.",
   download: "Herunterladen",
   downloadStarted: { one: "Download begonnen", other: "{count} Downloads begonnen" },
   rename: "Umbenennen",

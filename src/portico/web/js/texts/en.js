@@ -108,7 +108,6 @@ export default {
   newFolder: "New folder",
   folderName: "Name of the folder",
   folderMade: "Folder {name} created",
-  noSlash: "A name cannot contain a slash.",
   download: "Download",
   downloadStarted: { one: "Download started", other: "{count} downloads started" },
   rename: "Rename",

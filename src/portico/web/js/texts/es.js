@@ -108,7 +108,6 @@ export default {
   newFolder: "Nueva carpeta",
   folderName: "Nombre de la carpeta",
   folderMade: "Carpeta {name} creada",
-  noSlash: "Un nombre no puede contener una barra.",
   download: "Descargar",
   downloadStarted: { one: "Descarga iniciada", other: "{count} descargas iniciadas" },
   rename: "Cambiar nombre",

@@ -108,7 +108,6 @@ export default {
   newFolder: "Nouveau dossier",
   folderName: "Nom du dossier",
   folderMade: "Dossier {name} créé",
-  noSlash: "Un nom ne peut pas contenir de barre oblique.",
   download: "Télécharger",
   downloadStarted: { one: "Téléchargement commencé", other: "{count} téléchargements commencés" },
   rename: "Renommer",

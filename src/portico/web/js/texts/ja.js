@@ -108,7 +108,6 @@ export default {
   newFolder: "新しいフォルダー",
   folderName: "フォルダー名",
   folderMade: "フォルダー {name} を作成しました",
-  noSlash: "名前にスラッシュは使えません。",
   download: "ダウンロード",
   downloadStarted: { other: "{count} 件のダウンロードを開始しました" },
   rename: "名前を変更",
