@@ -30,6 +30,7 @@ def test_a_journey_by_keyboard_alone(visit: Visit, gateway: Gateway, root: Path,
     expect(visitor.row("z")).to_be_visible()
     visitor.press("?")
     expect(visitor.dialog).to_contain_text("Keyboard shortcuts")
+    expect(visitor.dialog.locator("h2")).to_have_css("outline-style", "none")
     visitor.press("Escape")
     with page.expect_file_chooser() as opened:
         visitor.press("Shift+U")

@@ -8,7 +8,7 @@ import { fromInput } from "./gathering.js";
 import { icon } from "./icons.js";
 import { showKeys, watchKeys } from "./keys.js";
 import { showMenu, toggleMenu } from "./menu.js";
-import { announce, complain, placeNotices } from "./notices.js";
+import { announce, clearNotices, complain, placeNotices } from "./notices.js";
 import { fromHash, join, link, nameOf, parent, split } from "./paths.js";
 import { Queue } from "./queue.js";
 import { session } from "./session.js";
@@ -118,6 +118,7 @@ class Page {
 
   #ended({ asked, username }) {
     this.folder.listing.close();
+    clearNotices();
     for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
     showSignIn(this.place, asked ? { notice: t("signedOut") } : { notice: t("sessionEnded"), username });
   }
@@ -126,6 +127,7 @@ class Page {
   #route(state) {
     if (!session.isOpen) return;
     let path = fromHash(location.hash);
+    if (path !== this.shown) clearNotices();
     if (path === null) {
       history.replaceState(null, "", link("/"));
       [path, state] = ["/", null];

@@ -13,6 +13,12 @@ const stack = make("div", { class: "notices", role: "region", "aria-label": "" }
 export function placeNotices() {
   stack.setAttribute("aria-label", t("notices"));
   document.body.append(polite, stack);
+  // Beside what else Escape does. Menus and fields keep the key to themselves, so it is caught before them.
+  addEventListener("keydown", ({ key }) => key === "Escape" && clearNotices(), true);
+}
+
+export function clearNotices() {
+  stack.replaceChildren();
 }
 
 /** Say it to screen readers only. */
@@ -30,7 +36,7 @@ export function tell(text) {
   setTimeout(() => notice.remove(), SHOWN);
 }
 
-/** Something went wrong: stays until it is dismissed. */
+/** Something went wrong: stays until it is dismissed or another folder is opened. */
 export function complain(error) {
   if (isAbort(error) || error instanceof SignedOut) return;
   show(explained(error), "warning", "alert");

@@ -33,6 +33,7 @@ export class Tray {
     this.shown = [];
     this.samples = [];
     this.due = 0;
+    new ResizeObserver(() => document.body.style.setProperty("--tray", `${this.element.offsetHeight}px`)).observe(this.element);
     queue.addEventListener("change", () => this.#later());
     queue.addEventListener("idle", () => announce(this.#summary()));
   }
