@@ -6,20 +6,20 @@ import { t } from "./texts.js";
 
 const KEPT = "portico.letters";
 const isMac = navigator.platform.startsWith("Mac");
-const CONTROL = isMac ? "⌘" : "Ctrl";
 
 /** Single letters can get in the way of dictation; whoever wants can do without. */
 const letters = { get on() { return localStorage.getItem(KEPT) !== "off"; }, set on(value) { localStorage.setItem(KEPT, value ? "on" : "off"); } };
 
-const TABLE = [
-  ["keysMoving", [["↑ ↓", "keyMove"], ["Home / End", "keyEnds"], ["Page Up / Page Down", "keyPages"], ["Enter", "keyOpen"], ["Backspace", "keyUp"]]],
-  ["keysChoosing", [["Space", "keySelect"], ["Shift + ↑ ↓", "keyExtend"], [`${CONTROL} + A`, "keyAll"], ["Esc", "keyClear"]]],
-  ["keysDoing", [["F2", "rename"], ["Delete", "delete"], ["D", "download"], ["M", "move"], ["C", "copy"], ["U", "uploadFiles"], ["Shift + U", "uploadFolder"], ["N", "newFolder"]]],
+/** By what is written on the keys where the language is spoken. */
+const table = () => [
+  ["keysMoving", [["↑ ↓", "keyMove"], [`${t("capHome")} / ${t("capEnd")}`, "keyEnds"], [`${t("capPageUp")} / ${t("capPageDown")}`, "keyPages"], [t("capEnter"), "keyOpen"], [t("capBackspace"), "keyUp"]]],
+  ["keysChoosing", [[t("capSpace"), "keySelect"], [`${t("capShift")} + ↑ ↓`, "keyExtend"], [`${isMac ? "⌘" : t("capControl")} + A`, "keyAll"], [t("capEscape"), "keyClear"]]],
+  ["keysDoing", [["F2", "rename"], [t("capDelete"), "delete"], ["D", "download"], ["M", "move"], ["C", "copy"], ["U", "uploadFiles"], [`${t("capShift")} + U`, "uploadFolder"], ["N", "newFolder"]]],
   ["keysElse", [["/", "filter"], ["R", "refresh"], ["A", "automate"], ["?", "keys"]]],
 ];
 
 export function showKeys() {
-  const groups = TABLE.map(([title, rows]) => make("section", {}, make("h3", {}, t(title)),
+  const groups = table().map(([title, rows]) => make("section", {}, make("h3", {}, t(title)),
     make("dl", {}, ...rows.map(([key, label]) => make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, t(label)))))));
   const choice = make("input", { type: "checkbox", ".checked": letters.on, onchange: () => (letters.on = choice.checked) });
   const body = [make("div", { class: "keys" }, ...groups), make("label", { class: "check" }, choice, t("singleKeys"))];
