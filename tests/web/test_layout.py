@@ -44,6 +44,46 @@ def test_no_date_is_cut_off(visit: Visit, gateway: Gateway, root: Path, locale: 
     assert visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize("width", [390, 1024, 1280, 1920])
+@pytest.mark.parametrize("locale", ["en-GB", "de-DE", "es-ES", "fr-FR", "ja-JP"])
+def test_choosing_does_not_move_the_list(
+    visit: Visit, gateway: Gateway, root: Path, locale: str, width: int
+) -> None:
+    (root / "a.txt").touch()
+    visitor = sign_in(visit(gateway, locale=locale, viewport={"width": width, "height": 800}))
+    expect(visitor.row("a.txt")).to_be_visible()
+    before = visitor.grid.bounding_box()
+    visitor.row("a.txt").locator(".tick input").check()
+    expect(visitor.page.locator(".actions.chosen")).to_be_visible()
+    assert visitor.grid.bounding_box() == before
+    find = visitor.page.locator(".find").bounding_box()
+    assert find
+    assert find["x"] + find["width"] <= width
+    assert visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_name_of_the_open_folder_is_cut_last(visit: Visit, gateway: Gateway, root: Path) -> None:
+    names = ["customers and projects", "contracts of the year", "offers and confirmations"] * 2
+    names.append("negotiations that have come to an end this summer")
+    root.joinpath(*names).mkdir(parents=True)
+    address = "/#/" + "/".join(name.replace(" ", "%20") for name in names)
+    visitor = sign_in(visit(gateway, address))
+    here = visitor.page.locator(".crumb[aria-current]")
+    expect(here).to_have_text(names[-1])
+    assert here.evaluate("crumb => crumb.scrollWidth <= crumb.clientWidth")
+
+
+def test_keys_are_named_as_on_the_keyboard(visit: Visit, gateway: Gateway, root: Path) -> None:
+    (root / "a.txt").touch()
+    visitor = sign_in(visit(gateway, locale="de-DE"))
+    visitor.press("?")
+    keys = visitor.dialog.locator("kbd").all_inner_texts()
+    assert {"Leertaste", "Pos1 / Ende", "Bild auf / Bild ab", "Entf", "Umschalt + U", "Strg + A"} <= set(keys)
+    visitor.press("Escape")
+    visitor.row("a.txt").locator(".more button").click()
+    expect(visitor.page.locator(".menu kbd").last).to_have_text("Entf")
+
+
 def test_header_and_content_are_in_line_on_a_large_screen(visit: Visit, gateway: Gateway, root: Path) -> None:
     (root / "a.txt").touch()
     visitor = sign_in(visit(gateway, **SIZES["large"]))

@@ -33,13 +33,15 @@ export function crumbs(path, { onOpen } = {}) {
   return make("nav", { class: "crumbs", "aria-label": t("breadcrumb") }, list);
 }
 
-/** On one line: as many folders as it takes go from the middle into the menu, those next to the root first. */
+/** On one line: as many folders as it takes go from the middle into the menu, those next to the root first. Only then is the last one cut. */
 function fit(list, items, gap) {
+  list.classList.add("fitting");
   gap.hidden = true;
   for (const item of items) item.hidden = false;
   for (const item of items.slice(1, -1)) {
-    if (list.scrollWidth <= list.clientWidth) return;
+    if (list.scrollWidth <= list.clientWidth) break;
     gap.hidden = false;
     item.hidden = true;
   }
+  list.classList.remove("fitting");
 }

@@ -12,13 +12,13 @@ export const ENTRY_ACTIONS = [
   { name: "rename", icon: "rename", key: "F2" },
   { name: "move", icon: "move", key: "M" },
   { name: "copy", icon: "copy", key: "C" },
-  { name: "remove", label: "delete", icon: "trash", key: "Del", danger: true },
+  { name: "remove", label: "delete", icon: "trash", cap: "capDelete", danger: true },
 ];
 
 /** The menu of what can be done with these entries. */
 export function entryMenu(entries, run) {
   const items = ENTRY_ACTIONS.filter(({ name }) => isOffered(name, entries));
-  return items.map(({ name, label, icon: drawing, key, danger }) => ({ label: t(label ?? name), icon: drawing, key, danger, run: () => run(name) }));
+  return items.map(({ name, label, icon: drawing, key, cap, danger }) => ({ label: t(label ?? name), icon: drawing, key: cap ? t(cap) : key, danger, run: () => run(name) }));
 }
 
 export class Toolbar {
@@ -38,6 +38,13 @@ export class Toolbar {
     this.search = make("label", { class: "filter", for: "filter" }, icon("search"), this.field);
     this.again = make("button", { type: "button", class: "quiet round", title: `${t("refresh")} (R)`, "aria-label": t("refresh"), onclick: () => run("refresh") }, icon("retry"));
     this.element = make("div", { class: "toolbar" }, this.general, this.chosen, make("div", { class: "find" }, this.search, this.again));
+    new ResizeObserver(() => this.#fit()).observe(this.element);
+  }
+
+  /** Icons alone where the words of the language do not fit beside the filter: a second line would move the list. */
+  #fit() {
+    this.element.classList.remove("tight");
+    this.element.classList.toggle("tight", this.element.scrollWidth > this.element.clientWidth);
   }
 
   /** The folder has changed: offer what this user may do here. */
@@ -55,7 +62,7 @@ export class Toolbar {
   #uploadMenu() {
     return [
       { label: t("uploadFiles"), icon: "file", key: "U", run: () => this.run("uploadFiles") },
-      { label: t("uploadFolder"), icon: "folderSolid", key: "⇧ U", run: () => this.run("uploadFolder") },
+      { label: t("uploadFolder"), icon: "folderSolid", key: `${t("capShift")} + U`, run: () => this.run("uploadFolder") },
     ];
   }
 
@@ -71,6 +78,7 @@ export class Toolbar {
     this.chosen.hidden = !any;
     if (!any) {
       if (held) this.run("focusList");
+      this.#fit();
       return;
     }
     const shape = entryMenu(entries, this.run).map((item) => item.label).join();
@@ -83,6 +91,7 @@ export class Toolbar {
         ...offered.map(({ name, label, icon: drawing, danger }) => this.#button(name, drawing, label, danger ? "quiet danger" : "quiet")));
     }
     this.chosen.querySelector(".count").textContent = t("selected", { count: entries.length });
+    this.#fit();
   }
 
   #button(name, drawing, label = name, kind = "") {
