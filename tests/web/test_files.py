@@ -98,6 +98,18 @@ def test_preview_shows_and_never_runs(visitor: Visitor, root: Path) -> None:
     assert "owned" not in visitor.page.title()
 
 
+def test_the_question_before_deleting_shows_names_as_the_list_does(visitor: Visitor, root: Path) -> None:
+    (root / "a   b.txt").touch()
+    (root / "z.txt").touch()
+    visitor.press("r")
+    expect(visitor.row("z.txt")).to_be_visible()
+    visitor.press("Control+a", "Delete")
+    expect(visitor.dialog.locator("li").last).to_have_text("and 2 more")
+    expect(visitor.dialog.locator("li").last).to_have_css("list-style-type", "none")
+    name = visitor.dialog.locator("bdi", has_text="b.txt").first
+    assert name.evaluate("name => name.innerText") == "a   b.txt"
+
+
 def test_a_name_with_a_slash_is_refused_for_new_folders_and_renames(visitor: Visitor, root: Path) -> None:
     before = sorted(path.name for path in root.iterdir())
     visitor.page.get_by_role("button", name="New folder").click()

@@ -96,7 +96,7 @@ export async function remove(listing, entries) {
   const rest = entries.length - LISTED;
   const folders = entries.some((entry) => entry.folder);
   const body = [
-    make("ul", { class: "names" }, ...names, rest > 0 ? make("li", {}, t("andMore", { count: rest })) : null),
+    make("ul", { class: "names" }, ...names, rest > 0 ? make("li", { class: "rest" }, t("andMore", { count: rest })) : null),
     make("p", {}, t(folders ? "deleteFoldersHint" : "deleteHint", { count: entries.length })),
   ];
   const sure = await confirm(t("deleteTitle", { count: entries.length }), { body, yes: t("deleteYes", { count: entries.length }), danger: true });
