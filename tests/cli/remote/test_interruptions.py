@@ -69,7 +69,8 @@ def test_an_upload_that_is_interrupted_twice(
         assert {len(content) for content in stored.values()} == {SIZE}
     outcome = remote("put", "-r", "many", "/")
     assert outcome.code == 0, outcome.err
-    assert re.match(r"\d+ uploaded, \d+ skipped, ", last_line(outcome))
+    # What was acknowledged is skipped; that may be nothing, as an answer comes for a whole batch of files.
+    assert re.match(r"\d+ uploaded, ", last_line(outcome))
     assert contents(there / "many") == contents(many)
     assert last_line(remote("put", "-r", "many", "/")).startswith(f"0 uploaded, {FILES} skipped")
 
