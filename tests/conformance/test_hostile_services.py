@@ -243,7 +243,7 @@ async def test_a_page_of_tiny_tags_is_not_parsed(kind: str) -> None:
 
 async def test_content_goes_to_the_configured_address_whatever_session_is_named() -> None:
     async with besieged("gcs") as (provider, service, trap):
-        service.begin(Attack.NONSENSE)
+        service.begin(Attack.FOREIGN_SESSION)
         assert await outcome(provider, "write_large") is None
         assert trap.caught == []
 

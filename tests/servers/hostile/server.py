@@ -23,6 +23,10 @@ class Attack(Enum):
     CROWD = "more than was asked for"
     DENSE_BODY = "dense body"
     ENDLESS_WALK = "endless walk"
+    FOREIGN_SESSION = "upload session at another host"
+
+
+_IN_THE_CONTENT = (Attack.ENDLESS_WALK, Attack.NONSENSE, Attack.CROWD, Attack.FOREIGN_SESSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ class Hostile(_Listener):
             ask = await _ask(reader)
             self.asked += 1
             attack = self.attack if self.asked > self.since else None
-            if attack in (None, Attack.ENDLESS_WALK, Attack.NONSENSE, Attack.CROWD):
+            if attack in (None, *_IN_THE_CONTENT):
                 say = self._voice(ask, self)
                 self.written |= ask.method in ("PUT", "POST")
                 body = say.body.encode() if isinstance(say.body, str) else say.body

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import count
 from secrets import token_hex
 
-from .server import Ask, Hostile, Say, Voice
+from .server import Ask, Attack, Hostile, Say, Voice
 
 CONTENT = b"Portico was here to see whether it can write.\n"
 """Of every file: what the connection test expects to read."""
@@ -158,7 +158,8 @@ def gcs(ask: Ask, service: Hostile) -> Say:
         more = {"nextPageToken": _token()} if service.walks else {}
         return _json({"kind": "storage#objects", "items": items, **more})
     if ask.method == "POST" and ask.query.get("uploadType") == "resumable":
-        host = service.trap.url if service.trap and service.raves else service.url
+        astray = service.attack is Attack.FOREIGN_SESSION
+        host = service.trap.url if service.trap and astray else service.url
         return Say(headers={"Location": f"{host}/session"})
     if ask.method == "PUT":
         placed = ask.headers["content-range"].removeprefix("bytes ")
