@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from ..gateways import Gateway
-from .visitors import Visitor
+from .browser_user import BrowserUser
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -21,22 +21,25 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Whatever is not the gateway does not exist.
+    # No other host can be resolved.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 
 PASSWORD = "pass word"
 OTHERS = {"reader": "list,download", "dropper": "upload", "sender": "list,upload"}
-"""Users beside `web` who see the same folder and may do less, by their rights."""
+"""More users of the same folder, with fewer rights than `web`."""
 
-Visit = Callable[..., Visitor]
+PATIENCE = 120_000
+"""Milliseconds after which a wait is a hang."""
+
+OpenPage = Callable[..., BrowserUser]
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """The system's Chromium. It ends with this package: while it lives, its driver holds the thread's event loop."""
-    expect.set_options(timeout=15_000)
-    # Several test processes may come here at once on a machine that has no browser yet.
+    """The system's Chromium. It is closed after this package, because its driver occupies the thread's event loop."""
+    expect.set_options(timeout=PATIENCE)
+    # Several test processes may get here at once on a machine without a browser.
     with open(os.path.join(tempfile.gettempdir(), "portico-chromium.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(CHROMIUM):
@@ -49,7 +52,7 @@ def browser() -> Iterator[Browser]:
 
 def _install_chromium() -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        pytest.fail(f"The tests of the page need Chromium at {CHROMIUM}; install the package 'chromium'.")
+        pytest.fail(f"The page's tests need Chromium at {CHROMIUM}; install the package 'chromium'.")
     quiet = {"env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, "stdout": subprocess.DEVNULL}
     for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "chromium"]):
         subprocess.run(["apt-get", *arguments], check=True, **quiet)  # type: ignore[call-overload]
@@ -77,43 +80,43 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 @pytest.fixture
 def gateway(running: Gateway) -> Gateway:
-    """One gateway for all tests of the page, with an empty folder for its user."""
+    """One gateway for all tests of the page; the user's folder is empty."""
     running.empty_root()
     return running
 
 
 @pytest.fixture
 def root(gateway: Gateway) -> Path:
-    """What the user `web` sees as `/`, on disk."""
+    """The root of the user `web`, on disk."""
     return gateway.files / "web"
 
 
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Visit]:
-    """Opens the page as somebody new; in the end its console must have been silent, and no other origin asked."""
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Opens the page in a new browser context. At the end, expects no console output and no requests to other origins."""
     contexts: list[BrowserContext] = []
-    visitors: list[Visitor] = []
+    users: list[BrowserUser] = []
 
-    def begin(gateway: Gateway, address: str = "/", **options: object) -> Visitor:
+    def begin(gateway: Gateway, address: str = "/", **options: object) -> BrowserUser:
         usual = {"locale": "en-GB", "viewport": {"width": 1280, "height": 800}}
         context = browser.new_context(**{**usual, **options})  # type: ignore[arg-type]
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
-        visitor = Visitor(gateway, context.new_page())
-        visitors.append(visitor)
-        visitor.page.goto(gateway.url + address)
-        return visitor
+        user = BrowserUser(gateway, context.new_page())
+        users.append(user)
+        user.page.goto(gateway.url + address)
+        return user
 
     yield begin
     for context in contexts:
         context.close()
-    for visitor in visitors:
-        visitor.check_silence()
+    for user in users:
+        user.check_silence()
 
 
 @pytest.fixture
-def visitor(visit: Visit, gateway: Gateway) -> Visitor:
-    """The user `web`, signed in, at the root."""
-    visitor = visit(gateway)
-    visitor.sign_in()
-    return visitor
+def user(open_page: OpenPage, gateway: Gateway) -> BrowserUser:
+    """The user `web`, signed in, in the root folder."""
+    user = open_page(gateway)
+    user.sign_in()
+    return user

@@ -1,4 +1,4 @@
-"""What the page is made of, and how it is served."""
+"""The page's files, and how they are served."""
 
 import re
 from pathlib import Path
@@ -12,11 +12,11 @@ from portico.api.assets import FOR_EVER, PAGE_POLICY
 from portico.web.bundle import PREFIX, build
 
 from ..gateways import Gateway, wait_until
-from .conftest import Visit
+from .conftest import OpenPage
 
 WEB = Path(portico.__file__).parent / "web"
-SCRIPTS = sorted(path for path in WEB.rglob("*.js") if path.parent.name != "texts")
-LANGUAGES = sorted(path.stem for path in (WEB / "js" / "texts").iterdir())
+SCRIPTS = sorted(path for path in WEB.rglob("*.js") if path.parent.name != "messages")
+LANGUAGES = sorted(path.stem for path in (WEB / "js" / "i18n" / "messages").iterdir())
 
 
 def test_policy_is_strict() -> None:
@@ -32,18 +32,18 @@ MOST_REQUESTS = 8
 
 
 def test_a_first_load_takes_few_requests_and_a_reload_asks_for_the_page_only(
-    visit: Visit, gateway: Gateway
+    open_page: OpenPage, gateway: Gateway
 ) -> None:
     began = len(gateway.output)
-    visitor = visit(gateway)
-    page = visitor.page
-    expect(page.get_by_label("User name")).to_be_visible()
-    assert 3 <= len(visitor.requests) <= MOST_REQUESTS, visitor.requests
+    user = open_page(gateway)
+    page = user.page
+    expect(page.get_by_label("Username")).to_be_visible()
+    assert 3 <= len(user.requests) <= MOST_REQUESTS, user.requests
     for name in ("page.js", "page.css", "icon.svg", "en.js"):
         wait_until(lambda name=name: f"/{name}" in gateway.output[began:], f"{name} was asked for")
     asked = len(gateway.output)
     page.reload()
-    expect(page.get_by_label("User name")).to_be_visible()
+    expect(page.get_by_label("Username")).to_be_visible()
     # The gateway's own log, because a browser counts what it finds in its cache as a request.
     wait_until(lambda: '"path":"/"' in gateway.output[asked:], "the page was asked for")
     assert PREFIX not in gateway.output[asked:]
@@ -92,7 +92,7 @@ def test_the_page_is_compressed_only_for_those_who_accept_it(
 
 
 def test_a_file_of_another_version_is_answered_by_this_one_and_not_kept(gateway: Gateway) -> None:
-    """While a new version is rolled out, the page may come from one node and its script be asked of another."""
+    """During a rollout, the page may come from one node and its script be requested from another."""
     script = next(address for address in assets(gateway) if address.endswith("/page.js"))
     with gateway.client(trust_env=False) as client:
         other = client.get("/page/0123456789abcdef/page.js")
@@ -110,7 +110,7 @@ def test_addresses_of_files_depend_on_their_content() -> None:
 
 
 def assets(gateway: Gateway) -> list[str]:
-    """The addresses of the page's files, found as a browser finds them: from the page on."""
+    """The addresses of the page's files, found as a browser finds them."""
     with gateway.client(trust_env=False) as client:
         found = re.findall(rf'"({PREFIX}[^"]+)"', client.get("/").text)
         script = next(address for address in found if address.endswith(".js"))
@@ -119,8 +119,8 @@ def assets(gateway: Gateway) -> list[str]:
     return found + languages
 
 
-def test_client_id_and_secret_stand_in_the_script(gateway: Gateway) -> None:
-    """In the page's own, and in one for other clients."""
+def test_the_script_contains_client_id_and_secret(gateway: Gateway) -> None:
+    """Both the page's own script and the one for other clients."""
     script = next(address for address in assets(gateway) if address.endswith("/page.js"))
     answers = [httpx2.get(gateway.url + address, trust_env=False) for address in ("/config.js", script)]
     properties = (gateway.home / "application.properties").read_text()
@@ -146,8 +146,8 @@ def test_modules_are_small() -> None:
     assert [path.name for path in SCRIPTS if len(path.read_text().splitlines()) > 250] == []
 
 
-def test_every_language_says_the_same(visit: Visit, gateway: Gateway) -> None:
-    page = visit(gateway).page
+def test_every_language_says_the_same(open_page: OpenPage, gateway: Gateway) -> None:
+    page = open_page(gateway).page
     texts = {
         address.rpartition("/")[2].removesuffix(".js"): page.evaluate(
             f"async () => (await import('{address}')).default"

@@ -1,4 +1,4 @@
-"""A user's file in the hands of a script that got into the page: it does not run there, by two locks of their own."""
+"""A script that got into the page cannot run a user's file: the policy and the gateway both prevent it."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from ..gateways import FILES, Gateway
-from .conftest import Visit
+from .conftest import OpenPage
 
 SCRIPT = """
 globalThis.ran = true;
@@ -83,38 +83,38 @@ def inject(page: Page, address: str, way: str) -> Any:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("policy", [True, False], ids=["policy", "server"])
 def test_a_users_file_does_not_run_in_the_page(
-    visit: Visit, gateway: Gateway, way: str, policy: bool
+    open_page: OpenPage, gateway: Gateway, way: str, policy: bool
 ) -> None:
-    """With the page's policy and without it, as if it had a hole: then it is the gateway that refuses."""
-    visitor = visit(gateway, bypass_csp=not policy)
+    """With the page's policy, and without it: then the gateway refuses."""
+    user = open_page(gateway, bypass_csp=not policy)
     name, code = WAYS[way]
     statuses: list[int] = []
-    visitor.page.context.on(
+    user.page.context.on(
         "response", lambda answer: statuses.append(answer.status) if "ticket=" in answer.url else None
     )
-    assert inject(visitor.page, ticket(gateway, name), code) == "refused"
-    assert visitor.page.evaluate("globalThis.ran") is None
-    # The driver does not see what the browser asks for workers by itself.
+    assert inject(user.page, ticket(gateway, name), code) == "refused"
+    assert user.page.evaluate("globalThis.ran") is None
+    # The driver does not see the browser's own requests for workers.
     assert set(statuses) <= (set() if policy else {403})
-    visitor.noise.clear()  # the browser tells of every refusal in words of its own
+    user.noise.clear()  # the browser logs every refusal
 
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("way", ["script", "module", "import", "worker", "module worker"])
-def test_the_ways_run_what_is_the_pages_own(visit: Visit, gateway: Gateway, way: str) -> None:
-    """So that the test above cannot pass for a mistake of its own: the same, with an answer of the gateway replaced."""
-    visitor = visit(gateway, bypass_csp=True)
+def test_the_ways_run_what_is_the_pages_own(open_page: OpenPage, gateway: Gateway, way: str) -> None:
+    """The test above tests something: the same code runs when the response may run."""
+    user = open_page(gateway, bypass_csp=True)
     name, code = WAYS[way]
     body = CLASSIC if name == "classic.js" else SCRIPT
-    visitor.page.context.route(
+    user.page.context.route(
         "**/probe.js", lambda route: route.fulfill(body=body, content_type="text/javascript")
     )
-    assert inject(visitor.page, "/probe.js", code) == "ran"
-    visitor.noise.clear()
+    assert inject(user.page, "/probe.js", code) == "ran"
+    user.noise.clear()
 
 
-def test_a_picture_may_be_shown_by_its_ticket(visit: Visit, gateway: Gateway, root: Path) -> None:
+def test_a_picture_may_be_shown_by_its_ticket(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     (root / "dot.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="4" height="4"/>')
-    visitor = visit(gateway)
+    user = open_page(gateway)
     way = "element(Object.assign(document.createElement('img'), {src: address}))"
-    assert inject(visitor.page, ticket(gateway, "dot.svg"), way) == "ran"
+    assert inject(user.page, ticket(gateway, "dot.svg"), way) == "ran"

@@ -1,1 +1,1 @@
-"""The page: modules, styles and texts for browsers, and what puts them together (`bundle.py`)."""
+"""The page: scripts, styles and messages, and the bundler that joins them."""

@@ -1,57 +1,59 @@
-"""The files that a browser loads, made from the sources in this folder when the gateway starts.
+"""Bundles the page's sources into the files that a browser loads. Runs when the gateway starts.
 
-The sources are small ES modules. A browser that fetches them one by one waits for each level of imports, so they are
-joined into one script: each module becomes a function that returns what it exports, after those that it imports. The
-script stays readable, line by line. Only the forms of `import` and `export` below are understood; anything else is an
-error here, and not a surprise in the browser.
+The sources are small ES modules. Loading them one by one would cost a round trip per level of imports, so they are
+joined into one script: each module becomes a function that returns its exports, in dependency order. The script stays
+readable. Only the forms of `import` and `export` matched below are supported; anything else raises here instead of
+failing in the browser.
 """
 
 import json
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 PREFIX = "/page/"
-"""All addresses of the page's files begin so; the rest of an address depends on the content."""
+"""Path prefix of the page's files. The next segment is a hash of the content."""
 
 _IMPORT = re.compile(
-    r'^import (?:\* as (?P<all>\w+)|(?P<some>\{ \w+(?:, \w+)* \})) from "\./(?P<module>[\w-]+\.js)";$',
+    r'^import (?:\* as (?P<all>\w+)|(?P<some>\{ \w+(?:, \w+)* \})) from "(?P<module>\.\.?/[\w./-]+\.js)";$',
     re.MULTILINE,
 )
 _EXPORT = re.compile(r"^export (?P<what>(?:async )?(?:const|function|class) (?P<name>\w+))", re.MULTILINE)
-_LAZY = re.compile(r'import\("\./texts/(?P<language>\w+)\.js"\)')
+_LAZY = re.compile(r'import\("\./messages/(?P<language>\w+)\.js"\)')
 _LEFT_OVER = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
+_MESSAGES = "i18n/messages/"
+"""One file per language. These are not bundled: the page loads the one it needs."""
 _STYLES = ("portico.css", "page.css", "panels.css")
 
 
-class NotUnderstood(Exception):
-    """A source that cannot be joined with the others; its message names the file and the reason."""
+class BundleError(Exception):
+    """A source cannot be bundled. The message names the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageFiles:
     index: bytes
     assets: Mapping[str, bytes]
-    """By address. What is at an address never changes: with other content it has another one."""
+    """Content by path. Paths contain a hash of the content, so clients may cache them forever."""
 
 
 def build(config: Mapping[str, str]) -> PageFiles:
-    """The page for a gateway with these settings, which its modules import from `config.js`."""
+    """Bundle the page; its modules import `config` from `config.js`."""
     web = files("portico") / "web"
+    sources = dict(_scripts(web / "js"))
     languages = {
-        item.name.removesuffix(".js"): _Asset(item.name, item.read_bytes())
-        for item in (web / "js" / "texts").iterdir()
-        if item.name.endswith(".js")
+        posixpath.basename(name).removesuffix(".js"): _Asset(posixpath.basename(name), source.encode())
+        for name, source in sources.items()
+        if name.startswith(_MESSAGES)
     }
-    modules = {
-        item.name: item.read_text("utf-8") for item in (web / "js").iterdir() if item.name.endswith(".js")
-    }
-    modules["config.js"] = config_script(config)
-    addresses = {language: text.address for language, text in languages.items()}
+    sources["config.js"] = config_script(config)
+    addresses = {language: asset.address for language, asset in languages.items()}
     named = [
-        _Asset("page.js", join_modules(modules, "main.js", addresses).encode()),
+        _Asset("page.js", join_modules(sources, "main.js", addresses).encode()),
         _Asset("page.css", b"".join((web / name).read_bytes() for name in _STYLES)),
         _Asset("icon.svg", (web / "icon.svg").read_bytes()),
     ]
@@ -61,6 +63,15 @@ def build(config: Mapping[str, str]) -> PageFiles:
     return PageFiles(
         index.encode(), {asset.address: asset.content for asset in (*named, *languages.values())}
     )
+
+
+def _scripts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """All scripts below `folder`, by their path relative to it."""
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _scripts(item, f"{prefix}{item.name}/")
+        elif item.name.endswith(".js"):
+            yield prefix + item.name, item.read_text("utf-8")
 
 
 def config_script(config: Mapping[str, str]) -> str:
@@ -78,23 +89,23 @@ class _Asset:
 
 
 def join_modules(modules: Mapping[str, str], entry: str, languages: Mapping[str, str]) -> str:
-    """One script that does what `entry` does; `languages` are the addresses of the texts, loaded when asked for."""
+    """Join `entry` and everything it imports. `languages` maps each language to the address of its messages."""
     return "".join(_wrapped(name, modules[name], name == entry, languages) for name in _order(modules, entry))
 
 
 def _order(modules: Mapping[str, str], entry: str) -> Iterator[str]:
-    """Each module after those that it imports."""
+    """The modules in dependency order, `entry` last."""
     done: set[str] = set()
 
-    def visit(name: str, way: tuple[str, ...]) -> Iterator[str]:
-        if name in way:
-            raise NotUnderstood(f"{' imports '.join((*way, name))}: modules cannot import each other.")
+    def visit(name: str, importers: tuple[str, ...]) -> Iterator[str]:
+        if name in importers:
+            raise BundleError(f"{' imports '.join((*importers, name))}: circular imports are not supported.")
         if name in done:
             return
         if name not in modules:
-            raise NotUnderstood(f"{way[-1]} imports {name}, which does not exist.")
+            raise BundleError(f"{importers[-1]} imports {name}, which does not exist.")
         for found in _IMPORT.finditer(modules[name]):
-            yield from visit(found["module"], (*way, name))
+            yield from visit(_resolve(found["module"], name), (*importers, name))
         done.add(name)
         yield name
 
@@ -104,17 +115,24 @@ def _order(modules: Mapping[str, str], entry: str) -> Iterator[str]:
 def _wrapped(name: str, source: str, is_entry: bool, languages: Mapping[str, str]) -> str:
     exported = [found["name"] for found in _EXPORT.finditer(source)]
     body = _IMPORT.sub(
-        lambda found: f"const {found['all'] or found['some']} = {_variable(found['module'])};", source
+        lambda found: (
+            f"const {found['all'] or found['some']} = {_variable(_resolve(found['module'], name))};"
+        ),
+        source,
     )
     body = _EXPORT.sub(lambda found: found["what"], body)
     if left := _LEFT_OVER.search(body):
-        raise NotUnderstood(f"{name}: {left[0]!r} is a form of import or export that is not known here.")
+        raise BundleError(f"{name}: {left[0]!r} is a form of import or export that is not supported.")
     body = _LAZY.sub(lambda found: f"import({json.dumps(languages[found['language']])})", body)
-    if is_entry:  # a block and not a function, so that it can await
+    if is_entry:  # a block rather than a function, for top-level await
         return f"// {name}\n{{\n{body}}}\n"
     returned = f"return {{ {', '.join(exported)} }};"
     return f"// {name}\nconst {_variable(name)} = (() => {{\n{body}{returned}\n}})();\n\n"
 
 
+def _resolve(specifier: str, importer: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(importer), specifier))
+
+
 def _variable(module: str) -> str:
-    return f"${module.removesuffix('.js').replace('-', '_')}"
+    return f"${module.removesuffix('.js').replace('/', '$').replace('-', '_')}"

@@ -1,34 +1,44 @@
-/** Puts the page together: who is signed in decides what stands in it, and the address which folder. */
+/** Sets up the page: the sign-in or a folder, which the URL's hash names. */
 
-import { whoAmI } from "./api.js";
-import { fill, make } from "./dom.js";
-import { watchDrops } from "./dropping.js";
-import { FolderView } from "./folder.js";
-import { fromInput } from "./gathering.js";
-import { icon } from "./icons.js";
-import { showKeys, watchKeys } from "./keys.js";
-import { showMenu, toggleMenu } from "./menu.js";
-import { announce, clearNotices, complain, placeNotices } from "./notices.js";
+import { whoAmI } from "./api/client.js";
+import { fill, make } from "./ui/dom.js";
+import { watchDropZone } from "./uploads/drop-zone.js";
+import { FolderView } from "./folder/folder-view.js";
+import { filesFromInput } from "./uploads/picked-files.js";
+import { icon } from "./ui/icons.js";
+import { showShortcuts, watchShortcuts } from "./keyboard-shortcuts.js";
+import { showMenu, toggleMenu } from "./ui/menu.js";
+import { announce, clearNotices, notifyError, mountNotices } from "./ui/notices.js";
 import { fromHash, join, link, nameOf, parent, split } from "./paths.js";
-import { Queue } from "./queue.js";
-import { session } from "./session.js";
-import { showSignIn } from "./signin.js";
-import { keepLanguage, language, LANGUAGES, loadTexts, t } from "./texts.js";
-import { Tray } from "./tray.js";
+import { UploadQueue } from "./uploads/upload-queue.js";
+import { session } from "./api/session.js";
+import { showSignIn } from "./sign-in.js";
+import { language, LANGUAGES, loadMessages, storeLanguage, t } from "./i18n/i18n.js";
+import { UploadPanel } from "./uploads/upload-panel.js";
 
-const REMEMBER_AFTER = 150;
+/** @import { Command, MenuItem, PickedFile, ScrollPosition, UploadItem } from "./types.js" */
 
-const KEYS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", m: "move", c: "copy", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", r: "refresh", a: "automate" };
+const SCROLL_DEBOUNCE = 150;
+
+/** @type {Record<string, Command>} */
+const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", m: "move", c: "copy", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", r: "refresh", a: "automate" };
 
 class Page {
   constructor() {
-    this.place = document.getElementById("page");
-    this.queue = new Queue();
-    this.tray = new Tray(this.queue);
-    this.folder = new FolderView({ onUpload: (kind) => this.inputs[kind].click() });
+    this.container = /** @type {HTMLElement} */ (document.getElementById("page"));
+    /** The path that is shown, or empty. */
+    this.shown = "";
+    this.queue = new UploadQueue();
+    this.uploadPanel = new UploadPanel(this.queue);
+    this.folder = new FolderView({
+      onUpload: (kind) => this.inputs[kind].click(),
+      onLeave: () => this.#remember(),
+      onScroll: () => this.#rememberSoon(),
+    });
+    this.timer = 0;
     this.inputs = { files: this.#input({}), folder: this.#input({ webkitdirectory: true }) };
-    placeNotices();
-    document.body.append(this.tray.element, ...Object.values(this.inputs));
+    mountNotices();
+    document.body.append(this.uploadPanel.element, ...Object.values(this.inputs));
     history.scrollRestoration = "manual";
     this.#watch();
   }
@@ -36,78 +46,75 @@ class Page {
   start() {
     if (session.isOpen) {
       this.#showFolders();
-      // Rights may have changed since the tokens were issued; a session that has ended shows itself here.
+      // Rights may have changed since the tokens were issued. A session that has ended is noticed here too.
       whoAmI().then(({ rights }) => session.setRights(rights) && this.#route(history.state), () => undefined);
-    } else showSignIn(this.place);
+    } else showSignIn(this.container);
   }
 
   #watch() {
     session.addEventListener("open", () => this.#showFolders());
-    session.addEventListener("end", ({ detail }) => this.#ended(detail));
+    session.addEventListener("end", (event) => this.#ended(/** @type {CustomEvent} */ (event).detail));
     document.addEventListener("visibilitychange", () => {
-      if (document.visibilityState === "visible" && session.isOpen) this.folder.refresh({ gentle: true });
+      if (document.visibilityState === "visible" && session.isOpen) this.folder.refresh({ quiet: true });
     });
     addEventListener("popstate", ({ state }) => this.#route(state));
     addEventListener("beforeunload", (event) => {
       if (this.queue.isBusy) event.preventDefault();
     });
-    this.queue.addEventListener("stored", ({ detail }) => this.#stored(detail));
-    let due = 0;
-    this.folder.onScrolled = () => {
-      clearTimeout(due);
-      due = setTimeout(() => this.#remember(), REMEMBER_AFTER);
-    };
-    this.folder.onLeave = () => this.#remember();
+    this.queue.addEventListener("stored", (event) => this.#stored(/** @type {CustomEvent<UploadItem>} */ (event).detail));
     addEventListener("pagehide", () => this.#remember());
-    watchDrops({
+    watchDropZone({
       mayDrop: () => session.may("upload") && !document.querySelector("dialog[open]"),
       target: () => ({ path: this.folder.path, label: this.folder.path === "/" ? t("root") : nameOf(this.folder.path) }),
-      onUploads: (uploads) => this.#upload(uploads),
+      onDrop: (files) => this.#upload(files),
     });
-    watchKeys((key) => {
+    watchShortcuts((key) => {
       if (!session.isOpen) return undefined;
-      if (key === "?") return showKeys;
-      return key in KEYS ? () => this.folder.run(KEYS[key]) : undefined;
+      if (key === "?") return showShortcuts;
+      return key in SHORTCUTS ? () => this.folder.run(SHORTCUTS[key]) : undefined;
     });
   }
 
+  /** @param {{webkitdirectory?: boolean}} options */
   #input(options) {
     const input = make("input", { type: "file", multiple: true, hidden: true, ...options, onchange: () => {
-      this.#upload(fromInput(input.files, this.folder.path));
+      this.#upload(filesFromInput(input.files, this.folder.path));
       input.value = "";
     } });
     return input;
   }
 
-  #upload(uploads) {
-    if (!uploads.length) return;
-    this.queue.add(this.folder.listing, uploads);
-    announce(t("uploadStarted", { count: uploads.length }));
+  /** @param {PickedFile[]} files */
+  #upload(files) {
+    if (!files.length) return;
+    this.queue.add(this.folder.listing, files);
+    announce(t("uploadStarted", { count: files.length }));
   }
 
-  /** Show what has come without asking for the whole folder again. */
+  /** Show a new file without loading the folder again. @param {UploadItem} item */
   #stored(item) {
     const { listing } = this.folder;
-    const steps = split(item.folder).slice(split(listing.path).length);
-    if (steps.reduce(join, listing.path) !== item.folder) return;
-    if (steps.length) listing.put({ name: steps[0], folder: true, type: "folder" });
-    else listing.put({ name: item.stored, folder: false, type: item.file.type || "application/octet-stream", size: item.size, modified: new Date().toISOString() });
+    const folders = split(item.folder).slice(split(listing.path).length);
+    if (folders.reduce(join, listing.path) !== item.folder) return;
+    if (folders.length) listing.put({ name: folders[0], folder: true, type: "folder" });
+    else if (item.file) listing.put({ name: item.stored, folder: false, type: item.file.type || "application/octet-stream", size: item.size, modified: new Date().toISOString() });
   }
 
   #showFolders() {
     const menu = make("button", { type: "button", class: "quiet", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggleMenu(this.#userMenu(menu), menu) }, icon("user"), make("bdi", {}, session.username), icon("down"));
-    const header = make("header", { class: "top" },
+    const header = make("header", { class: "app-bar" },
       make("a", { class: "brand", href: "#/", "aria-label": t("toRoot") }, icon("logoSolid"), make("span", {}, "Portico")),
-      make("button", { type: "button", class: "quiet round for-keyboards", "aria-label": t("keys"), title: `${t("keys")} (?)`, onclick: showKeys }, icon("keyboard")), menu);
-    fill(this.place, header, this.folder.element);
+      make("button", { type: "button", class: "quiet round keyboard-only", "aria-label": t("keys"), title: `${t("keys")} (?)`, onclick: showShortcuts }, icon("keyboard")), menu);
+    fill(this.container, header, this.folder.element);
     this.shown = "";
     this.#route(history.state);
   }
 
+  /** @param {HTMLElement} opener @returns {MenuItem[]} */
   #userMenu(opener) {
-    const languages = Object.entries(LANGUAGES).map(([code, label]) => ({ label, checked: code === language(), run: () => { keepLanguage(code); location.reload(); } }));
+    const languages = Object.entries(LANGUAGES).map(([code, label]) => ({ label, checked: code === language(), run: () => { storeLanguage(code); location.reload(); } }));
     const choose = () => showMenu(languages, opener);
-    return [{ label: t("languageNow", { name: LANGUAGES[language()] }), icon: "globe", submenu: true, run: choose }, { label: t("keys"), icon: "keyboard", key: "?", class: "for-keyboards", run: showKeys }, { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
+    return [{ label: t("languageNow", { name: LANGUAGES[language()] }), icon: "globe", submenu: true, run: choose }, { label: t("keys"), icon: "keyboard", key: "?", class: "keyboard-only", run: showShortcuts }, { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
   }
 
   async #signOut() {
@@ -116,32 +123,40 @@ class Page {
     await session.signOut();
   }
 
-  #ended({ asked, username }) {
+  /** @param {{requested: boolean, username: string}} detail */
+  #ended({ requested, username }) {
     this.folder.listing.close();
     clearNotices();
-    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
-    showSignIn(this.place, asked ? { notice: t("signedOut") } : { notice: t("sessionEnded"), username });
+    for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+    showSignIn(this.container, requested ? { notice: t("signedOut") } : { notice: t("sessionEnded"), username });
   }
 
-  /** @param {{scroll?: number, row?: string, count?: number} | null} state kept with the address by `#remember` */
-  #route(state) {
+  /** @param {ScrollPosition | null} position stored in the history by `#remember` */
+  #route(position) {
     if (!session.isOpen) return;
     let path = fromHash(location.hash);
     if (path !== this.shown) clearNotices();
     if (path === null) {
       history.replaceState(null, "", link("/"));
-      [path, state] = ["/", null];
-      complain(new Error(t("badAddress")));
+      path = "/";
+      position = null;
+      notifyError(new Error(t("badAddress")));
     }
-    if (!state && this.shown && parent(this.shown) === path) state = { row: nameOf(this.shown) };
+    if (!position && this.shown && parent(this.shown) === path) position = { row: nameOf(this.shown) };
     this.shown = path;
-    this.folder.open(path, state);
+    this.folder.open(path, position);
   }
 
+  #rememberSoon() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.#remember(), SCROLL_DEBOUNCE);
+  }
+
+  /** Store the position in the history entry of this folder. */
   #remember() {
-    if (fromHash(location.hash) === this.folder.path) history.replaceState(this.folder.place, "");
+    if (fromHash(location.hash) === this.folder.path) history.replaceState(this.folder.position, "");
   }
 }
 
-await loadTexts();
+await loadMessages();
 new Page().start();

@@ -1,28 +1,34 @@
-/** Paths are plain text from the user's root: `/`, `/reports/2026`. */
+/** Paths are plain text, relative to the user's root: `/`, `/reports/2026`. */
 
-/** What no name can hold; as the gateway has it in `paths.py`. */
+/** Characters that names cannot contain, as in the gateway's `paths.py`. */
 const FORBIDDEN = /[\x00-\x1f\x7f-\x9f/\\\p{Cs}]/u;
 const RESERVED_PREFIX = ".portico~";
 
-/** Whether an entry can be called so. */
+/** @param {string} text */
 export const isName = (text) => text !== "" && text !== "." && text !== ".." && !FORBIDDEN.test(text) && !text.startsWith(RESERVED_PREFIX);
 
+/** @param {string} path */
 export const split = (path) => path.split("/").filter(Boolean);
 
+/** @param {string} folder @param {string} name */
 export const join = (folder, name) => (folder === "/" ? `/${name}` : `${folder}/${name}`);
 
+/** @param {string} path */
 export const parent = (path) => `/${split(path).slice(0, -1).join("/")}`;
 
+/** @param {string} path */
 export const nameOf = (path) => split(path).at(-1) ?? "/";
 
+/** @param {string} path */
 export const encoded = (path) => `/${split(path).map(encodeURIComponent).join("/")}`;
 
-/** The address of a folder on this page. */
+/** The URL of a folder on this page. @param {string} path */
 export const link = (path) => `#${encoded(path)}`;
 
 /**
- * The folder that the address bar names, read as the gateway reads paths: decoded once, then cut at the slashes.
- * @returns {string | null} nothing if it is no path: what comes from a link may be made to lead elsewhere
+ * The folder in the URL's hash, parsed as the gateway parses paths: decoded once, then split at the slashes.
+ * @param {string} hash
+ * @returns {string | null} null for an invalid path: a crafted link must not lead elsewhere
  */
 export function fromHash(hash) {
   let text;
@@ -37,7 +43,7 @@ export function fromHash(hash) {
   return names.every(isName) ? `/${names.join("/")}` : null;
 }
 
-/** `report.tar.gz` → `.gz`; nothing for `.profile`. */
+/** `report.tar.gz` → `.gz`; empty for `.profile`. @param {string} name */
 export function extension(name) {
   const dot = name.lastIndexOf(".");
   return dot > 0 ? name.slice(dot) : "";

@@ -1,0 +1,103 @@
+/** The part of the REST API that the page uses. */
+
+import { errorFrom, InvalidName, isAbort, Unreachable } from "./errors.js";
+import { encoded, isName, split } from "../paths.js";
+import { session } from "./session.js";
+
+/** @import { EntryBody, ListingPage, OnConflict } from "../types.js" */
+/** @typedef {{signal?: AbortSignal, headers?: Record<string, string>, tree?: boolean}} RequestOptions `tree`: it may be done in part */
+
+const FILESYSTEM = "/backend/1.0.0/filesystem";
+
+/**
+ * Always below `FILESYSTEM`: browsers resolve `..` before they send, so such a name would send the token to another route.
+ * @param {string} path
+ * @param {Record<string, string>} [query]
+ */
+export function fileUrl(path, query = {}) {
+  if (!split(path).every(isName)) throw new InvalidName();
+  const parameters = new URLSearchParams(query).toString();
+  return FILESYSTEM + encoded(path) + (parameters && `?${parameters}`);
+}
+
+/** The name at the end of a URL in a response. @param {string} url */
+export const nameFromUrl = (url) => decodeURIComponent(url.slice(url.lastIndexOf("/") + 1));
+
+/**
+ * @param {string} method
+ * @param {string} url
+ * @param {RequestOptions} [options]
+ * @returns {Promise<Response>} a successful response; anything else is thrown
+ */
+async function request(method, url, { signal, headers = {}, tree = false } = {}) {
+  let token = await session.token();
+  let response = await send(method, url, token, headers, signal);
+  if (response.status === 401) {
+    token = await session.renewed(token);
+    response = await send(method, url, token, headers, signal);
+    if (response.status === 401) session.end();
+  }
+  if (!response.ok) throw await errorFrom(response, { tree });
+  return response;
+}
+
+/** @param {string} method @param {string} url @param {string} token @param {Record<string, string>} headers @param {AbortSignal} [signal] */
+async function send(method, url, token, headers, signal) {
+  try {
+    return await fetch(url, { method, signal, headers: { ...headers, Authorization: `Bearer ${token}` } });
+  } catch (error) {
+    throw isAbort(error) ? error : new Unreachable();
+  }
+}
+
+/** @param {string} path @param {Record<string, string>} query @param {RequestOptions} [options] */
+const post = async (path, query, options) => request("POST", fileUrl(path, query), options);
+
+/** @param {string} path @param {{cursor: string | null, size: number, signal?: AbortSignal}} options @returns {Promise<ListingPage>} */
+export async function listPage(path, { cursor, size, signal }) {
+  const query = { action: "LIST", size: String(size), ...(cursor ? { cursor } : {}) };
+  return (await request("GET", fileUrl(path, query), { signal })).json();
+}
+
+/** @param {string} path @param {AbortSignal} [signal] @returns {Promise<EntryBody>} */
+export async function stat(path, signal) {
+  return (await request("GET", fileUrl(path, { action: "STAT" }), { signal })).json();
+}
+
+/** The content of a file, or its first `limit` bytes. @param {string} path @param {{limit?: number, signal?: AbortSignal}} [options] */
+export async function read(path, { limit, signal } = {}) {
+  /** @type {Record<string, string>} */
+  const headers = limit ? { Range: `bytes=0-${limit - 1}` } : {};
+  return request("GET", fileUrl(path, { action: "DOWNLOAD" }), { signal, headers });
+}
+
+/** A URL from which the browser itself can download the file, for a minute. @param {string} path */
+export async function downloadLink(path) {
+  const { ticket } = await (await post(path, { action: "TICKET" })).json();
+  return fileUrl(path, { ticket });
+}
+
+/** @param {string} path @param {AbortSignal} [signal] */
+export const makeFolder = (path, signal) => post(path, { action: "MKDIR" }, { signal });
+
+/** @param {string} action @param {string} path @param {string} target @param {OnConflict} onConflict @returns {Promise<string>} the name at the target */
+async function transfer(action, path, target, onConflict) {
+  const response = await post(path, { action, target, onConflict }, { tree: true });
+  return nameFromUrl(response.headers.get("Location") ?? encoded(target));
+}
+
+/** @param {string} path @param {string} target @param {OnConflict} [onConflict] */
+export const move = (path, target, onConflict = "fail") => transfer("MOVE", path, target, onConflict);
+
+/** @param {string} path @param {string} target @param {OnConflict} [onConflict] */
+export const copy = (path, target, onConflict = "fail") => transfer("COPY", path, target, onConflict);
+
+/** @param {string} path @param {{recursive: boolean}} options */
+export async function remove(path, { recursive }) {
+  await request("DELETE", fileUrl(path, recursive ? { recursive: "true" } : {}), { tree: true });
+}
+
+/** The user behind this token, with current rights. @returns {Promise<{username: string, rights: string[]}>} */
+export async function whoAmI() {
+  return (await request("GET", "/backend/session")).json();
+}

@@ -1,0 +1,98 @@
+/** What can go wrong between the page and the gateway. */
+
+import { make } from "../ui/dom.js";
+import { hasMessage, t } from "../i18n/i18n.js";
+
+/** @import { ErrorBody } from "../types.js" */
+
+/** Codes that users can resolve themselves. The log says no more about them, so the request id is left out. */
+const WITHOUT_REQUEST_ID = new Set(["invalid-path", "invalid-cursor", "not-found", "forbidden", "not-a-folder", "is-a-folder", "already-exists", "not-possible", "folder-not-empty", "changed", "too-large", "too-many-requests"]);
+
+/** Codes with several causes: only the gateway's detail names the limit, the character or the level. */
+const WITH_DETAIL = new Set(["invalid-path", "invalid-request", "not-possible", "too-large"]);
+
+/** Codes that need no detail. For other errors of a tree operation it says how much was done and how to continue. */
+const WITHOUT_TREE_DETAIL = new Set(["already-exists", "forbidden", "not-found", "internal"]);
+
+/** The translated message for an error code. @param {string} code */
+function messageFor(code) {
+  const key = `problem_${code.replaceAll("-", "_")}`;
+  return hasMessage(key) ? t(key) : "";
+}
+
+export class PageError extends Error {
+  /** @param {string} code @param {string} message */
+  constructor(code, message) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** An error response (RFC 9457, or RFC 6749 from the sign-in). Unknown codes show the gateway's own message. */
+export class ApiError extends PageError {
+  /**
+   * @param {number} status
+   * @param {ErrorBody} body
+   * @param {(name: string) => string | null} header
+   * @param {{tree?: boolean}} [options] `tree`: a move, copy or delete, which may have been done in part
+   */
+  constructor(status, body, header, { tree = false } = {}) {
+    const code = body.code ?? body.error ?? "";
+    const message = messageFor(code);
+    super(code, message || (body.detail ?? body.error_description ?? t("unexpectedAnswer", { status: String(status) })));
+    /** The gateway's own message, in English, where it says more. */
+    this.detail = message && (WITH_DETAIL.has(code) || (tree && !WITHOUT_TREE_DETAIL.has(code))) ? (body.detail ?? "") : "";
+    this.status = status;
+    this.requestId = WITHOUT_REQUEST_ID.has(code) ? "" : (body.requestId ?? header("X-Request-Id") ?? "");
+    this.retryAfter = Number(header("Retry-After")) || 0;
+  }
+}
+
+/** A name that the gateway would refuse. It is not sent. */
+export class InvalidName extends PageError {
+  constructor() {
+    super("invalid-path", t("invalidName"));
+  }
+}
+
+export class Unreachable extends PageError {
+  constructor() {
+    super("unreachable", t("unreachable"));
+  }
+}
+
+/** The session has ended; the user has to sign in again. */
+export class SignedOut extends PageError {
+  constructor() {
+    super("signed-out", t("sessionEnded"));
+  }
+}
+
+/** @param {unknown} error */
+export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
+
+/** @param {unknown} error */
+export const codeOf = (error) => (error instanceof PageError ? error.code : "");
+
+/** The HTTP status, or 0 without a response. @param {unknown} error */
+export const statusOf = (error) => (error instanceof ApiError ? error.status : 0);
+
+/** @param {unknown} error */
+export const messageOf = (error) => (error instanceof Error ? error.message : String(error));
+
+/** @param {Response} response @param {{tree?: boolean}} [options] */
+export async function errorFrom(response, options) {
+  const body = await response.json().catch(() => ({}));
+  return new ApiError(response.status, body, (name) => response.headers.get(name), options);
+}
+
+/** The message, with the request id that an administrator needs to find it in the log. @param {unknown} error */
+export function errorText(error) {
+  return error instanceof ApiError && error.requestId ? `${error.message} ${t("requestId", { id: error.requestId })}` : messageOf(error);
+}
+
+/** The same where there is room: the gateway's detail follows in small type. @param {unknown} error @returns {(Node | string)[]} */
+export function errorContent(error) {
+  const detail = error instanceof ApiError ? error.detail : "";
+  return [errorText(error), ...(detail ? [make("small", { class: "detail", lang: "en" }, detail)] : [])];
+}

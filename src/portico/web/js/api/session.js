@@ -1,0 +1,137 @@
+/** The session of this tab. Tokens are in sessionStorage: they survive a reload and end with the tab. */
+
+import { clientId, clientSecret } from "../config.js";
+import { ApiError, errorFrom, SignedOut, Unreachable } from "./errors.js";
+
+const STORAGE_KEY = "portico.session";
+const EXPIRY_MARGIN = 60_000;
+const TIMEOUT = 20_000;
+
+/** @typedef {{username: string, access: string, refresh: string, expires: number, lifetime: number, rights: string[]}} StoredSession */
+
+/** Emits `open`, and `end` with `{requested, username}`. */
+class Session extends EventTarget {
+  constructor() {
+    super();
+    /** @type {StoredSession | null} */
+    this.stored = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
+    /** @type {Promise<string> | null} */
+    this.renewing = null;
+    // A duplicated tab has the same refresh token, which works only once, so the tab that renews it shares the new ones.
+    this.others = new BroadcastChannel("portico.session");
+    this.others.onmessage = ({ data }) => {
+      if (this.stored && this.stored.refresh === data.replaced) this.#store(data.stored);
+    };
+  }
+
+  get username() {
+    return this.stored?.username ?? "";
+  }
+
+  get isOpen() {
+    return this.stored !== null;
+  }
+
+  /** @param {...string} rights */
+  may(...rights) {
+    return rights.every((right) => this.stored?.rights.includes(right));
+  }
+
+  /** @param {string[]} rights @returns {boolean} whether they have changed */
+  setRights(rights) {
+    if (!this.stored || this.stored.rights.join() === rights.join()) return false;
+    this.#store({ ...this.stored, rights });
+    return true;
+  }
+
+  /** @param {string} username @param {string} password */
+  async signIn(username, password) {
+    this.#store(await this.#obtain({ grant_type: "password", username, password }, username));
+    this.dispatchEvent(new Event("open"));
+  }
+
+  /** An access token that does not expire soon. */
+  async token() {
+    if (!this.stored) throw new SignedOut();
+    const margin = Math.min(EXPIRY_MARGIN, this.stored.lifetime / 5);
+    if (Date.now() < this.stored.expires - margin) return this.stored.access;
+    return this.renewed(this.stored.access);
+  }
+
+  /** Replace an access token that expired or was refused. Concurrent callers share one renewal. @param {string} stale @returns {Promise<string>} */
+  async renewed(stale) {
+    if (!this.stored) throw new SignedOut();
+    if (this.stored.access !== stale) return this.stored.access;
+    this.renewing ??= this.#renew(this.stored).finally(() => {
+      this.renewing = null;
+    });
+    return this.renewing;
+  }
+
+  /** @param {StoredSession} current */
+  async #renew({ username, refresh: replaced }) {
+    try {
+      const stored = await this.#obtain({ grant_type: "refresh_token", refresh_token: replaced }, username);
+      this.#store(stored);
+      this.others.postMessage({ replaced, stored });
+      return stored.access;
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status === 429 || error.status >= 500) throw error;
+      this.end();
+      throw new SignedOut();
+    }
+  }
+
+  async signOut() {
+    const access = this.stored?.access;
+    this.end({ requested: true });
+    if (!access) return;
+    const headers = { Authorization: `Bearer ${access}` };
+    await fetch("/backend/logout", { method: "POST", headers, keepalive: true }).catch(() => undefined);
+  }
+
+  /** Forget the tokens. `requested`: the user signed out. */
+  end({ requested = false } = {}) {
+    if (!this.stored) return;
+    const { username } = this.stored;
+    this.#store(null);
+    this.dispatchEvent(new CustomEvent("end", { detail: { requested, username } }));
+  }
+
+  /** @param {StoredSession | null} stored */
+  #store(stored) {
+    this.stored = stored;
+    if (stored) sessionStorage.setItem(STORAGE_KEY, JSON.stringify(stored));
+    else sessionStorage.removeItem(STORAGE_KEY);
+  }
+
+  /** @param {Record<string, string>} form @param {string} username @returns {Promise<StoredSession>} */
+  async #obtain(form, username) {
+    const credentials = btoa(String.fromCharCode(...new TextEncoder().encode(`${clientId}:${clientSecret}`)));
+    const requestedAt = Date.now();
+    let response;
+    try {
+      response = await fetch("/backend/login", {
+        method: "POST",
+        headers: { Authorization: `Basic ${credentials}` },
+        body: new URLSearchParams(form),
+        signal: AbortSignal.timeout(TIMEOUT),
+      });
+    } catch {
+      throw new Unreachable();
+    }
+    if (!response.ok) throw await errorFrom(response);
+    const body = await response.json();
+    const lifetime = body.expires_in * 1000;
+    return {
+      username,
+      access: body.access_token,
+      refresh: body.refresh_token,
+      expires: requestedAt + lifetime,
+      lifetime,
+      rights: body.scope.split(" "),
+    };
+  }
+}
+
+export const session = new Session();

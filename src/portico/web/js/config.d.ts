@@ -1,0 +1,3 @@
+// `config.js` has no source: the gateway writes it from its settings (see bundle.py).
+export const clientId: string;
+export const clientSecret: string;

@@ -1,0 +1,212 @@
+/** Actions on entries, and who may use them. */
+
+import * as api from "../api/client.js";
+import { askConflict, askName, confirm, showFailures } from "../dialogs/dialogs.js";
+import { bdi, make } from "../ui/dom.js";
+import { announce, notify, notifyError } from "../ui/notices.js";
+import { join, nameOf } from "../paths.js";
+import { pickFolder } from "../dialogs/folder-picker.js";
+import { codeOf, isAbort, SignedOut, statusOf } from "../api/errors.js";
+import { session } from "../api/session.js";
+import { t } from "../i18n/i18n.js";
+
+/** @import { ConflictChoice, Entry, EntryAction, FolderAction, OnConflict } from "../types.js" */
+/** @import { Listing } from "./listing.js" */
+/** @typedef {{entry: Entry, name: string}} Done an entry, and the name that it has now */
+
+/** How many names a confirmation lists. */
+const MAX_NAMES = 5;
+/** Browsers drop downloads that start at the same time. */
+const DOWNLOAD_INTERVAL = 400;
+
+/** @param {Entry[]} entries */
+const onlyFiles = (entries) => entries.every((entry) => !entry.folder);
+
+/**
+ * The rights that the gateway requires for each action, and the entries that it applies to.
+ * @type {Record<EntryAction | FolderAction, {rights: string[], fits: (entries: Entry[]) => boolean}>}
+ */
+const CONDITIONS = {
+  download: { rights: ["download"], fits: (entries) => entries.length > 0 && onlyFiles(entries) },
+  rename: { rights: ["upload", "overwrite"], fits: (entries) => entries.length === 1 },
+  move: { rights: ["upload", "overwrite"], fits: (entries) => entries.length > 0 },
+  copy: { rights: ["download", "upload"], fits: (entries) => entries.length > 0 },
+  remove: { rights: ["overwrite"], fits: (entries) => entries.length > 0 },
+  newFolder: { rights: ["upload"], fits: () => true },
+  upload: { rights: ["upload"], fits: () => true },
+};
+
+/** @param {string} name @returns {name is EntryAction} */
+export const isEntryAction = (name) => ["download", "rename", "move", "copy", "remove"].includes(name);
+
+/** @param {EntryAction | FolderAction} action @param {Entry[]} [entries] */
+export function isOffered(action, entries = []) {
+  const { rights, fits } = CONDITIONS[action];
+  return session.may(...rights) && fits(entries);
+}
+
+/** @param {string} folder @param {Entry[]} entries */
+export async function download(folder, entries) {
+  try {
+    for (const [index, entry] of entries.entries()) {
+      if (index) await new Promise((resolve) => setTimeout(resolve, DOWNLOAD_INTERVAL));
+      const href = await api.downloadLink(join(folder, entry.name));
+      make("a", { href, download: entry.name }).click();
+    }
+    announce(t("downloadStarted", { count: entries.length }));
+  } catch (error) {
+    notifyError(error);
+  }
+}
+
+/** @param {Listing} listing @returns {Promise<string>} the name of the new folder, or empty */
+export async function newFolder(listing) {
+  let created = "";
+  await askName(t("newFolder"), {
+    label: t("folderName"),
+    yes: t("create"),
+    attempt: async (name) => {
+      if (listing.byName.has(name)) throw new Error(t("problem_already_exists"));
+      await api.makeFolder(join(listing.path, name));
+      created = name;
+    },
+  });
+  if (!created) return "";
+  listing.put({ name: created, folder: true, type: "folder" });
+  notify(t("folderMade", { name: created }));
+  return created;
+}
+
+/** @param {Listing} listing @param {Entry} entry @returns {Promise<string>} the new name, or empty */
+export async function rename(listing, entry) {
+  let renamed = "";
+  let interrupted = "";
+  await askName(t("renameTitle"), {
+    label: t("newName"),
+    value: entry.name,
+    yes: t("rename"),
+    attempt: async (name) => {
+      if (name === entry.name) return;
+      const [from, to] = [join(listing.path, entry.name), join(listing.path, name)];
+      try {
+        renamed = await api.move(from, to);
+      } catch (error) {
+        // An interrupted rename continues by moving the rest to where the first part already is.
+        const mayContinue = codeOf(error) === "already-exists" && name === interrupted;
+        if (statusOf(error) >= 500) interrupted = name;
+        const { choice } = mayContinue ? await askConflict(name, { mayReplace: session.may("overwrite"), others: false }) : { choice: "skip" };
+        if (choice === "skip") throw error;
+        renamed = await api.move(from, to, /** @type {OnConflict} */ (choice));
+      }
+    },
+  });
+  if (!renamed) return "";
+  listing.drop([entry.name]);
+  listing.put({ ...entry, name: renamed });
+  notify(t("renamed", { name: renamed }));
+  return renamed;
+}
+
+/** @param {Listing} listing @param {Entry[]} entries */
+export async function remove(listing, entries) {
+  const names = entries.slice(0, MAX_NAMES).map((entry) => make("li", {}, bdi(entry.name)));
+  const rest = entries.length - MAX_NAMES;
+  const folders = entries.some((entry) => entry.folder);
+  const body = [
+    make("ul", { class: "names" }, ...names, rest > 0 ? make("li", { class: "more" }, t("andMore", { count: rest })) : null),
+    make("p", {}, t(folders ? "deleteFoldersHint" : "deleteHint", { count: entries.length })),
+  ];
+  const sure = await confirm(t("deleteTitle", { count: entries.length }), { body, yes: t("deleteYes", { count: entries.length }), danger: true });
+  if (!sure) return;
+  await forEach(entries, {
+    act: async (entry) => {
+      await api.remove(join(listing.path, entry.name), { recursive: entry.folder });
+      return entry.name;
+    },
+    after: (done) => listing.drop(done.map(({ entry }) => entry.name)),
+    success: "deleted",
+    failure: "deleteFailed",
+  });
+}
+
+/** @param {Listing} listing @param {Entry[]} entries */
+export async function move(listing, entries) {
+  const target = await pickFolder(t("moveTitle", { count: entries.length }), { start: listing.path, yes: t("moveHere"), forbidden: forbiddenTargets(listing, entries, { here: true }) });
+  if (!target) return;
+  await transfer(listing, entries, target, api.move, {
+    after: (done) => listing.drop(done.map(({ entry }) => entry.name)),
+    success: "moved",
+    failure: "moveFailed",
+  });
+}
+
+/** @param {Listing} listing @param {Entry[]} entries */
+export async function copy(listing, entries) {
+  const target = await pickFolder(t("copyTitle", { count: entries.length }), { start: listing.path, yes: t("copyHere"), forbidden: forbiddenTargets(listing, entries, { here: false }) });
+  if (!target) return;
+  await transfer(listing, entries, target, api.copy, {
+    after: (done) => {
+      if (target !== listing.path) return;
+      for (const { entry, name } of done) listing.put({ ...entry, name, modified: entry.folder ? entry.modified : new Date().toISOString() });
+    },
+    success: "copiedTo",
+    failure: "copyFailed",
+  });
+}
+
+/** Nothing goes into itself; with `here`, the current folder is not a target either. @param {Listing} listing @param {Entry[]} entries @param {{here: boolean}} options */
+function forbiddenTargets(listing, entries, { here }) {
+  const inside = entries.filter((entry) => entry.folder).map((entry) => join(listing.path, entry.name));
+  /** @param {string} path */
+  return (path) => (here && path === listing.path) || inside.some((folder) => path === folder || path.startsWith(`${folder}/`));
+}
+
+/** @typedef {{after: (done: Done[]) => void, success: string, failure: string}} Outcome `success` and `failure` are message keys */
+
+/** @param {Listing} listing @param {Entry[]} entries @param {string} target @param {typeof api.move} request @param {Outcome} outcome */
+async function transfer(listing, entries, target, request, outcome) {
+  /** @type {ConflictChoice | ""} */
+  let forAll = target === listing.path ? "rename" : "";
+  /** @param {Entry} entry */
+  const act = async (entry) => {
+    const from = join(listing.path, entry.name);
+    const to = join(target, entry.name);
+    try {
+      return await request(from, to, forAll && forAll !== "skip" ? forAll : "fail");
+    } catch (error) {
+      if (codeOf(error) !== "already-exists") throw error;
+      if (forAll === "skip") return null;
+      if (forAll) throw error;
+      const answer = await askConflict(entry.name, { mayReplace: session.may("overwrite"), others: entries.length > 1 });
+      if (answer.forAll) forAll = answer.choice;
+      return answer.choice === "skip" ? null : request(from, to, answer.choice);
+    }
+  };
+  await forEach(entries, { act, target, ...outcome });
+}
+
+/**
+ * One after the other. Failures are listed at the end.
+ * @param {Entry[]} entries
+ * @param {Outcome & {act: (entry: Entry) => Promise<string | null>, target?: string}} options `act` returns the new name, or null if it skipped the entry
+ */
+async function forEach(entries, { act, after, success, failure, target = "" }) {
+  /** @type {Done[]} */
+  const done = [];
+  const failures = [];
+  if (entries.length > 1) announce(t("working", { count: entries.length }));
+  for (const entry of entries) {
+    try {
+      const name = await act(entry);
+      if (name !== null) done.push({ entry, name });
+    } catch (error) {
+      if (isAbort(error) || error instanceof SignedOut) break;
+      failures.push({ name: entry.name, error });
+    }
+  }
+  after(done);
+  const folder = target === "/" ? t("root") : nameOf(target);
+  const storedAs = done.length === 1 && done[0].name !== done[0].entry.name ? t("storedAs", { name: done[0].name }) : "";
+  if (done.length) notify([t(success, { count: done.length, name: folder }), storedAs].filter(Boolean).join(" · "));
+  if (failures.length) await showFailures(t(failure, { count: failures.length }), failures);
+}

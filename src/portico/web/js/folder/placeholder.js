@@ -1,0 +1,42 @@
+/** What a folder view shows instead of entries: that it is loading or empty, or why it cannot be shown. */
+
+import { fill, make } from "../ui/dom.js";
+import { icon } from "../ui/icons.js";
+import { announce } from "../ui/notices.js";
+import { link, parent } from "../paths.js";
+import { codeOf, errorContent } from "../api/errors.js";
+import { t } from "../i18n/i18n.js";
+
+/** @import { Child, IconName } from "../types.js" */
+
+export class Placeholder {
+  /** @param {{onShow: () => void}} handlers */
+  constructor({ onShow }) {
+    this.onShow = onShow;
+    this.element = make("div", { class: "placeholder", hidden: true });
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+
+  /** @param {IconName | ""} iconName without one: a spinner @param {string} title @param {Child[]} [text] @param {Child} [action] */
+  show(iconName, title, text = [], action = null) {
+    this.onShow();
+    this.element.hidden = false;
+    fill(this.element, iconName ? icon(iconName) : make("div", { class: "spinner", "aria-hidden": "true" }), make("h2", {}, title), text.length ? make("p", {}, ...text) : null, action);
+  }
+
+  /** @param {unknown} error @param {string} path @param {() => void} retry */
+  showError(error, path, retry) {
+    const code = codeOf(error);
+    const missing = ["not-found", "invalid-path", "not-a-folder"].includes(code);
+    const action = missing && path !== "/"
+      ? make("a", { class: "button", href: link(parent(path)) }, t("upwards"))
+      : make("button", { type: "button", onclick: retry }, t("tryAgain"));
+    const title = t(missing ? "missingFolder" : code === "forbidden" ? "mayNotList" : "cannotShow");
+    this.show(missing ? "search" : code === "forbidden" ? "lock" : "warning", title, errorContent(error), action);
+    action.focus();
+    announce(title);
+  }
+}

@@ -1,0 +1,119 @@
+/** The toolbar: actions for the folder, or for the selection, and the filter. */
+
+import { isOffered } from "./actions.js";
+import { fill, make } from "../ui/dom.js";
+import { icon } from "../ui/icons.js";
+import { session } from "../api/session.js";
+import { toggleMenu } from "../ui/menu.js";
+import { t } from "../i18n/i18n.js";
+
+/** @import { Command, Entry, EntryAction, IconName, MenuItem } from "../types.js" */
+
+/**
+ * The actions for entries, in display order. `label` and `keyLabel` are message keys.
+ * @type {{name: EntryAction, label: string, icon: IconName, key?: string, keyLabel?: string, danger?: boolean}[]}
+ */
+const ENTRY_ACTIONS = [
+  { name: "download", label: "download", icon: "download", key: "D" },
+  { name: "rename", label: "rename", icon: "rename", key: "F2" },
+  { name: "move", label: "move", icon: "move", key: "M" },
+  { name: "copy", label: "copy", icon: "copy", key: "C" },
+  { name: "remove", label: "delete", icon: "trash", keyLabel: "capDelete", danger: true },
+];
+
+/** The menu for these entries. @param {Entry[]} entries @param {{run: (action: EntryAction) => void, open: (entry: Entry) => void}} handlers @returns {MenuItem[]} */
+export function entryMenu(entries, { run, open }) {
+  const [entry] = entries;
+  const mayOpen = entries.length === 1 && (entry.folder || session.may("download"));
+  const offered = ENTRY_ACTIONS.filter(({ name }) => isOffered(name, entries));
+  return [
+    ...(mayOpen ? [openItem(entry, open)] : []),
+    ...offered.map(({ name, label, icon: iconName, key, keyLabel, danger }) => ({ label: t(label), icon: iconName, key: keyLabel ? t(keyLabel) : key, danger, run: () => run(name) })),
+  ];
+}
+
+/** @param {Entry} entry @param {(entry: Entry) => void} open @returns {MenuItem} */
+const openItem = (entry, open) => ({ label: t(entry.folder ? "open" : "preview"), icon: entry.folder ? "folderSolid" : "open", key: "↵", run: () => open(entry) });
+
+export class Toolbar {
+  /** @param {{run: (command: Command) => void, onFilter: (text: string) => void}} handlers */
+  constructor({ run, onFilter }) {
+    this.run = run;
+    this.folderActions = make("div", { class: "actions", role: "toolbar", "aria-label": t("folderActions") });
+    this.selectionActions = make("div", { class: "actions selection-actions", role: "toolbar", "aria-label": t("selectionActions"), hidden: true });
+    this.count = make("strong", { class: "count" });
+    this.offered = "";
+    this.field = make("input", { type: "search", id: "filter", placeholder: t("filterHint"), "aria-label": t("filter"), autocomplete: "off", spellcheck: "false", oninput: () => onFilter(this.field.value) });
+    this.field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && this.field.value) {
+        event.preventDefault();
+        this.field.value = "";
+        onFilter("");
+      }
+    });
+    this.filter = make("label", { class: "filter", for: "filter" }, icon("search"), this.field);
+    this.refresh = make("button", { type: "button", class: "quiet round", title: `${t("refresh")} (R)`, "aria-label": t("refresh"), onclick: () => run("refresh") }, icon("retry"));
+    this.element = make("div", { class: "toolbar" }, this.folderActions, this.selectionActions, make("div", { class: "find" }, this.filter, this.refresh));
+    new ResizeObserver(() => this.#fit()).observe(this.element);
+  }
+
+  /** Show only icons where the labels do not fit beside the filter: a second line would move the list. */
+  #fit() {
+    this.element.classList.remove("compact");
+    this.element.classList.toggle("compact", this.element.scrollWidth > this.element.clientWidth);
+  }
+
+  /** Start over in a new folder. @param {{mayList: boolean}} options */
+  reset({ mayList }) {
+    const upload = make("button", { type: "button", class: "primary", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggleMenu(this.#uploadMenu(), upload) }, icon("upload"), make("span", {}, t("upload")), icon("down"));
+    fill(this.folderActions,
+      isOffered("upload") ? upload : null,
+      isOffered("newFolder") ? this.#button("newFolder", "newFolder") : null,
+      this.#button("automate", "terminal"));
+    this.filter.hidden = this.refresh.hidden = !mayList;
+    this.field.value = "";
+    this.update([]);
+  }
+
+  /** @returns {MenuItem[]} */
+  #uploadMenu() {
+    return [
+      { label: t("uploadFiles"), icon: "file", key: "U", run: () => this.run("uploadFiles") },
+      { label: t("uploadFolder"), icon: "folderSolid", key: `${t("capShift")} + U`, run: () => this.run("uploadFolder") },
+    ];
+  }
+
+  /** @param {boolean} busy */
+  set busy(busy) {
+    this.refresh.classList.toggle("busy", busy);
+  }
+
+  /** @param {Entry[]} entries the current selection */
+  update(entries) {
+    const any = entries.length > 0;
+    const hadFocus = this.selectionActions.contains(document.activeElement);
+    this.folderActions.hidden = any;
+    this.selectionActions.hidden = !any;
+    if (!any) {
+      if (hadFocus) this.run("focusList");
+      this.#fit();
+      return;
+    }
+    const actions = ENTRY_ACTIONS.filter(({ name }) => isOffered(name, entries));
+    const offered = actions.map(({ name }) => name).join();
+    if (offered !== this.offered || !this.selectionActions.childElementCount) {
+      this.offered = offered;
+      fill(this.selectionActions,
+        make("button", { type: "button", class: "quiet round", "aria-label": t("clearSelection"), title: t("clearSelection"), onclick: () => this.run("clear") }, icon("close")),
+        this.count,
+        ...actions.map(({ name, label, icon: iconName, danger }) => this.#button(name, iconName, label, danger ? "quiet danger" : "quiet")));
+    }
+    this.count.textContent = t("selected", { count: entries.length });
+    this.#fit();
+  }
+
+  /** @param {Command} command @param {IconName} iconName @param {string} [label] a message key */
+  #button(command, iconName, label = command, className = "") {
+    return make("button", { type: "button", class: className || null, title: t(label), "aria-label": t(label), onclick: () => this.run(command), data: { action: command } }, icon(iconName), make("span", {}, t(label)));
+  }
+}

@@ -1,0 +1,123 @@
+// Shapes that several modules share.
+
+/** A file or folder in a listing. */
+export interface Entry {
+  name: string;
+  folder: boolean;
+  /** The media type. */
+  type: string;
+  size?: number;
+  modified?: string;
+}
+
+/** An entry as the REST API sends it. */
+export interface EntryBody {
+  name: string;
+  type: "REGULAR" | "DIRECTORY";
+  contentType: string;
+  size?: number;
+  lastModified?: string;
+  isCurrentFolder?: boolean;
+}
+
+export interface ListingPage {
+  content: EntryBody[];
+  nextCursor: string | null;
+}
+
+/** RFC 9457 problem details, or an RFC 6749 error from the sign-in. */
+export interface ErrorBody {
+  code?: string;
+  error?: string;
+  detail?: string;
+  error_description?: string;
+  requestId?: string;
+}
+
+export type SortKey = "name" | "size" | "modified";
+
+export interface SortOrder {
+  key: SortKey;
+  descending: boolean;
+}
+
+/** The reader's position in a folder, kept in the browser's history. */
+export interface ScrollPosition {
+  scroll?: number;
+  /** The name of the active row. */
+  row?: string;
+  /** How many entries have to be loaded to get there. */
+  count?: number;
+}
+
+export type EntryAction = "download" | "rename" | "move" | "copy" | "remove";
+export type FolderAction = "upload" | "newFolder";
+/** Everything that a button or a shortcut can start in a folder. */
+export type Command =
+  | EntryAction | "newFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "up" | "focusList";
+
+/** What the gateway does about a name conflict. */
+export type OnConflict = "fail" | "replace" | "rename";
+/** What a user decides about a name conflict. */
+export type ConflictChoice = "replace" | "rename" | "skip";
+
+/** A file that was picked or dropped, and its target folder. Without a file it is an empty folder to create. */
+export interface PickedFile {
+  folder: string;
+  name: string;
+  file: File | null;
+}
+
+export type UploadState = "waiting" | "running" | "asking" | "done" | "failed" | "skipped" | "cancelled";
+
+/** Files that were picked or dropped together. */
+export interface UploadBatch {
+  /** The answer for all conflicts of the batch, if the user gave one. */
+  choice: ConflictChoice | null;
+  conflicts: import("./uploads/name-conflicts.js").NameConflicts;
+}
+
+export interface UploadItem extends PickedFile {
+  size: number;
+  sent: number;
+  state: UploadState;
+  error: unknown;
+  /** The name that the file has in the storage. */
+  stored: string;
+  onConflict: OnConflict;
+  batch: UploadBatch;
+  aborter: AbortController;
+}
+
+export type IconName = import("./ui/icons.js").IconName;
+export type Point = { x: number; y: number };
+
+export interface MenuItem {
+  label: string;
+  icon?: IconName;
+  /** The keyboard shortcut to show. */
+  key?: string;
+  run?: () => void;
+  href?: string;
+  danger?: boolean;
+  checked?: boolean;
+  /** Whether a line separates it from the item above. */
+  separated?: boolean;
+  submenu?: boolean;
+  class?: string;
+}
+
+/** Attributes of a new element. Names that begin with a dot set properties, `data` sets data attributes. */
+export interface ElementOptions {
+  class?: string | null;
+  data?: Record<string, string>;
+  onclick?: (event: MouseEvent) => void;
+  oninput?: (event: Event) => void;
+  onchange?: (event: Event) => void;
+  [attribute: string]: unknown;
+}
+
+export type Child = Node | string | null | undefined | false;
+
+/** A message; an object has one form per plural category of the language. */
+export type Message = string | { [category in Intl.LDMLPluralRule]?: string };

@@ -1,0 +1,188 @@
+"""A user in a browser: what they see, click and type, as short methods."""
+
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from playwright.sync_api import ConsoleMessage, FilePayload, Locator, Page, Request, expect
+
+from ..gateways import Gateway
+
+SERIOUS = ("serious", "critical")
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
+# Colours are final once the transitions have ended; a spinner never ends. All rows of a list are alike: ten are enough.
+CHECK = """async (rules) => {
+  const finite = document.getAnimations().filter((animation) => animation.effect.getTiming().iterations !== Infinity);
+  await Promise.allSettled(finite.map((animation) => animation.finished));
+  const context = {include: [["html"]], exclude: [[".canvas > :nth-child(n + 11)"]]};
+  const result = await axe.run(context, {resultTypes: ["violations"], ...(rules.length ? {runOnly: rules} : {})});
+  return result.violations;
+}"""
+
+
+class BrowserUser:
+    def __init__(self, gateway: Gateway, page: Page) -> None:
+        self.gateway = gateway
+        self.page = page
+        self.noise: list[str] = []
+        self.requests: list[str] = []
+        self._expected: list[str] = []
+        self.watch(page)
+
+    def watch(self, page: Page) -> None:
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.noise.append(f"error: {error}"))
+        page.on("request", self._asked)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        self.noise.append(f"{message.type}: {message.text}")
+
+    def _asked(self, request: Request) -> None:
+        self.requests.append(request.url)
+        if not request.url.startswith((self.gateway.url, "blob:", "data:")):
+            self.noise.append(f"asked another origin: {request.url}")
+
+    def expect_refusal(self, what: int | str) -> None:
+        """Allow a refused request, which the browser itself writes to the console."""
+        self._expected.append(str(what))
+
+    def check_silence(self) -> None:
+        loud = [
+            line for line in self.noise if not any(self._is_refusal(line, what) for what in self._expected)
+        ]
+        assert not loud, f"the console was not silent: {loud}"
+
+    @staticmethod
+    def _is_refusal(line: str, what: str) -> bool:
+        return line.startswith("error: Failed to load resource") and what in line
+
+    # Signing in
+
+    @property
+    def password(self) -> str:
+        return self.gateway.password
+
+    def sign_in(self, name: str = "web", password: str | None = None) -> None:
+        self.page.get_by_label("Username").fill(name)
+        self.page.get_by_label("Password").fill(self.password if password is None else password)
+        self.page.keyboard.press("Enter")
+        if password is None:
+            expect(self.page.locator(".folder-view")).to_be_visible()
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait until the folder is shown, or an error."""
+        expect(self.page.locator(".folder-view:not([aria-busy])")).to_be_visible()
+
+    def user_menu(self, item: str) -> None:
+        self.page.locator(".app-bar button[aria-haspopup]").click()
+        self.page.get_by_role("menuitem", name=item).click()
+
+    # Looking
+
+    @property
+    def grid(self) -> Locator:
+        return self.page.get_by_role("grid")
+
+    @property
+    def names(self) -> list[str]:
+        """The visible names, from top to bottom."""
+        rows: list[str] = self.page.evaluate(
+            """() => [...document.querySelectorAll(".grid .canvas > .row:not([hidden])")]
+                .sort((a, b) => a.dataset.index - b.dataset.index).map((row) => row.querySelector("bdi").textContent)"""
+        )
+        return rows
+
+    def row(self, name: str) -> Locator:
+        return self.grid.get_by_role("row").filter(
+            has=self.page.locator("bdi", has_text=re.compile(f"^{re.escape(name)}$"))
+        )
+
+    def expect_names(self, *names: str) -> None:
+        """Expect these names, in this order, now or in a moment."""
+        try:
+            self.wait_until(lambda: self.names == list(names))
+        except AssertionError:
+            assert self.names == list(names)
+
+    @property
+    def status(self) -> Locator:
+        return self.page.locator(".status")
+
+    @property
+    def heading(self) -> Locator:
+        return self.page.locator(".folder-view .placeholder h2")
+
+    @property
+    def dialog(self) -> Locator:
+        return self.page.get_by_role("dialog")
+
+    @property
+    def upload_panel(self) -> Locator:
+        return self.page.locator(".upload-panel")
+
+    @property
+    def active(self) -> Locator:
+        """The name in the active row."""
+        return self.page.locator(".row.active:not([hidden]) bdi")
+
+    # Doing
+
+    def open(self, name: str) -> None:
+        self.row(name).locator(".open").click()
+        expect(self.page.locator(".crumb[aria-current]")).to_have_text(name)
+        self.settle()
+
+    def act(self, name: str, action: str) -> None:
+        """Choose from the menu of a row."""
+        self.row(name).get_by_role("button", name="Actions for").click()
+        self.page.get_by_role("menuitem", name=action).click()
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def choose_files(self, *files: FilePayload) -> None:
+        """Pick files as with the upload button."""
+        self.page.locator("input[type=file]:not([webkitdirectory])").set_input_files(files)
+
+    def choose_folder(self, folder: Path) -> None:
+        self.page.locator("input[webkitdirectory]").set_input_files(folder)
+
+    def drop(self, *paths: Path) -> None:
+        """Drag files from the desktop onto the page."""
+        session = self.page.context.new_cdp_session(self.page)
+        data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            session.send("Input.dispatchDragEvent", {"type": kind, "x": 600, "y": 500, "data": data})
+        session.detach()
+
+    def slow_down(self, bytes_per_second: int) -> None:
+        session = self.page.context.new_cdp_session(self.page)
+        session.send("Network.enable")
+        conditions = {"offline": False, "latency": 0, "downloadThroughput": -1}
+        session.send("Network.emulateNetworkConditions", {**conditions, "uploadThroughput": bytes_per_second})
+
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        """Wait for something that only Python sees; the browser's events go on meanwhile."""
+        for _ in range(750):
+            if condition():
+                return
+            self.page.wait_for_timeout(20)
+        raise AssertionError("what was waited for did not happen")
+
+    def check_access(self, *rules: str) -> None:
+        """Expect no serious findings of axe on what is shown now, by these rules or by all."""
+        self.page.evaluate(f"window.axe ?? (() => {{ {AXE} }})()")
+        found = self.page.evaluate(CHECK, list(rules))
+        serious = [
+            f"{violation['id']}: {violation['help']}: {[node['html'] for node in violation['nodes']]}"
+            for violation in found
+            if violation["impact"] in SERIOUS
+        ]
+        assert not serious, serious
+
+
+def file(name: str, content: bytes = b"content", kind: str = "text/plain") -> FilePayload:
+    return {"name": name, "mimeType": kind, "buffer": content}
