@@ -1,10 +1,11 @@
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -24,6 +25,8 @@ class Outcome:
 
 Portico = Callable[..., Outcome]
 
+PASSWORD = "correct horse"
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
@@ -32,12 +35,32 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def portico(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Portico:
-    """The command, in this process, with its home in a new folder and text on its standard input."""
+    """The command, in this process, with its home in a new folder and text or a file on its standard input."""
 
-    def call(*arguments: str, stdin: str = "") -> Outcome:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+    def call(*arguments: str, stdin: str | TextIO = "") -> Outcome:
+        if isinstance(stdin, str):
+            stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+        monkeypatch.setattr(sys, "stdin", stdin)
         code = run(["--home", str(home), *arguments])
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the user `anna`, to copy: migrations and the password hash take half a second."""
+    home = tmp_path_factory.mktemp("prepared") / "home"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PASSWORD.encode())))
+        assert run(["--home", str(home), "user", "add", "anna", "--password-stdin"]) == 0
+    return home
+
+
+@pytest.fixture
+def anna(portico: Portico, home: Path, prepared_home: Path, capsys: pytest.CaptureFixture[str]) -> Portico:
+    """The command, with a home that has the user `anna`."""
+    capsys.readouterr()
+    shutil.copytree(prepared_home, home)
+    return portico

@@ -45,8 +45,10 @@ def test_each_change_by_a_command_has_a_line(portico: Portico, home: Path, file:
     call("connection", "delete", "cloud")
     for looking in (("user", "list"), ("connection", "show", "local"), ("config", "check")):
         assert portico(*looking).code == 0
-    told = [(each["action"], each["subject"], each.get("changed"), each["outcome"]) for each in lines(file)]
-    assert told == [
+    reported = [
+        (each["action"], each["subject"], each.get("changed"), each["outcome"]) for each in lines(file)
+    ]
+    assert reported == [
         ("connection.add", "local", None, "done"),
         ("user.add", "ann", None, "done"),
         ("user.add", "ANN", None, "already-exists"),

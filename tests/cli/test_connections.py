@@ -7,8 +7,7 @@ import pytest
 
 from portico.cli.home import prepare
 from portico.errors import PorticoError, ProviderRefused, ProviderUnavailable
-from portico.providers import folder as folders
-from portico.providers import probe, registry
+from portico.providers import folder_access, probe, registry
 from portico.providers.registry import KINDS, Kind
 
 from .conftest import Portico
@@ -28,11 +27,11 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def cloud(portico: Portico, kinds: None) -> Portico:
+def cloud(anna: Portico, kinds: None) -> Portico:
     arguments = ("--kind", "cloud", "--option", "bucket=b", "--option", "region=eu", "--secret-stdin")
-    outcome = portico("connection", "add", "cloud", *arguments, stdin=f"secret-access-key={CANARY}==\n\n")
+    outcome = anna("connection", "add", "cloud", *arguments, stdin=f"secret-access-key={CANARY}==\n\n")
     assert (outcome.code, outcome.err) == (0, "")
-    return portico
+    return anna
 
 
 def show(portico: Portico, name: str = "cloud") -> Mapping[str, object]:
@@ -54,13 +53,13 @@ def test_secrets_are_kept_and_never_shown(cloud: Portico, home: Path) -> None:
     assert not any(CANARY.encode() in file.read_bytes() for file in home.iterdir() if file.is_file())
 
 
-def test_a_secret_in_the_command_works_with_a_warning(portico: Portico, kinds: None) -> None:
+def test_a_secret_in_the_command_works_with_a_warning(anna: Portico, kinds: None) -> None:
     arguments = ("--kind", "cloud", "--option", "bucket=b", "--option", f"account-key={CANARY}")
-    outcome = portico("connection", "add", "cloud", *arguments)
+    outcome = anna("connection", "add", "cloud", *arguments)
     assert outcome.code == 0
     assert "--secret-stdin" in outcome.err
     assert CANARY not in outcome.err + outcome.out
-    assert show(portico)["secrets"] == {"account-key": "set"}
+    assert show(anna)["secrets"] == {"account-key": "set"}
 
 
 def test_set_merges_and_removes(cloud: Portico) -> None:
@@ -104,11 +103,11 @@ def test_refusals_are_one_sentence(cloud: Portico, arguments: Sequence[str], std
 
 
 def test_a_relative_folder_is_meant_from_here(
-    portico: Portico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    anna: Portico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert portico("connection", "add", "here", "--kind", "local", "--option", "folder=data").code == 0
-    assert show(portico, "here")["options"] == {"folder": str(tmp_path / "data")}
+    assert anna("connection", "add", "here", "--kind", "local", "--option", "folder=data").code == 0
+    assert show(anna, "here")["options"] == {"folder": str(tmp_path / "data")}
 
 
 def test_delete(cloud: Portico) -> None:
@@ -116,16 +115,14 @@ def test_delete(cloud: Portico) -> None:
     assert [row["name"] for row in cloud("connection", "list", "--json").data] == ["local"]
 
 
-def test_a_connection_in_use_is_not_deleted(portico: Portico) -> None:
-    portico("user", "add", "anna")
-    outcome = portico("connection", "delete", "local")
+def test_a_connection_in_use_is_not_deleted(anna: Portico) -> None:
+    outcome = anna("connection", "delete", "local")
     assert outcome.code == 1
     assert "anna" in outcome.err
 
 
-def test_the_embedded_connection_passes_its_test(portico: Portico, home: Path) -> None:
-    portico("user", "add", "anna")
-    outcome = portico("connection", "test", "local")
+def test_the_embedded_connection_passes_its_test(anna: Portico, home: Path) -> None:
+    outcome = anna("connection", "test", "local")
     assert outcome.code == 0
     assert outcome.out.splitlines() == [
         "list: ok",
@@ -141,27 +138,26 @@ def test_the_embedded_connection_passes_its_test(portico: Portico, home: Path) -
     ("error", "code"), [(ProviderRefused("No write permission."), 1), (ProviderUnavailable("It is down."), 5)]
 )
 def test_a_failing_test(
-    portico: Portico, monkeypatch: pytest.MonkeyPatch, error: PorticoError, code: int
+    anna: Portico, monkeypatch: pytest.MonkeyPatch, error: PorticoError, code: int
 ) -> None:
     async def steps(*_: object) -> AsyncIterator[probe.ProbeStep]:
         yield probe.ProbeStep("list")
         yield probe.ProbeStep("write", error)
 
-    portico("user", "add", "anna")
     monkeypatch.setattr(probe, "probe", steps)
-    outcome = portico("connection", "test", "local")
+    outcome = anna("connection", "test", "local")
     assert outcome.code == code
     assert outcome.out.splitlines() == ["list: ok", f"write: {error.detail}"]
     assert outcome.err.count("\n") == 1
 
 
 def test_a_kind_whose_extra_is_missing_is_added_with_a_warning(
-    portico: Portico, monkeypatch: pytest.MonkeyPatch
+    anna: Portico, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for sdk in ("not_installed", "not_installed.either"):
         known = Kind("portico.providers.none:None", required=frozenset({"bucket"}), extra="s3", sdk=sdk)
         monkeypatch.setattr(registry, "KINDS", {**registry.KINDS, "cloud": known})
-        outcome = portico(
+        outcome = anna(
             "connection",
             "add",
             sdk.replace("_", "-").replace(".", "-"),
@@ -176,21 +172,21 @@ def test_a_kind_whose_extra_is_missing_is_added_with_a_warning(
 
 
 @pytest.mark.parametrize("prefix", ["a/../b", "a//b", "a\\b"])
-def test_a_prefix_that_is_no_path_is_refused_at_once(portico: Portico, kinds: None, prefix: str) -> None:
+def test_a_prefix_that_is_no_path_is_refused_at_once(anna: Portico, kinds: None, prefix: str) -> None:
     arguments = ("--kind", "cloud", "--option", "bucket=b", "--option", f"prefix={prefix}")
-    outcome = portico("connection", "add", "cloud", *arguments)
+    outcome = anna("connection", "add", "cloud", *arguments)
     assert outcome.code != 0
     assert "'prefix'" in outcome.err
-    assert portico("connection", "show", "cloud").code != 0
+    assert anna("connection", "show", "cloud").code != 0
 
 
 def test_a_folder_that_cannot_serve_or_should_not_is_added_with_a_warning(
-    portico: Portico, home: Path, tmp_path: Path
+    anna: Portico, home: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "other").mkdir()
     warnings = {
-        "missing": "is missing",
+        "missing": "is missing. Create it, or correct the path.",
         "file": "is a file, not a folder",
         str(home): "holds the gateway's own home",
         str(home.parent): "holds the gateway's own home",
@@ -198,40 +194,38 @@ def test_a_folder_that_cannot_serve_or_should_not_is_added_with_a_warning(
     }
     for number, (folder, warning) in enumerate(warnings.items()):
         option = f"folder={tmp_path / folder}"
-        outcome = portico("connection", "add", f"local-{number}", "--kind", "local", "--option", option)
+        outcome = anna("connection", "add", f"local-{number}", "--kind", "local", "--option", option)
         assert outcome.code == 0
         assert warning in outcome.err
         assert bool(warning) == bool(outcome.err)
-        again = portico("connection", "set", f"local-{number}", "--option", option)
+        again = anna("connection", "set", f"local-{number}", "--option", option)
         assert (again.code, again.err) == (0, outcome.err)
 
 
-def test_a_folder_of_another_home_is_added_with_a_warning(
-    portico: Portico, home: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_another_home_is_added_with_a_warning(anna: Portico, home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(prepare(tmp_path / "first").home, other)
     (other / "portico.db").touch()
     (other / "files" / "deep").mkdir(parents=True)
     for number, folder in enumerate((other / "files", other / "files" / "deep", other)):
         arguments = ("connection", "add", f"c{number}", "--kind", "local", "--option", f"folder={folder}")
-        assert f"belongs to another Portico home, {other}." in portico(*arguments).err
+        assert f"belongs to another Portico home, {other}." in anna(*arguments).err
     (tmp_path / "java").mkdir()
     (tmp_path / "java" / "application.properties").touch()
     option = f"folder={tmp_path / 'java'}"
-    assert portico("connection", "add", "java", "--kind", "local", "--option", option).err == ""
+    assert anna("connection", "add", "java", "--kind", "local", "--option", option).err == ""
 
 
 def test_a_folder_is_expected_to_be_writable_only_where_somebody_may_upload(
-    portico: Portico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    anna: Portico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     option = f"folder={tmp_path / 'archive'}"
     (tmp_path / "archive").mkdir()
-    portico("connection", "add", "archive", "--kind", "local", "--option", option)
-    monkeypatch.setattr(folders, "_may", lambda _, access: not access & os.W_OK)
+    anna("connection", "add", "archive", "--kind", "local", "--option", option)
+    monkeypatch.setattr(folder_access, "_has_access", lambda _, access: not access & os.W_OK)
     arguments = ("user", "add", "reader", "--connection", "archive", "--generate")
-    assert portico(*arguments, "--rights", "list,download").code == 0
-    assert show(portico, "archive")["problem"] is None
-    portico("user", "set", "reader", "--rights", "list,upload")
-    assert "cannot be written" in str(show(portico, "archive")["problem"])
-    assert "cannot be written" in portico("connection", "list").out
+    assert anna(*arguments, "--rights", "list,download").code == 0
+    assert show(anna, "archive")["problem"] is None
+    anna("user", "set", "reader", "--rights", "list,upload")
+    assert "cannot be written" in str(show(anna, "archive")["problem"])
+    assert "cannot be written" in anna("connection", "list").out

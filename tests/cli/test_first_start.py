@@ -13,8 +13,8 @@ import pytest
 
 from portico.cli import serve
 from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, HomeUnusable, prepare
+from portico.cli.home_setup import undone_on_failure
 from portico.cli.main import run
-from portico.cli.new_home import all_or_nothing
 from portico.errors import Unavailable
 
 from .conftest import Portico
@@ -144,7 +144,7 @@ def test_a_disk_that_fills_up_on_the_way_leaves_nothing(
         raise Unavailable("The disk is full.")
 
     monkeypatch.setattr(serve, "add_first_user", full)
-    monkeypatch.setattr("portico.cli.listening.check_free", lambda *_: None)
+    monkeypatch.setattr("portico.cli.bind_address.check_free", lambda *_: None)
     assert "The disk is full." in portico("serve", "--tls", "auto").err
     assert not home.exists()
 
@@ -163,7 +163,7 @@ def test_a_command_that_fails_makes_no_home(portico: Portico, home: Path, comman
 
 
 def test_what_users_stored_is_never_removed(home: Path) -> None:
-    with failing(), all_or_nothing(home):
+    with failing(), undone_on_failure(home):
         prepare(home)
         (home / "files" / "web").mkdir(parents=True)
         (home / "files" / "web" / "precious").touch()
@@ -172,7 +172,7 @@ def test_what_users_stored_is_never_removed(home: Path) -> None:
 
 
 def test_a_home_that_was_set_up_meanwhile_stays(home: Path) -> None:
-    with failing(), all_or_nothing(home):
+    with failing(), undone_on_failure(home):
         prepare(home)
         (home / SET_UP_MARK).touch()
         raise Failure
@@ -192,13 +192,13 @@ def test_of_two_first_starts_the_second_waits_for_the_first(
         flock(lock, operation)
 
     def start() -> None:
-        with all_or_nothing(home):
+        with undone_on_failure(home):
             inside.append("second")
             prepare(home)
 
     second = threading.Thread(target=start)
     monkeypatch.setattr(fcntl, "flock", watched)
-    with failing() if first_fails else nullcontext(), all_or_nothing(home):
+    with failing() if first_fails else nullcontext(), undone_on_failure(home):
         prepare(home)
         second.start()
         assert waiting.wait(20)
@@ -223,7 +223,7 @@ def test_a_password_that_was_never_shown_is_in_its_file(
             raise HomeUnusable("The workers fail.")
 
     monkeypatch.setattr("portico.cli.server.Server", Failing)
-    monkeypatch.setattr("portico.cli.listening.check_free", lambda *_: None)
+    monkeypatch.setattr("portico.cli.bind_address.check_free", lambda *_: None)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert "The workers fail." in portico("serve").err
     assert len((home / PASSWORD_FILE).read_text()) == 24
@@ -240,19 +240,19 @@ def test_a_password_that_was_shown_is_not_in_its_file(
             on_ready()
 
     monkeypatch.setattr("portico.cli.server.Server", Ready)
-    monkeypatch.setattr("portico.cli.listening.check_free", lambda *_: None)
+    monkeypatch.setattr("portico.cli.bind_address.check_free", lambda *_: None)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert "(shown only this once)" in portico("serve").out
     assert not (home / PASSWORD_FILE).exists()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
-    assert "as you know it" in portico("serve").out
+    assert "unchanged; set a new one" in portico("serve").out
 
 
 def test_the_log_of_a_database_that_was_there_stays(home: Path) -> None:
     """Another command may be writing to it."""
     home.mkdir()
     (home / "portico.db").touch()
-    with failing(), all_or_nothing(home):
+    with failing(), undone_on_failure(home):
         (home / "portico.db-wal").touch()
         (home / "secret.key").touch()
         raise Failure

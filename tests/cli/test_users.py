@@ -1,34 +1,26 @@
 import asyncio
+import getpass
 import json
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import pytest
-import typer
 from sqlalchemy import select
 
-from portico.accounts.attempts import attempt_of
 from portico.accounts.passwords import Passwords
-from portico.accounts.throttle import Throttle
+from portico.accounts.throttle import Throttle, attempt_of
 from portico.accounts.users import Users
 from portico.cli import terminal, users
 from portico.cli.home import PASSWORD_FILE, SET_UP_MARK
 from portico.store.database import Database
 from portico.store.tables import attempts
 
-from .conftest import Portico
-
-PASSWORD = "correct horse"
-
-
-@pytest.fixture
-def anna(portico: Portico) -> Portico:
-    assert portico("user", "add", "anna", "--password-stdin", stdin=f"{PASSWORD}\n").code == 0
-    return portico
+from .conftest import PASSWORD, Portico
 
 
 def test_left_out_values(anna: Portico) -> None:
@@ -43,7 +35,7 @@ def test_left_out_values(anna: Portico) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", user["createdAt"])
 
 
-def test_all_flags(portico: Portico) -> None:
+def test_all_flags(anna: Portico) -> None:
     arguments = (
         "--connection",
         "local",
@@ -53,16 +45,16 @@ def test_all_flags(portico: Portico) -> None:
         "list,download",
         "--password-stdin",
     )
-    assert portico("user", "add", "bob", *arguments, stdin=PASSWORD).code == 0
-    user = portico("user", "show", "bob", "--json").data
+    assert anna("user", "add", "bob", *arguments, stdin=PASSWORD).code == 0
+    user = anna("user", "show", "bob", "--json").data
     assert (user["root"], user["rights"]) == ("/team/a", ["list", "download"])
 
 
-def test_a_made_up_password_is_shown_once(portico: Portico) -> None:
-    added = portico("user", "add", "bob")
+def test_a_made_up_password_is_shown_once(anna: Portico) -> None:
+    added = anna("user", "add", "bob")
     assert re.search(r"shown only now: (\w{5}-){3}\w{5}\n$", added.out)
-    assert "shown only" not in portico("user", "show", "bob").out
-    assert "shown only now" in portico("user", "password", "bob", "--generate").out
+    assert "shown only" not in anna("user", "show", "bob").out
+    assert "shown only now" in anna("user", "password", "bob", "--generate").out
 
 
 def test_lists(anna: Portico) -> None:
@@ -73,10 +65,10 @@ def test_lists(anna: Portico) -> None:
     assert lines[1].split()[:3] == ["anna", "local", "/anna"]
 
 
-def test_no_users_yet(portico: Portico, anna: Portico) -> None:
+def test_no_users_yet(anna: Portico) -> None:
     anna("user", "delete", "anna")
-    assert portico("user", "list", "--json").data == []
-    assert "no Web User yet" in portico("user", "list").out
+    assert anna("user", "list", "--json").data == []
+    assert "no Web User yet" in anna("user", "list").out
 
 
 def test_set_changes_only_what_is_given(anna: Portico) -> None:
@@ -105,7 +97,7 @@ def test_an_unknown_user(anna: Portico, command: str) -> None:
     assert "nobody" in outcome.err
 
 
-def test_an_unknown_user_is_told_before_a_password_is_asked(anna: Portico) -> None:
+def test_an_unknown_user_is_reported_before_a_password_is_asked(anna: Portico) -> None:
     assert anna("user", "password", "nobody", "--generate").code == 1
     assert anna("user", "set", "nobody", "--rights", "list").code == 1
 
@@ -133,8 +125,8 @@ def test_refusals_are_one_sentence(anna: Portico, arguments: Sequence[str], code
 
 
 @pytest.mark.parametrize("password", ["short", "", "x" * 1025])
-def test_passwords_that_are_refused(portico: Portico, password: str) -> None:
-    outcome = portico("user", "add", "bob", "--password-stdin", stdin=password)
+def test_passwords_that_are_refused(anna: Portico, password: str) -> None:
+    outcome = anna("user", "add", "bob", "--password-stdin", stdin=password)
     assert outcome.code == 2
     assert not password or password not in outcome.err
 
@@ -162,58 +154,83 @@ async def _verifies(home: Path, password: str) -> bool:
         await database.close()
 
 
-def test_a_terminal_is_asked(portico: Portico, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_asked(anna: Portico, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def answer(text: str, **options: object) -> str:
-        asked.append((text, options["hide_input"], bool(options["confirmation_prompt"])))
-        return PASSWORD
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return answers.pop(0)
 
     monkeypatch.setattr(users, "at_terminal", lambda: True)
-    monkeypatch.setattr(typer, "prompt", answer)
-    assert "shown" not in portico("user", "add", "bob").out
-    assert portico("user", "password", "bob").code == 0
-    assert asked == [("Password", True, True)] * 2
+    monkeypatch.setattr(getpass, "getpass", answer)
+    answers = [PASSWORD, PASSWORD]
+    assert "shown" not in anna("user", "add", "bob").out
+    answers = ["", PASSWORD, "a slip of the finger", PASSWORD, PASSWORD]
+    outcome = anna("user", "password", "bob")
+    assert (outcome.code, outcome.err) == (0, "The passwords do not match; try again.\n")
+    first, second = "Password: ", "Repeat the password: "
+    assert asked == [first, second, first, first, second, first, second]
 
 
-def command(home: Path, *words: str) -> list[str]:
-    return [sys.executable, "-m", "portico", "--home", str(home), *words]
+def test_only_a_new_user_needs_rights(anna: Portico) -> None:
+    assert anna("user", "add", "bob", "--rights", ",", "--generate").code == 2
+    assert anna("user", "set", "anna", "--rights", "").code == 0
+    assert anna("user", "show", "anna", "--json").data["rights"] == []
+
+
+def test_a_short_password_is_refused_at_once(anna: Portico, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return answers.pop(0)
+
+    monkeypatch.setattr(users, "at_terminal", lambda: True)
+    monkeypatch.setattr(getpass, "getpass", answer)
+    answers = ["short", PASSWORD, PASSWORD]
+    outcome = anna("user", "add", "bob")
+    assert (outcome.code, outcome.err.count("\n")) == (0, 1)
+    assert "password" in outcome.err
+    assert asked == ["Password: ", "Password: ", "Repeat the password: "]
+
+
+def test_a_prompt_that_is_left_ends_the_command(portico: Portico, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr(users, "at_terminal", lambda: True)
+    monkeypatch.setattr(getpass, "getpass", leave)
+    outcome = portico("user", "add", "bob")
+    assert (outcome.code, outcome.err) == (130, "Interrupted.\n")
+
+
+@contextmanager
+def standard_input(tmp_path: Path, how: str) -> Iterator[TextIO]:
+    file = tmp_path / "input"
+    file.write_text("" if how == "an empty file" else PASSWORD)
+    reading, writing = os.pipe()
+    if how == "a pipe":
+        os.write(writing, PASSWORD.encode())
+    with open(reading) as pipe, open(writing, "w"), file.open() as opened, open(os.devnull) as nothing:
+        yield {"an empty file": opened, "a file": opened, "nothing": nothing}.get(how, pipe)
 
 
 @pytest.mark.parametrize("how", ["a pipe", "a pipe that says nothing yet", "a file"])
-def test_no_password_is_made_up_while_one_is_piped_in(home: Path, tmp_path: Path, how: str) -> None:
-    (tmp_path / "password").write_text(PASSWORD)
-    with (tmp_path / "password").open() as file:
-        adding = subprocess.Popen(
-            command(home, "user", "add", "bob"),
-            stdin=file if how == "a file" else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    if how == "a pipe that says nothing yet":
-        assert adding.wait(60) == 2  # nobody waits for a password that may never come
-    out, err = adding.communicate(PASSWORD if how == "a pipe" else None, timeout=60)
-    assert (adding.returncode, out, err.count("\n")) == (2, "", 1)
-    assert "--password-stdin" in err
-    assert "--generate" in err
+def test_no_password_is_made_up_while_one_is_piped_in(
+    portico: Portico, home: Path, tmp_path: Path, how: str
+) -> None:
+    with standard_input(tmp_path, how) as stdin:
+        outcome = portico("user", "add", "bob", stdin=stdin)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert "--password-stdin" in outcome.err
+    assert "--generate" in outcome.err
     assert not home.exists()
 
 
-@pytest.mark.parametrize("stdin", [subprocess.DEVNULL, None])
-def test_a_password_is_made_up_where_nothing_is_piped_in(
-    home: Path, tmp_path: Path, stdin: int | None
-) -> None:
-    (tmp_path / "empty").touch()
-    with (tmp_path / "empty").open() as empty:
-        done = subprocess.run(
-            command(home, "user", "add", "bob"),
-            stdin=empty if stdin is None else stdin,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    assert "shown only now" in done.stdout
+@pytest.mark.parametrize("how", ["nothing", "an empty file"])
+def test_a_password_is_made_up_where_nothing_is_piped_in(anna: Portico, tmp_path: Path, how: str) -> None:
+    with standard_input(tmp_path, how) as stdin:
+        assert "shown only now" in anna("user", "add", "bob", stdin=stdin).out
 
 
 def test_a_pipe_that_has_ended_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,21 +246,21 @@ def test_a_pipe_that_has_ended_holds_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert not terminal.something_is_piped()
 
 
-def test_secrets_that_were_piped_in_vain_are_told(home: Path) -> None:
+def test_secrets_that_were_piped_in_vain_are_reported(anna: Portico, tmp_path: Path) -> None:
     words = ("connection", "add", "cloud", "--kind", "s3", "--option", "bucket=b")
-    done = subprocess.run(
-        command(home, *words), input="secret-access-key=x\n", capture_output=True, text=True, check=True
-    )
-    assert "--secret-stdin" in done.stderr
+    with standard_input(tmp_path, "a pipe") as stdin:
+        outcome = anna(*words, stdin=stdin)
+    assert outcome.code == 0
+    assert "--secret-stdin" in outcome.err
 
 
 @pytest.mark.parametrize(
     "words", [("password", "WEB", "--generate"), ("delete", "web"), ("set", "web", "--password-stdin")]
 )
-def test_the_password_file_goes_with_its_password(portico: Portico, home: Path, words: Sequence[str]) -> None:
-    portico("user", "add", "web")
+def test_the_password_file_goes_with_its_password(anna: Portico, home: Path, words: Sequence[str]) -> None:
+    anna("user", "add", "web")
     (home / PASSWORD_FILE).write_text("old")
-    assert portico("user", *words, stdin=PASSWORD).code == 0
+    assert anna("user", *words, stdin=PASSWORD).code == 0
     assert not (home / PASSWORD_FILE).exists()
 
 
@@ -299,4 +316,4 @@ def test_unlocking_says_what_is_wrong(anna: Portico) -> None:
     assert "no user 'carl'" in anna("user", "unlock", "carl").err
     mistaken = anna("user", "unlock", "anna", "--address", "the office")
     assert mistaken.code == 2
-    assert "no IP address" in mistaken.err
+    assert "not an IP address" in mistaken.err

@@ -1,4 +1,7 @@
-"""One gateway for all tests, and both clients in every one that asks for a client."""
+"""One gateway for all tests. They run with `Client`, and with `AsyncClient` too where the transport matters.
+
+Operations are shared: what they do with a response needs one client. Pools and runners exist twice.
+"""
 
 import asyncio
 import threading
@@ -10,14 +13,17 @@ import pytest
 
 from portico.client import AsyncClient, Client
 
-from ..gateways import Gateway
+from ..gateways import WAIT, Gateway
 from ..servers.proxy import FaultProxy
 
 MakeClient = Callable[..., Client]
 
+both_clients = pytest.mark.parametrize("client_kind", ["sync", "async"], indirect=True)
+"""Runs a test with each client."""
+
 
 class Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in a thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -25,7 +31,7 @@ class Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -34,7 +40,7 @@ class Loop:
 
 
 class Driven:
-    """An `AsyncClient` with the ways of a `Client`, so that one test holds for both."""
+    """An `AsyncClient` with the interface of a `Client`, so that one test can use both."""
 
     def __init__(self, loop: Loop, *arguments: Any, **options: Any) -> None:
         self._loop = loop
@@ -79,7 +85,7 @@ def password(gateway: Gateway) -> str:
 
 @pytest.fixture(scope="session")
 def root(gateway: Gateway) -> Path:
-    """The folder that the user sees as /."""
+    """The local folder behind the user's root."""
     return gateway.files / "web"
 
 
@@ -89,11 +95,16 @@ def emptied(gateway: Gateway) -> Iterator[None]:
     gateway.empty_root()
 
 
-@pytest.fixture(params=["sync", "async"])
-def make(request: pytest.FixtureRequest, gateway: Gateway, password: str) -> Iterator[MakeClient]:
-    """Makes clients, of either kind, that know the password unless told otherwise."""
+@pytest.fixture
+def client_kind(request: pytest.FixtureRequest) -> str:
+    return str(getattr(request, "param", "sync"))
+
+
+@pytest.fixture
+def make(client_kind: str, gateway: Gateway, password: str) -> Iterator[MakeClient]:
+    """Makes clients with the password, or other options."""
     made: list[Client] = []
-    loop = Loop() if request.param == "async" else None
+    loop = Loop() if client_kind == "async" else None
 
     def begin(url: str = gateway.url, **options: Any) -> Client:
         options = {"username": "web", "password": password, **options}
@@ -115,7 +126,7 @@ def client(make: MakeClient) -> Client:
 
 @pytest.fixture
 def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
-    """Between a client and the gateway."""
+    """A proxy between a client and the gateway."""
     loop = Loop()
     proxy = FaultProxy(gateway.port)
     loop.run(proxy.__aenter__())
@@ -126,8 +137,8 @@ def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def proxied(make: MakeClient, proxy: FaultProxy) -> Client:
-    """A client that is signed in already, through the proxy."""
-    client = make(f"http://127.0.0.1:{proxy.port}", attempts=3, timeout=5.0)
+    """A signed-in client behind the proxy."""
+    client = make(f"http://127.0.0.1:{proxy.port}", attempts=3)
     client.login()
     proxy.calls.clear()
     return client

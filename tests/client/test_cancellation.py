@@ -1,4 +1,4 @@
-"""A cancellation of the caller ends an operation wherever it is, and is not swallowed."""
+"""A cancellation ends an operation at any await, and is not swallowed."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ Act = Callable[[AsyncClient, Path], Coroutine[Any, Any, Any]]
 
 
 def broken() -> Iterator[bytes]:
-    """A body that fails while the answer is being waited for."""
+    """A body that fails while the client waits for the response."""
     yield b"begun"
     raise OSError("the disk is gone")
 

@@ -1,4 +1,4 @@
-"""The examples of docs/client.md run, one after the other, as they stand there."""
+"""The examples of docs/client.md run as they are, in order."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a server answers that is no gateway, or not a whole one, is told as such."""
+"""Responses of servers that are not gateways are rejected."""
 
 from typing import Any
 

@@ -1,15 +1,15 @@
 import pytest
 
-from portico.api.problems import KINDS
+from portico.api.problems import PROBLEM_TYPES
 from portico.client import ClientError, Internal, NotAGateway, NotFound, TooManyRequests, Unavailable, errors
-from portico.client.errors import BY_CODE, BY_STATUS, problem
+from portico.client.http.problems import BY_CODE, BY_STATUS, problem
 
 
 def test_every_code_of_the_gateway_has_a_class() -> None:
-    assert KINDS.keys() <= BY_CODE.keys()
-    for code in KINDS:
+    assert PROBLEM_TYPES.keys() <= BY_CODE.keys()
+    for code in PROBLEM_TYPES:
         assert BY_CODE[code].code == code
-    assert {kind.status for kind in KINDS.values()} <= BY_STATUS.keys()
+    assert {kind.status for kind in PROBLEM_TYPES.values()} <= BY_STATUS.keys()
 
 
 def test_every_class_can_be_imported_from_the_client() -> None:

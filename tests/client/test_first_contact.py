@@ -1,4 +1,4 @@
-"""A wrong address is said at once; a gateway that was there before is waited for."""
+"""A wrong address fails at once; a gateway that has responded before is retried."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from portico.client import Client, ClientError, ConnectionFailed, Unreachable
 
 from ..gateways import Gateway, free_port, wait_until
 from ..servers.proxy import FaultProxy, Reply
-from .conftest import MakeClient
+from .conftest import MakeClient, both_clients
 
 Act = Callable[[Client], object]
 ACTS: list[Act] = [
@@ -43,8 +43,8 @@ class Attempts:
             self.tried()
             return await open_connection(*arguments, **options)
 
-        monkeypatch.setattr("portico.client.sockets.socket.create_connection", counted)
-        monkeypatch.setattr("portico.client.streams.asyncio.open_connection", counted_too)
+        monkeypatch.setattr("portico.client.http.sync_pool.socket.create_connection", counted)
+        monkeypatch.setattr("portico.client.http.async_pool.asyncio.open_connection", counted_too)
 
     def tried(self) -> None:
         self.count += 1
@@ -57,6 +57,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
     return Attempts(monkeypatch)
 
 
+@both_clients
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("signed_in", [True, False])
 def test_a_wrong_port_is_tried_once(make: MakeClient, attempts: Attempts, act: Act, signed_in: bool) -> None:
@@ -68,6 +69,7 @@ def test_a_wrong_port_is_tried_once(make: MakeClient, attempts: Attempts, act: A
     assert failed.value.opening
 
 
+@both_clients
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -88,7 +90,7 @@ def test_a_host_that_cannot_be_reached_is_tried_once(
 
 @pytest.fixture
 def hanging_up() -> Iterator[tuple[int, list[int]]]:
-    """A server that hangs up on everybody: its port, and who came."""
+    """A server that closes every connection: its port, and the connections so far."""
     listener = socket.create_server(("127.0.0.1", 0))
     came: list[int] = []
 
@@ -109,6 +111,7 @@ def hanging_up() -> Iterator[tuple[int, list[int]]]:
     thread.join()
 
 
+@both_clients
 def test_a_handshake_that_fails_is_tried_once(make: MakeClient, hanging_up: tuple[int, list[int]]) -> None:
     port, came = hanging_up
     with pytest.raises(ClientError):
@@ -116,6 +119,7 @@ def test_a_handshake_that_fails_is_tried_once(make: MakeClient, hanging_up: tupl
     assert len(came) == 1
 
 
+@both_clients
 def test_a_restart_of_the_gateway_is_survived(make: MakeClient, attempts: Attempts, tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "home")
     gateway.start()

@@ -1,4 +1,4 @@
-"""Clients of those who signed in with the command."""
+"""Clients with a profile of the command."""
 
 import asyncio
 import json
@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from portico import AsyncClient, Client
-from portico.client import NotSignedIn, ProfileUnusable, profiles
+from portico.client import NotSignedIn, ProfileUnusable
+from portico.client.auth import profiles
 
 from ..gateways import Gateway
 
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where profiles are kept, with nothing of the environment of whoever runs the tests."""
+    """The folder of profiles, isolated from the environment of the test run."""
     monkeypatch.delenv("PORTICO_PROFILE", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config" / "portico" / "profiles"
@@ -24,12 +25,12 @@ def test_a_client_of_a_profile(gateway: Gateway, monkeypatch: pytest.MonkeyPatch
     gateway.sign_in("work")
     with Client.of_profile("work", timeout=5.0) as client:
         assert client.stat("/").is_folder
-    with pytest.raises(ProfileUnusable, match="no profile default"):
+    with pytest.raises(ProfileUnusable, match="default not found"):
         Client.of_profile()
     monkeypatch.setenv("PORTICO_PROFILE", "work")
     with Client.of_profile() as client:
         assert client.stat("/").is_folder
-    with pytest.raises(ProfileUnusable, match="cannot name"):
+    with pytest.raises(ProfileUnusable, match="not a valid profile name"):
         Client.of_profile("../work")
 
 

@@ -1,4 +1,4 @@
-"""Under which name a file was stored."""
+"""Receipts: the name under which a file was stored."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from portico.client import Client, Receipt, Uploadable
 
 from ..servers.proxy import Altered, FaultProxy, Reply
 from .conftest import MakeClient
-from .test_faults import is_upload
+from .faults import is_upload
 
 ODD = "ünïcode % 100 (1)#?.txt"
 

@@ -7,11 +7,11 @@ import pytest
 
 from portico import Client as TopClient
 from portico.client import Client, InvalidRequest, NotSignedIn, SignInFailed, Tokens
-from portico.client.session import Memory
+from portico.client.auth.tokens import MemoryTokenStore
 
 from ..gateways import Gateway
 from ..servers.proxy import FaultProxy, Reply
-from .conftest import MakeClient
+from .conftest import MakeClient, both_clients
 from .test_uploads import LARGE, Pipe
 
 
@@ -33,6 +33,7 @@ def test_login_tells_the_rights(client: Client) -> None:
     assert tokens.access_token not in repr(tokens)
 
 
+@both_clients
 def test_the_sign_in_comes_by_itself_and_once(make: MakeClient, proxy: FaultProxy, gateway: Gateway) -> None:
     client = make(f"http://127.0.0.1:{proxy.port}", **known_client(gateway))
     assert list(client.list()) == []
@@ -52,6 +53,7 @@ def test_a_wrong_password(make: MakeClient) -> None:
         make(username=None, password=None).stat("/")
 
 
+@both_clients
 def test_logging_in_later(make: MakeClient, password: str) -> None:
     client = make(username=None, password=None)
     client.login("web", password)
@@ -69,9 +71,10 @@ def test_tokens_alone_are_enough(make: MakeClient) -> None:
         make(username=None, password=None, tokens=tokens).stat("/")
 
 
+@both_clients
 def test_a_refused_token_is_renewed(make: MakeClient, proxy: FaultProxy) -> None:
     tokens = make().login()
-    store = Memory(Tokens("stale", tokens.refresh_token))
+    store = MemoryTokenStore(Tokens("stale", tokens.refresh_token))
     client = make(f"http://127.0.0.1:{proxy.port}", username=None, password=None, tokens=store)
     assert client.stat("/").is_folder
     kept = store.load()
@@ -90,22 +93,22 @@ def test_a_token_is_renewed_before_it_ends(make: MakeClient, proxy: FaultProxy) 
 
 
 def test_the_password_helps_where_the_refresh_token_does_not(make: MakeClient) -> None:
-    store = Memory(Tokens("stale", "stale too"))
+    store = MemoryTokenStore(Tokens("stale", "stale too"))
     assert make(tokens=store).stat("/").is_folder
     with pytest.raises(SignInFailed):
         make(username=None, password=None, tokens=Tokens("stale", "stale too")).stat("/")
 
 
 def test_an_ended_session_is_forgotten(make: MakeClient) -> None:
-    store = Memory(Tokens("stale", "stale too"))
+    store = MemoryTokenStore(Tokens("stale", "stale too"))
     with pytest.raises(SignInFailed):
         make(username=None, password=None, tokens=store).stat("/")
     assert store.load() is None
 
 
 def test_programs_share_a_store(make: MakeClient, proxy: FaultProxy) -> None:
-    """One that finds its token refused takes the other's new one instead of using up the refresh token."""
-    store = Memory(Tokens("stale"))
+    """A program whose token is rejected uses the other's new token rather than the refresh token."""
+    store = MemoryTokenStore(Tokens("stale"))
     client = make(f"http://127.0.0.1:{proxy.port}", username=None, password=None, tokens=store)
     store.save(make().login())
     assert client.stat("/").is_folder
@@ -131,9 +134,10 @@ def test_renewal_happens_once_for_many_threads(gateway: Gateway, password: str, 
     assert logins(proxy) == 1
 
 
+@both_clients
 @pytest.mark.parametrize("size", [10, len(LARGE)], ids=["small", "large"])
 def test_an_upload_with_a_stale_token(make: MakeClient, root: Path, size: int) -> None:
-    """A stream that can be read only once is not lost: the gateway refuses before it is read."""
+    """A stream that can be read only once is not lost: the gateway rejects the request before it is read."""
     client = make(tokens=Tokens("stale"))
     client.upload(Pipe(LARGE[:size]), "/piped")
     assert (root / "piped").read_bytes() == LARGE[:size]
@@ -142,12 +146,12 @@ def test_an_upload_with_a_stale_token(make: MakeClient, root: Path, size: int) -
 def test_what_no_gateway_says(make: MakeClient, proxy: FaultProxy) -> None:
     client = make(f"http://127.0.0.1:{proxy.port}", attempts=1)
     proxy.on(lambda call: call.path == "/config.js", Reply(200, {}, b"nothing"))
-    with pytest.raises(Exception, match="client id"):
+    with pytest.raises(Exception, match="client ID"):
         client.login()
     proxy.on(lambda call: call.path == "/backend/login", Reply(200, {}, b"{}"), Reply(200, {}, b"<html>"))
     with pytest.raises(Exception, match="no token"):
         client.login()
-    with pytest.raises(Exception, match="no JSON"):
+    with pytest.raises(Exception, match="not JSON"):
         client.login()
     proxy.on(lambda call: call.path == "/backend/login", Reply(400, {}, b'{"error": "invalid_request"}'))
     with pytest.raises(InvalidRequest):

@@ -16,20 +16,19 @@ from portico.client import (
     SourceChanged,
     TransfersFailed,
     WrongSize,
-    sources,
-    uploads,
 )
+from portico.client.transfers import batches, sources
 
 from ..gateways import Gateway
 from ..servers.proxy import Altered, FaultProxy
-from .conftest import MakeClient
+from .conftest import MakeClient, both_clients
 
 LARGE = os.urandom(3 * 2**20 + 17)
-"""Enough for the gateway to be asked before it is sent."""
+"""Large enough for `Expect: 100-continue`."""
 
 
 class Pipe(io.RawIOBase):
-    """A stream that cannot be wound back."""
+    """A stream that is not seekable."""
 
     def __init__(self, content: bytes) -> None:
         self._inner = io.BytesIO(content)
@@ -47,6 +46,7 @@ def wound_on(content: bytes) -> io.BytesIO:
     return stream
 
 
+@both_clients
 @pytest.mark.parametrize("content", [b"", b"small", LARGE], ids=["empty", "small", "large"])
 @pytest.mark.parametrize(
     "source",
@@ -78,7 +78,7 @@ def test_a_local_file_keeps_its_name_in_a_folder(client: Client, root: Path, tmp
 def test_what_cannot_be_sent_is_said_before_anything_is(client: Client, root: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         client.upload(tmp_path / "none", "/none")
-    with pytest.raises(ValueError, match="add the name"):
+    with pytest.raises(ValueError, match="add a file name"):
         client.upload(b"", "/folder/")
     with pytest.raises(InvalidPath):
         client.upload(b"", "/a\x00b")
@@ -102,6 +102,7 @@ def test_conflicts(client: Client, root: Path) -> None:
     assert (root / "file.txt").read_bytes() == b"4"
 
 
+@both_clients
 @pytest.mark.parametrize("size", [10, len(LARGE)], ids=["small", "large"])
 def test_a_refusal_is_heard(make: MakeClient, gateway: Gateway, size: int) -> None:
     if "reader" not in gateway.command("user", "list"):
@@ -115,6 +116,7 @@ def test_a_refusal_is_heard(make: MakeClient, gateway: Gateway, size: int) -> No
         assert refused.value.code == "forbidden"
 
 
+@both_clients
 @pytest.mark.parametrize("change", [-5, +5])
 def test_a_file_that_changes_while_it_is_sent_is_not_stored(
     client: Client, root: Path, tmp_path: Path, change: int
@@ -150,7 +152,7 @@ def test_a_file_that_is_rewritten_while_it_is_sent_is_not_stored(
             with open(local, "r+b") as file:
                 file.write(LARGE[::-1])  # of the same size
 
-    with pytest.raises(SourceChanged, match="written to"), open(local, "rb") as stream:
+    with pytest.raises(SourceChanged, match="changed during the upload"), open(local, "rb") as stream:
         client.upload(stream if opened else local, "/table", progress=meddle)
     assert (root / "table").read_bytes() == b"old"
     client.upload(local, "/table")
@@ -209,6 +211,7 @@ def test_progress(client: Client, tmp_path: Path) -> None:
     assert sorted(calls) == [("/a", 1, 1), ("/b", 2, 2), ("/c", 0, 0)]
 
 
+@both_clients
 def test_many_files_share_requests(proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path) -> None:
     items: list[tuple[Any, str]] = []
     for number in range(250):
@@ -242,6 +245,7 @@ def test_one_bad_file_does_not_hold_up_the_others(client: Client, root: Path, tm
     assert all((root / str(number)).read_bytes() == b"%d" % number for number in range(20))
 
 
+@both_clients
 def test_what_would_meet_all_others_ends_it(make: MakeClient, gateway: Gateway) -> None:
     if "reader" not in gateway.command("user", "list"):
         gateway.command(
@@ -258,8 +262,7 @@ def test_the_same_name_twice_goes_in_two_requests(client: Client, root: Path) ->
 
 
 def test_batches_are_bounded() -> None:
-    items = [(b"x" * uploads.SMALL, f"/{number}") for number in range(20)]
-    batches = list(uploads._batches(items, uploads.Options(), {}))
-    assert [len(batch) for batch in batches] == [8, 8, 4]
+    items = [(b"x" * batches.SMALL, f"/{number}") for number in range(20)]
+    assert [len(batch) for batch in batches.batches(items, {})] == [8, 8, 4]
     spread = [(b"", f"/{number}/file") for number in range(100)]
-    assert len(list(uploads._batches(spread, uploads.Options(), {}))) == 100
+    assert len(list(batches.batches(spread, {}))) == 100

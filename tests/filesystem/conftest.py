@@ -18,7 +18,7 @@ fsspec.register_implementation(
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where profiles are kept, with nothing of the environment of whoever runs the tests."""
+    """The folder of profiles, isolated from the environment of the test run."""
     for name in ("URL", "TOKEN", "USERNAME", "PASSWORD", "PROFILE"):
         monkeypatch.delenv(f"PORTICO_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -42,7 +42,7 @@ def options(gateway: Gateway) -> dict[str, Any]:
 
 @pytest.fixture
 def fs(options: dict[str, Any]) -> PorticoFileSystem:
-    """The same one for all tests, as fsspec keeps it; with nothing left of the test before."""
+    """One instance for all tests, as fsspec caches it, with its cache cleared."""
     fs: PorticoFileSystem = fsspec.filesystem("portico", **options)
     fs.invalidate_cache()
     return fs

@@ -1,4 +1,4 @@
-"""Sign-ins of the command, as `portico://` uses them."""
+"""Profiles of the command, as `portico://` uses them."""
 
 import json
 import pickle
@@ -9,9 +9,9 @@ from typing import Any
 import fsspec
 import pytest
 
-from portico.client import profiles
+from portico.client.auth import profiles
 from portico.filesystem import PorticoFileSystem
-from portico.filesystem.access import Access
+from portico.filesystem.options import Options
 
 from ..gateways import Gateway
 
@@ -31,14 +31,14 @@ def reader(gateway: Gateway) -> dict[str, str]:
     return {"user": "reader", "password": "pass word"}
 
 
-def access(environment: dict[str, str] | None = None, **given: Any) -> Access:
+def options_of(environment: dict[str, str] | None = None, **given: Any) -> Options:
     names = ("url", "username", "password", "token", "client_id", "client_secret", "ca")
     options = {**dict.fromkeys(names), **given}
-    return Access.of(environment or {}, **options, timeout=1.0, connections=1)
+    return Options.of(environment or {}, **options, timeout=1.0, connections=1)
 
 
 def keep(name: str, url: str, ca: str | None = None) -> None:
-    profiles.keep(profiles.Profile(name, url, "web", ca))
+    profiles.save(profiles.Profile(name, url, "web", ca))
 
 
 def token_of(file: Path) -> str:
@@ -89,15 +89,21 @@ def test_the_name_travels_and_the_token_does_not(gateway: Gateway, config: Path)
     fs = fsspec.filesystem("portico", profile="work")
     assert fs.isdir("/")
     secret, kept = token_of(config / "work.json"), pickle.dumps(fs)
-    told = (repr(fs), repr(fs._access), repr(fs.client), repr(fs.__dask_tokenize__()), fs.to_json())
-    assert not [text for text in told if secret in text]
+    reported = (
+        repr(fs),
+        repr(fs._connection_options),
+        repr(fs.client),
+        repr(fs.__dask_tokenize__()),
+        fs.to_json(),
+    )
+    assert not [text for text in reported if secret in text]
     assert b"work" in kept
     assert secret.encode() not in kept
     PorticoFileSystem.clear_instance_cache()
     assert pickle.loads(kept).isdir("/")
     (config / "work.json").unlink()  # as on a machine that knows no such profile
     PorticoFileSystem.clear_instance_cache()
-    with pytest.raises(ValueError, match="no profile work"):
+    with pytest.raises(ValueError, match="work not found"):
         pickle.loads(kept)
 
 
@@ -124,7 +130,7 @@ def test_which_comes_first() -> None:
     keep("work", "https://b", "b.pem")
 
     def found(environment: dict[str, str] | None = None, **given: Any) -> tuple[str | None, ...]:
-        one = access(environment, **given)
+        one = options_of(environment, **given)
         return one.url, one.profile, one.token, one.ca
 
     everything = {"PORTICO_URL": "https://c", "PORTICO_TOKEN": "t", "PORTICO_PROFILE": "work"}
@@ -143,13 +149,13 @@ def test_which_comes_first() -> None:
 
 def test_what_cannot_be_used(config: Path) -> None:
     keep("work", "https://b")
-    with pytest.raises(ValueError, match="not of https://a"):
-        access(profile="work", url="https://a")
-    with pytest.raises(ValueError, match="cannot name a profile"):
-        access(profile="../x")
-    with pytest.raises(ValueError, match="Which gateway"):
-        access({"PORTICO_PROFILE": "nobody"})
+    with pytest.raises(ValueError, match="not for https://a"):
+        options_of(profile="work", url="https://a")
+    with pytest.raises(ValueError, match="not a valid profile name"):
+        options_of(profile="../x")
+    with pytest.raises(ValueError, match="No gateway given"):
+        options_of({"PORTICO_PROFILE": "nobody"})
     (config / "default.json").write_text("{")
     with pytest.raises(ValueError, match="damaged"):
-        access()
-    assert access(url="https://a", token="t").token == "t"
+        options_of()
+    assert options_of(url="https://a", token="t").token == "t"

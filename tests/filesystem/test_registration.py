@@ -1,4 +1,4 @@
-"""`portico://` is known to fsspec without a word from the user, and costs nothing to those who do not use it."""
+"""fsspec knows `portico://` without registration, and it costs nothing unless it is used."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def test_fsspec_finds_it_by_the_entry_point(tmp_path: Path) -> None:
     lines = ["[fsspec.specs]", *(f"{name} = {value}" for name, value in rows)]
     (installed / "entry_points.txt").write_text("\n".join(lines))
     found = python("import fsspec; print(fsspec.get_filesystem_class('portico'))", tmp_path)
-    assert found == "<class 'portico.filesystem.tree.PorticoFileSystem'>\n"
+    assert found == "<class 'portico.filesystem.filesystem.PorticoFileSystem'>\n"
 
 
 def test_it_can_be_imported_where_there_are_no_forks() -> None:

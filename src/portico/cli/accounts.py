@@ -13,7 +13,7 @@ from portico.errors import PorticoError
 if TYPE_CHECKING:
     from portico.accounts.connections import Connections
     from portico.accounts.users import Users
-    from portico.audit import NoAudit
+    from portico.audit import Audit
     from portico.settings import Settings
     from portico.store.database import Database
 
@@ -26,11 +26,11 @@ class Accounts:
     settings: "Settings"
     users: "Users"
     connections: "Connections"
-    audit: "NoAudit"
+    audit: "Audit"
 
     @contextmanager
-    def noted(self, action: str, subject: str, changed: Collection[str] = ()) -> Iterator[None]:
-        """Within this, something is changed: it stands in the audit log, with the names of what changes."""
+    def audited(self, action: str, subject: str, changed: Collection[str] = ()) -> Iterator[None]:
+        """Write the change that happens inside to the audit log, with the names of the changed fields."""
         import msgspec
 
         from portico.audit import AuditLine
@@ -49,18 +49,18 @@ class Accounts:
 
 
 def with_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
-    """Run `action` on the accounts of a home that is there already."""
+    """Run `action` on the accounts of an existing home."""
     return with_settings(homes.existing(home), action)
 
 
 def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awaitable[T]]) -> T:
-    """Run `work`, which changes what is called `subject`, and note it as `action`."""
+    """Run `work`, which changes `subject`, and write it to the audit log as `action`."""
 
-    async def noted(accounts: Accounts) -> T:
-        with accounts.noted(action, subject):
+    async def audited(accounts: Accounts) -> T:
+        with accounts.audited(action, subject):
             return await work(accounts)
 
-    return with_accounts(home, noted)
+    return with_accounts(home, audited)
 
 
 def with_settings(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]) -> T:
@@ -84,7 +84,7 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     required = settings.audit_required
 
     def warn(why: str, lost: int) -> None:
-        if lost == 1 and not required:  # else the command fails, and says so itself
+        if lost == 1 and not required:  # otherwise the command fails with this error
             print(f"Warning: the audit log cannot be written ({why}).", file=sys.stderr)
 
     audit = open_audit(settings.audit_file, required=required, command=True, on_loss=warn)

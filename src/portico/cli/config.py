@@ -1,36 +1,27 @@
-"""`portico config …`: the settings."""
+"""`portico config …`: check the settings."""
 
 import os
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
-import typer
-
 from portico.cli.home import existing
+from portico.cli.parser import Command, Group
 
 if TYPE_CHECKING:
     from portico.settings import Settings
 
-app = typer.Typer(help="The settings in application.properties.", no_args_is_help=True, rich_markup_mode=None)
+
+def check(options: Namespace) -> None:
+    settings = existing(options.home)
+    _check_references(settings)
+    print(f"{settings.properties_file}: no mistakes")
 
 
-@app.callback()
-def config() -> None:
-    """A group, although it holds one command yet."""
-
-
-@app.command()
-def check(context: typer.Context) -> None:
-    """Name the file, line and key of every mistake."""
-    settings = existing(context.obj)
-    _check_beyond_the_file(settings)
-    typer.echo(f"{settings.properties_file}: no mistakes")
-
-
-def _check_beyond_the_file(settings: "Settings") -> None:
-    """What the settings name must be there too, or the next start would fail."""
+def _check_references(settings: "Settings") -> None:
+    """Check that the files, the database and the addresses in the settings can be used."""
     from portico.accounts.vault import SecretKey
     from portico.audit import open_audit
-    from portico.cli.listening import check_apart
+    from portico.cli.bind_address import check_apart
     from portico.cli.tls import provided
     from portico.store.database import Database
 
@@ -43,3 +34,11 @@ def _check_beyond_the_file(settings: "Settings") -> None:
         check_apart(settings.metrics_address[1], settings.port)
     if settings.audit_file not in (None, "stdout"):
         open_audit(settings.audit_file, required=True).check()
+
+
+COMMANDS = {
+    "config": Group(
+        "Check the settings in application.properties.",
+        {"check": Command(check, "Report the file, line and key of every mistake.")},
+    )
+}

@@ -1,17 +1,18 @@
-"""`portico connection …`: the storage services that hold the files."""
+"""`portico connection …`: manage the storage services that hold the files."""
 
 import os
+import sys
+from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, TypeVar
 
 from portico.cli.accounts import Accounts, change, with_accounts
-from portico.cli.exits import FAILED, UsageMistake, exit_code, sentence
-from portico.cli.first_start import with_new_accounts
-from portico.cli.output import AsJson, Facts, Name, show_list, show_one
-from portico.cli.storage import problem
+from portico.cli.connection_checks import problem
+from portico.cli.exits import DONE, FAILED, UsageMistake, exit_code, sentence
+from portico.cli.home_setup import with_new_accounts
+from portico.cli.output import Facts, show_list, show_one
+from portico.cli.parser import Command, Group, Parser
 from portico.cli.terminal import read_standard_input, something_is_piped
 from portico.errors import NotPossible, PorticoError
 from portico.rights import Right
@@ -21,120 +22,83 @@ if TYPE_CHECKING:
 
 Text = TypeVar("Text", str, str | None)
 
-app = typer.Typer(
-    help="Connections: the storage services that hold the files.", no_args_is_help=True, rich_markup_mode=None
-)
 
-KindOption = Annotated[
-    str,
-    typer.Option(
-        "--kind", metavar="KIND", help="local, s3, azure-blob, azure-files or gcs.", show_default=False
-    ),
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An option of the kind; may be repeated."),
-]
-SecretStdin = Annotated[
-    bool, typer.Option("--secret-stdin", help="Read secrets from standard input, KEY=VALUE lines.")
-]
-
-
-@app.command()
-def add(
-    context: typer.Context,
-    name: Name,
-    kind: KindOption,
-    option: Options = None,
-    secret_stdin: SecretStdin = False,
-) -> None:
-    """Add a connection; try it with 'portico connection test NAME'."""
+def add(options: Namespace) -> None:
     from portico.providers.registry import check_options, missing_extra
 
-    values = _given(option, secret_stdin)
+    name, kind = options.name, options.kind
+    values = _given(options)
     check_options(kind, values)
     plain, secret = _by_secrecy(values)
 
     async def action(accounts: Accounts) -> "Connection":
-        with accounts.noted("connection.add", name, values):
+        with accounts.audited("connection.add", name, values):
             return await accounts.connections.add(name, kind, plain, secret)
 
-    added = with_new_accounts(context.obj, action)
-    typer.echo(f"Added the connection {name} of kind {kind}.")
-    _warn(added, context.obj)
+    added = with_new_accounts(options.home, action)
+    print(f"Added the connection {name} of kind {kind}.")
+    _warn_of_problem(added, options.home)
     if install := missing_extra(kind):
-        typer.echo(f"Warning: this kind needs an extra before it can be used: {install}", err=True)
+        _warn(f"this kind needs an extra before it can be used: {install}")
 
 
-@app.command("set")
-def set_(
-    context: typer.Context,
-    name: Name,
-    kind: KindOption = "",
-    option: Options = None,
-    secret_stdin: SecretStdin = False,
-) -> None:
-    """Change the options that are given; KEY= takes one away. A running gateway follows at once."""
+def set_(options: Namespace) -> None:
     from portico.providers.registry import check_options
 
-    values = _given(option, secret_stdin)
+    name, kind = options.name, options.kind
+    values = _given(options)
     if not values and not kind:
         raise UsageMistake("Say what to change, with --option KEY=VALUE or --secret-stdin.")
 
     async def action(accounts: Accounts) -> "Connection":
         old = await accounts.connections.get(name)
         if kind not in ("", old.kind):
-            raise NotPossible(f"The connection {name} stays of kind {old.kind}; add another for {kind}.")
+            raise NotPossible(
+                f"The kind of a connection cannot be changed: {name} is {old.kind}; add another one for {kind}."
+            )
         merged = {**old.options, **old.secrets, **values}
         check_options(old.kind, {key: value for key, value in merged.items() if value})
         plain, secret = _by_secrecy({key: value or None for key, value in values.items()})
-        with accounts.noted("connection.set", name, values):
+        with accounts.audited("connection.set", name, values):
             return await accounts.connections.change(name, options=plain, secrets=secret)
 
-    changed = with_accounts(context.obj, action)
-    typer.echo(f"Changed the connection {name}.")
-    _warn(changed, context.obj)
+    changed = with_accounts(options.home, action)
+    print(f"Changed the connection {name}.")
+    _warn_of_problem(changed, options.home)
 
 
-@app.command("list")
-def list_(context: typer.Context, as_json: AsJson = False) -> None:
-    """List all connections, with what is wrong with a folder; secrets are not shown."""
-
+def list_(options: Namespace) -> None:
     async def action(accounts: Accounts) -> list[Facts]:
         in_use = await accounts.connections.in_use()
-        return [_facts(each, in_use, context.obj) for each in await accounts.connections.list()]
+        return [_facts(each, in_use, options.home) for each in await accounts.connections.list()]
 
     empty = "There is no connection yet; add one with 'portico connection add NAME --kind KIND'."
-    show_list(with_accounts(context.obj, action), as_json=as_json, empty=empty)
+    show_list(with_accounts(options.home, action), as_json=options.as_json, empty=empty)
 
 
-@app.command()
-def show(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
-    """Show one connection; of a secret, only that it is set."""
-
+def show(options: Namespace) -> None:
     async def action(accounts: Accounts) -> Facts:
-        connection = await accounts.connections.get(name)
-        return _facts(connection, await accounts.connections.in_use(), context.obj)
+        connection = await accounts.connections.get(options.name)
+        return _facts(connection, await accounts.connections.in_use(), options.home)
 
-    show_one(with_accounts(context.obj, action), as_json=as_json)
+    show_one(with_accounts(options.home, action), as_json=options.as_json)
 
 
-@app.command()
-def test(context: typer.Context, name: Name) -> None:
-    """List, write, read and delete a probe file, and say what is not permitted."""
-    errors = with_accounts(context.obj, lambda accounts: _probe(accounts, name))
+def test(options: Namespace) -> int:
+    name = options.name
+    errors = with_accounts(options.home, lambda accounts: _probe(accounts, name))
     if errors:
-        typer.echo(f"The connection {name} does not work as it is.", err=True)
+        print(f"The connection {name} does not work.", file=sys.stderr)
         codes = {exit_code(error) for error in errors}
-        raise typer.Exit(codes.pop() if len(codes) == 1 and FAILED not in codes else FAILED)
-    typer.echo(f"The connection {name} works.")
+        return codes.pop() if len(codes) == 1 else FAILED
+    print(f"The connection {name} works.")
+    return DONE
 
 
-@app.command()
-def delete(context: typer.Context, name: Name) -> None:
-    """Delete a connection that no Web User needs; the files in it stay."""
-    change(context.obj, "connection.delete", name, lambda accounts: accounts.connections.delete(name))
-    typer.echo(f"Deleted the connection {name}; the files in it are still there.")
+def delete(options: Namespace) -> None:
+    name = options.name
+    change(options.home, "connection.delete", name, lambda accounts: accounts.connections.delete(name))
+    print(f"Deleted the connection {name}; the files in it are still there.")
 
 
 async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
@@ -151,43 +115,43 @@ async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
         async for step in probe(provider, folder):
             if step.error:
                 errors.append(step.error)
-            typer.echo(f"{step.name}: {sentence(step.error) if step.error else 'ok'}")
+            print(f"{step.name}: {sentence(step.error) if step.error else 'ok'}")
     finally:
         await provider.close()
     return errors
 
 
-def _given(options: Iterable[str] | None, secret_stdin: bool) -> dict[str, str]:
+def _given(options: Namespace) -> dict[str, str]:
+    """The connection's options and secrets, from the command line and standard input."""
     from portico.providers.registry import PATH_OPTIONS, SECRET_OPTIONS
 
-    values = _pairs(options or (), "--option")
+    values = _pairs(options.option, "--option", "Write --option KEY=VALUE.")
     for key in sorted(SECRET_OPTIONS & {key for key, value in values.items() if value}):
-        typer.echo(
-            f"Warning: others on this machine can see {key} in the command; --secret-stdin keeps it hidden.",
-            err=True,
-        )
-    if secret_stdin:
+        _warn(f"other users of this machine can see {key} in the command; --secret-stdin keeps it hidden.")
+    if options.secret_stdin:
         lines = (line.strip() for line in read_standard_input().splitlines())
-        piped = _pairs(filter(None, lines), "Standard input")
+        piped = _pairs(
+            filter(None, lines), "Standard input", "Each line of standard input must be KEY=VALUE."
+        )
         if twice := sorted(values.keys() & piped.keys()):
             raise UsageMistake(f"{twice[0]} is given both with --option and on standard input.")
         values |= piped
     elif something_is_piped(wait=0):
-        typer.echo("Warning: standard input was not read; --secret-stdin reads secrets from it.", err=True)
-    # A relative name means the folder in which the command was typed.
+        _warn("standard input was not read; --secret-stdin reads secrets from it.")
+    # Relative names start at the current folder.
     return {
         key: os.path.abspath(value) if value and key in PATH_OPTIONS else value
         for key, value in values.items()
     }
 
 
-def _pairs(texts: Iterable[str], source: str) -> dict[str, str]:
+def _pairs(texts: Iterable[str], source: str, advice: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key.strip():
-            # What it holds may be a secret: it is not repeated.
-            raise UsageMistake(f"{source} must be KEY=VALUE, with a key before the first equals sign.")
+            # The text may be a secret, so the error does not quote it.
+            raise UsageMistake(advice)
         if key.strip() in pairs:
             raise UsageMistake(f"{source} gives {key.strip()} twice.")
         pairs[key.strip()] = value
@@ -201,9 +165,13 @@ def _by_secrecy(values: Mapping[str, Text]) -> tuple[dict[str, Text], dict[str, 
     return plain, {key: value for key, value in values.items() if key in SECRET_OPTIONS}
 
 
-def _warn(connection: "Connection", home: Path) -> None:
-    if doubt := problem(connection, home, writable=True):
-        typer.echo(f"Warning: {doubt}", err=True)
+def _warn(text: str) -> None:
+    print(f"Warning: {text}", file=sys.stderr)
+
+
+def _warn_of_problem(connection: "Connection", home: Path) -> None:
+    if found := problem(connection, home, writable=True):
+        _warn(found)
 
 
 def _facts(connection: "Connection", in_use: Mapping[str, frozenset[Right]], home: Path) -> Facts:
@@ -215,3 +183,73 @@ def _facts(connection: "Connection", in_use: Mapping[str, frozenset[Right]], hom
         "secrets": dict.fromkeys(sorted(connection.secrets), "set"),
         "problem": problem(connection, home, writable=writable),
     }
+
+
+def _name_argument(parser: Parser) -> None:
+    parser.add_argument("name", "NAME", help="The connection's name.")
+
+
+def _json_option(parser: Parser) -> None:
+    parser.add_flag("--json", dest="as_json", help="Print JSON.")
+
+
+def _kind_option(parser: Parser) -> None:
+    parser.add_option(
+        "--kind",
+        metavar="KIND",
+        help="local, s3, azure-blob, azure-files or gcs.",
+        missing="--kind is missing; the kinds are local, s3, azure-blob, azure-files and gcs",
+    )
+
+
+def _same_kind_option(parser: Parser) -> None:
+    parser.add_option("--kind", metavar="KIND", default="", hidden=True, help="The kind cannot be changed.")
+
+
+def _value_options(parser: Parser) -> None:
+    parser.add_option(
+        "--option",
+        metavar="KEY=VALUE",
+        repeatable=True,
+        default=(),
+        help="Set an option of this kind; may be repeated.",
+    )
+    parser.add_flag("--secret-stdin", help="Read secrets from standard input, one KEY=VALUE per line.")
+
+
+COMMANDS = {
+    "connection": Group(
+        "Manage connections: the storage services that hold the files.",
+        {
+            "add": Command(
+                add,
+                "Add a connection.\n\nCheck it afterwards with 'portico connection test NAME'.",
+                (_name_argument, _kind_option, _value_options),
+                "Examples:\n"
+                "  portico connection add archive --kind local --option folder=/srv/archive\n"
+                "  portico connection add cloud --kind s3 --option bucket=files --secret-stdin < secrets.txt",
+            ),
+            "set": Command(
+                set_,
+                "Change options of a connection.\n\nKEY= removes an option. A running gateway applies the change at once.",
+                (_name_argument, _same_kind_option, _value_options),
+                "Example:\n  portico connection set cloud --option region=eu-central-1",
+            ),
+            "list": Command(
+                list_,
+                "List all connections, with the problems of local folders but no secrets.",
+                (_json_option,),
+            ),
+            "show": Command(
+                show, "Show one connection, with its secrets hidden.", (_name_argument, _json_option)
+            ),
+            "test": Command(
+                test, "List, write, read and delete a probe file, and report what fails.", (_name_argument,)
+            ),
+            "delete": Command(
+                delete, "Delete a connection that no Web User needs, but not its files.", (_name_argument,)
+            ),
+        },
+        "Example:\n  portico connection add archive --kind local --option folder=/srv/archive",
+    )
+}

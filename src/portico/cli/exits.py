@@ -1,4 +1,4 @@
-"""Exit codes of the command, and which failure ends with which."""
+"""Exit codes, and which error has which."""
 
 from portico.errors import (
     InvalidPath,
@@ -22,20 +22,20 @@ _TEMPORARY = (Unavailable, ProviderUnavailable, ProviderTimeout, TooManyRequests
 
 
 class UsageMistake(PorticoError):
-    """The command was asked in a way that it does not understand."""
+    """The command line is wrong."""
 
     code = "usage"
 
 
 class Missing(PorticoError):
-    """There is nothing of the name that was given, here or at the gateway."""
+    """A file or folder that was given does not exist, here or on the gateway."""
 
     code = "not-found"
 
     def __init__(self, detail: str, *, folder: bool) -> None:
         super().__init__(detail)
         self.folder = folder
-        """Whether a folder was asked for."""
+        """Whether it should be a folder."""
 
 
 def exit_code(error: PorticoError) -> int:
@@ -49,7 +49,7 @@ def exit_code(error: PorticoError) -> int:
 
 
 def sentence(error: PorticoError) -> str:
-    """What the administrator reads: the cause, which stays in the log where others are told, or else the sentence."""
+    """The message for the administrator: the cause, which users do not see, or the error's own sentence."""
     if not error.cause:
         return error.detail
     cause = " ".join(error.cause.split())[:300].rstrip(".")

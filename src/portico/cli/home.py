@@ -1,4 +1,4 @@
-"""The home folder: where it is, whether it can be used, and the files that it holds from the beginning on."""
+"""The home folder: where it is, whether it can be used, and its settings file."""
 
 import os
 import secrets
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PASSWORD_FILE = "web-password.txt"  # noqa: S105
 SET_UP_MARK = ".set-up"
-"""Stands in a home whose first user was made, so that a deleted `web` does not come back."""
+"""Marks a home whose first user was added, so that a deleted `web` does not come back."""
 
 
 class HomeUnusable(PorticoError):
@@ -36,20 +36,20 @@ def default_home(environment: Mapping[str, str] = os.environ, platform: str = sy
         return Path(local, "portico")
     if platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "portico"
-    # An XDG folder that is not absolute is to be ignored, as its specification says.
+    # The XDG specification says to ignore relative folders.
     data = environment.get("XDG_DATA_HOME", "")
     return (Path(data) if data.startswith("/") else Path.home() / ".local" / "share") / "portico"
 
 
 def command(home: Path, *words: str) -> str:
-    """A `portico` command for this home, ready to paste."""
+    """A `portico` command for this home, quoted for the shell."""
     program = "portico" if shutil.which("portico") else sys.argv[0]
-    place = [] if home == find_home(None) else ["--home", str(home)]
-    return shlex.join([program, *place, *words])
+    option = [] if home == find_home(None) else ["--home", str(home)]
+    return shlex.join([program, *option, *words])
 
 
 def make(home: Path) -> None:
-    """Make the folder, unless it is there, and see whether it can be used."""
+    """Make the folder if it is missing, and check that it can be used."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
@@ -62,13 +62,13 @@ def make(home: Path) -> None:
 
 
 def prepare(home: Path, overrides: Mapping[str, str] | None = None) -> "Settings":
-    """The settings of this home, which is made if it is not there yet."""
+    """The settings of this home, which is made if it is missing."""
     make(home)
-    return _furnished(home, overrides)
+    return _with_settings_file(home, overrides)
 
 
 def existing(home: Path) -> "Settings":
-    """The settings of a home that is there already; a mistyped name must not make one."""
+    """The settings of an existing home; a mistyped name does not create one."""
     from portico.settings import PROPERTIES_FILE, load
 
     try:
@@ -81,7 +81,7 @@ def existing(home: Path) -> "Settings":
         raise HomeUnusable(f"The home {home} is a file; give a folder with --home DIR.")
     if not (home / PROPERTIES_FILE).exists():
         raise HomeUnusable(
-            f"There is no Portico home at {home} yet; make it with '{command(home, 'serve')}'."
+            f"There is no Portico home at {home} yet; create it with '{command(home, 'serve')}'."
         )
     _check(home)
     return load(home)
@@ -90,10 +90,10 @@ def existing(home: Path) -> "Settings":
 def _check(home: Path) -> None:
     if "?" in str(home) or "#" in str(home):
         raise HomeUnusable(
-            f"The home folder {home} has a '?' or '#' in its name, which no database address can hold."
+            f"The home folder {home} has a '?' or '#' in its name, which a database address cannot contain; give another with --home DIR."
         )
     owner, me = home.stat().st_uid, _my_id()
-    # A folder of root's that we may write into is how a container platform hands out its volumes.
+    # Container platforms provide volumes as writable folders that belong to root.
     if owner not in (me, 0):
         raise HomeUnusable(
             f"The home folder {home} belongs to the user {_user_name(owner)}; run Portico as that user, or give another with --home DIR."
@@ -121,11 +121,11 @@ def _user_name(number: int) -> str:
         return str(number)
 
 
-def _furnished(home: Path, overrides: Mapping[str, str] | None) -> "Settings":
+def _with_settings_file(home: Path, overrides: Mapping[str, str] | None) -> "Settings":
     from portico.settings import PROPERTIES_FILE, commented_file, load
 
     if not (home / PROPERTIES_FILE).exists():
-        from portico.client.private import write_private
+        from portico.client.auth.private_files import write_private
 
         values = {
             "security.client-id": "portico-" + secrets.token_urlsafe(9),

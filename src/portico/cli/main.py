@@ -1,57 +1,17 @@
-"""The `portico` command: which commands there are, and how each of them fails.
+"""The `portico` command: finds the command that was typed, runs it, and turns failures into exit codes.
 
-Nothing is imported before a command needs it: help and usage mistakes come at once, and who only talks to a gateway
-needs nothing of the server.
+Modules are imported when a command needs them, so help and usage errors are quick, and the commands that talk to a
+gateway run without the server's dependencies.
 """
 
 import gc
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Sequence
 
 from portico import __version__
-from portico.cli.exits import DONE, FAILED, INTERRUPTED, UsageMistake, exit_code, sentence
+from portico.cli.commands import COMMANDS, load
+from portico.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, UsageMistake, exit_code, sentence
 from portico.errors import PorticoError
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    module: str
-    """Its `run` takes the words of the command, its own name first, and the home that was named, if any."""
-    summary: str
-    needs_server: bool = False
-
-
-_REMOTE = "portico.cli.remote.command"
-
-COMMANDS = {
-    "serve": Command("portico.cli.gateway", "Start the gateway.", needs_server=True),
-    "user": Command(
-        "portico.cli.gateway", "Web Users: who may sign in, and what they see.", needs_server=True
-    ),
-    "connection": Command(
-        "portico.cli.gateway", "Connections: the storage services that hold the files.", needs_server=True
-    ),
-    "config": Command("portico.cli.gateway", "The settings in application.properties.", needs_server=True),
-    "login": Command(_REMOTE, "Sign in to a gateway, and stay signed in."),
-    "logout": Command(_REMOTE, "End the sign-in."),
-    "whoami": Command(_REMOTE, "Say who is signed in, and where."),
-    "ls": Command(_REMOTE, "List folders."),
-    "put": Command(_REMOTE, "Upload files and folders."),
-    "get": Command(_REMOTE, "Download files and folders."),
-    "sync": Command(_REMOTE, "Make one folder like another, there or here."),
-    "cat": Command(_REMOTE, "Write files to standard output."),
-    "mkdir": Command(_REMOTE, "Make folders."),
-    "mv": Command(_REMOTE, "Move or rename."),
-    "cp": Command(_REMOTE, "Copy, at the gateway."),
-    "rm": Command(_REMOTE, "Remove files and folders."),
-    "completion": Command(_REMOTE, "Let the shell complete commands and paths."),
-}
-
-_ADMINISTRATION = ("user", "connection", "config")
 
 SERVER_MODULES = (
     "aiosqlite",
@@ -66,23 +26,18 @@ SERVER_MODULES = (
     "sqlalchemy",
     "starlette",
     "structlog",
-    "typer",
 )
-"""What the extra `server` brings."""
+"""The modules that the extra `server` installs."""
 
-_HELP = """\
-Usage: portico COMMAND …
+_GC_THRESHOLD = 10_000
+"""Allocations between two garbage collections. The default of 700 costs `portico user list` a tenth of a second."""
 
-A safe, fast front on cloud storage. Start it with 'portico serve'; talk to one with 'portico login URL'.
-
-The gateway:
-{server}
-
-Files at a gateway:
-{client}
-
-'portico COMMAND --help' tells more of each; 'portico --version' prints the version.
---home DIR, anywhere in a command, names the home folder; else PORTICO_HOME, else your user data folder."""
+_HELP_FLAGS = ("-h", "--help")
+_EXAMPLES = {
+    "portico serve": "start a gateway; the first start sets it up",
+    "portico login https://files.example.com": "sign in to a gateway",
+    "portico put report.pdf /reports/": "upload a file",
+}
 
 
 class ServerMissing(PorticoError):
@@ -94,78 +49,110 @@ class ServerMissing(PorticoError):
         )
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Do what the arguments ask, say failures in one sentence on standard error, and return the exit code."""
-    try:
-        code = _run(arguments)
-    except PorticoError as error:
-        _complain(sentence(error))
-        return exit_code(error)
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    except BrokenPipeError:
-        sys.stdout = None  # else the interpreter complains once more on its way out
-        return FAILED
-    except OSError as error:
-        _complain(f"{error.filename or 'The system'}: {error.strerror or error}.")
-        return FAILED
-    if code == INTERRUPTED:
-        _complain("Interrupted.")
-    return code
-
-
 def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _run(arguments: Sequence[str]) -> int:
-    home, rest = _take_home(arguments)
-    if not rest or rest[0] in ("--help", "-h"):
-        print(_HELP.format(server=_summaries(needs_server=True), client=_summaries(needs_server=False)))
-        return DONE
-    if rest[0] == "--version":
-        print(f"portico {__version__}")
-        return DONE
-    command = COMMANDS.get(rest[0])
-    if command is None:
-        what = "option" if rest[0].startswith("-") else "command"
-        raise UsageMistake(f"There is no {what} {rest[0]!r}; see 'portico --help'.")
-    if command.needs_server and not all(map(find_spec, SERVER_MODULES)):
-        raise ServerMissing
-    if rest[0] in _ADMINISTRATION:
-        with _without_collector():
-            return _call(command, rest, home)
-    return _call(command, rest, home)
-
-
-def _call(command: Command, rest: list[str], home: str | None) -> int:
-    code: int = import_module(command.module).run(rest, home)
+def run(arguments: Sequence[str]) -> int:
+    """Run the command; print a failure as one sentence on standard error. The result is the exit code."""
+    try:
+        code = _run(arguments)
+        if sys.stdout:
+            sys.stdout.flush()  # a closed pipe is noticed here rather than when the interpreter exits
+    except PorticoError as error:
+        _print_error(sentence(error))
+        return exit_code(error)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = None  # or the interpreter reports it again when it exits
+        return FAILED
+    except OSError as error:
+        _print_error(f"{error.filename or 'The system'}: {error.strerror or error}.")
+        return FAILED
+    if code == INTERRUPTED:
+        _print_error("Interrupted.")
     return code
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """An administrative command ends before the collector could free anything worth the time: a tenth of it all."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+def _run(arguments: Sequence[str]) -> int:
+    home, words = _take_home(arguments)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    if not words or words[0] in _HELP_FLAGS:
+        print(_help())
+        return DONE
+    if words[0] in ("--version", "version"):
+        print(f"portico {__version__}")
+        return DONE
+    return _dispatch(words, home)
 
 
-def _summaries(*, needs_server: bool) -> str:
-    width = max(map(len, COMMANDS)) + 2
-    shown = [(name, one.summary) for name, one in COMMANDS.items() if one.needs_server is needs_server]
-    return "\n".join(f"  {name.ljust(width)}{summary}" for name, summary in shown)
+def _dispatch(words: list[str], home: str | None) -> int:
+    from portico.cli.parser import Group
+    from portico.cli.terminal import prepare_streams
+
+    prepare_streams()
+    name, *rest = words
+    if name != "serve":
+        gc.set_threshold(_GC_THRESHOLD)
+    _check_command(name)
+    command, prog = load(name), f"portico {name}"
+    if isinstance(command, Group):
+        if not rest or rest[0] in _HELP_FLAGS:
+            print(command.help(prog), file=sys.stdout if rest else sys.stderr)
+            return DONE if rest else USAGE
+        command, prog, rest = command.find(prog, rest[0]), f"{prog} {rest[0]}", rest[1:]
+    needs_server = COMMANDS[name].needs_server
+    options = command.parser(prog, with_home=needs_server).parse(rest)
+    if options is None:
+        return DONE
+    options.command = name
+    if needs_server:
+        from portico.cli.home import find_home
+
+        options.home = find_home(home)
+    return command.run(options) or DONE
+
+
+def _check_command(name: str) -> None:
+    if name not in COMMANDS:
+        from portico.cli.suggestions import no_such, usage_sentence
+
+        if name.partition("=")[0] == "--profile":
+            raise UsageMistake("--profile goes after the command: portico COMMAND --profile NAME.")
+        what = "option" if name.startswith("-") else "command"
+        known = ("--help", "--home", "--version") if name.startswith("-") else COMMANDS
+        raise UsageMistake(usage_sentence(no_such(what, name, known), "portico"))
+    if COMMANDS[name].needs_server:
+        from importlib.util import find_spec
+
+        if not all(map(find_spec, SERVER_MODULES)):
+            raise ServerMissing
+
+
+def _help() -> str:
+    from portico.cli.help_text import paragraphs, table
+
+    server = {name: entry.summary for name, entry in COMMANDS.items() if entry.needs_server}
+    client = {name: entry.summary for name, entry in COMMANDS.items() if not entry.needs_server}
+    return paragraphs(
+        "Usage: portico COMMAND …",
+        "A safe, fast gateway in front of storage.",
+        table("Run and administer a gateway:", server),
+        table("Work with files on a gateway:", client),
+        table("Examples:", _EXAMPLES, widest=40),
+        "'portico COMMAND --help' describes a command; 'portico --version' prints the version.",
+        "--home DIR sets the gateway's home folder and may be anywhere in the command. The default is PORTICO_HOME, "
+        "or your user data folder.",
+    )
 
 
 def _take_home(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Take `--home DIR` out from anywhere before a `--`: people write it where they think of it."""
+    """Take `--home DIR` out of the arguments; it may be anywhere before a `--`."""
     rest = list(arguments)
-    stop = rest.index("--") if "--" in rest else len(rest)
-    index = next((at for at in range(stop) if rest[at] == "--home" or rest[at].startswith("--home=")), None)
+    end = rest.index("--") if "--" in rest else len(rest)
+    index = next((at for at in range(end) if rest[at] == "--home" or rest[at].startswith("--home=")), None)
     if index is None:
         return None, rest
     flag, separator, home = rest.pop(index).partition("=")
@@ -176,5 +163,5 @@ def _take_home(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return home, rest
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

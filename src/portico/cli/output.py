@@ -1,17 +1,11 @@
-"""Data on standard output, for people or as JSON."""
+"""Tables and JSON on standard output."""
 
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated
-
-import typer
 
 Facts = Mapping[str, object]
-"""What is shown of one thing, by its name in JSON."""
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+"""The fields of one item, by their names in JSON."""
 
 
 def show_list(rows: Sequence[Facts], *, as_json: bool, empty: str) -> None:
@@ -22,11 +16,9 @@ def show_list(rows: Sequence[Facts], *, as_json: bool, empty: str) -> None:
         table = [titles, *([_text(value) for value in row.values()] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         for line in table:
-            typer.echo(
-                "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-            )
+            print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
     else:
-        typer.echo(empty)
+        print(empty)
 
 
 def show_one(facts: Facts, *, as_json: bool) -> None:
@@ -35,15 +27,15 @@ def show_one(facts: Facts, *, as_json: bool) -> None:
         return
     width = max(len(_title(key)) for key in facts)
     for key, value in facts.items():
-        typer.echo(f"{_title(key).ljust(width)}  {_text(value)}".rstrip())
+        print(f"{_title(key).ljust(width)}  {_text(value)}".rstrip())
 
 
-def timestamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def timestamp(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _title(key: str) -> str:

@@ -1,21 +1,23 @@
-"""Who sits at the other end of standard input, what comes from there, and where output goes."""
+"""Standard input and output: terminals, pipes, prompts and encodings."""
 
 import io
 import os
 import select
 import stat
 import sys
+from collections.abc import Callable
 from typing import BinaryIO, TextIO
 
 from portico.cli.exits import UsageMistake
+from portico.errors import PorticoError
 
 
 def at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def mend_streams() -> None:
-    """Let no name stop the output that its encoding cannot say, and none be missed that nobody reads."""
+def prepare_streams() -> None:
+    """Escape characters that the encoding of standard output lacks; replace a closed standard error."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     if sys.stderr is None:
@@ -30,14 +32,14 @@ def standard_input() -> BinaryIO:
 
 def standard_output() -> TextIO:
     if sys.stdout is None:
-        raise UsageMistake("Standard output is closed; there is no place for what was asked for.")
+        raise UsageMistake("Standard output is closed; there is nowhere to write to.")
     return sys.stdout
 
 
 def something_is_piped(wait: float = 1.0) -> bool:
-    """Whether standard input is a file, pipe or socket that holds something, or may still; nothing is read from it.
+    """Whether standard input is a file, pipe or socket with data, or may still get some; nothing is read.
 
-    One that ends at once, such as `/dev/null`, holds nothing. A pipe has so many seconds to end or to say something.
+    `/dev/null` and the like have none. A pipe that is silent for `wait` seconds counts as having some.
     """
     try:
         number = sys.stdin.fileno() if sys.stdin is not None else -1
@@ -48,7 +50,7 @@ def something_is_piped(wait: float = 1.0) -> bool:
             return False
         return not select.select([number], [], [], wait)[0] or _bytes_in(number) > 0
     except (io.UnsupportedOperation, ValueError, OSError):
-        return False  # closed, or no file of the system's
+        return False  # closed, or not a system file
 
 
 def _bytes_in(number: int) -> int:
@@ -65,9 +67,34 @@ def speaks_unicode(stream: TextIO) -> bool:
 
 
 def read_standard_input(limit: int = 1024 * 1024) -> str:
-    """Text that was piped in, without the line end that closes it."""
+    """The text on standard input, without its final line end."""
     data = standard_input().read(limit)
     try:
         return data.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise UsageMistake("Standard input is not valid UTF-8; send it in that encoding.") from None
+
+
+def ask_new_password(check: Callable[[str], object]) -> str:
+    """Prompt for a password, twice, until `check` accepts it and both entries match."""
+    while True:
+        password = _ask_hidden("Password: ")
+        if not password:
+            continue
+        try:
+            check(password)
+        except PorticoError as error:
+            print(error.detail, file=sys.stderr)
+            continue
+        if _ask_hidden("Repeat the password: ") == password:
+            return password
+        print("The passwords do not match; try again.", file=sys.stderr)
+
+
+def _ask_hidden(prompt: str) -> str:
+    import getpass
+
+    try:
+        return getpass.getpass(prompt)
+    except EOFError:
+        raise KeyboardInterrupt from None

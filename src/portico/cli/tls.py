@@ -1,4 +1,4 @@
-"""The certificate that the server shows: the administrator's own, or one that we make and renew."""
+"""The server's certificate: the administrator's own, or a self-signed one that is made and renewed."""
 
 import os
 import socket
@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from portico.client.private import write_private
+from portico.client.auth.private_files import write_private
 from portico.errors import PorticoError
 
-LIFETIME = timedelta(days=397)  # browsers refuse a server certificate that lives longer
+LIFETIME = timedelta(days=397)  # browsers refuse longer lifetimes
 RENEWAL = timedelta(days=30)
 _CLOCK_SKEW = timedelta(hours=1)
 
@@ -39,7 +39,7 @@ class Certificate:
 
 
 def self_signed(folder: Path, address: str, now: datetime | None = None) -> Certificate:
-    """The certificate of this home: the one that is there, or a new one when it ends soon or lacks a name."""
+    """The certificate of this home; a new one if it is missing, expires soon, or lacks a name."""
     now = now or datetime.now(UTC)
     file, key = folder / "certificate.pem", folder / "key.pem"
     names = _own_names(address)
@@ -55,23 +55,23 @@ def self_signed(folder: Path, address: str, now: datetime | None = None) -> Cert
 
 
 def provided(file: Path, key: Path, now: datetime | None = None) -> Certificate:
-    """A certificate and its key from two PEM files; `CertificateUnusable` says what is wrong with them."""
+    """Load a certificate and its key from two PEM files; raises `CertificateUnusable`."""
     now = now or datetime.now(UTC)
     try:
         certificate = x509.load_pem_x509_certificates(_read(file, "certificate"))[0]
     except ValueError:
-        raise CertificateUnusable(f"The file {file} holds no certificate in PEM form.") from None
+        raise CertificateUnusable(f"The file {file} does not contain a certificate in PEM format.") from None
     if certificate.public_key() != _load_key(key).public_key():
         raise CertificateUnusable(
-            f"The key in {key} does not belong to the certificate in {file}; the server's own certificate must come first there."
+            f"The key in {key} does not match the certificate in {file}; the server's own certificate must come first in that file."
         )
     if now >= certificate.not_valid_after_utc:
         raise CertificateUnusable(
-            f"The certificate in {file} has expired on {certificate.not_valid_after_utc:%Y-%m-%d}; renew it."
+            f"The certificate in {file} expired on {certificate.not_valid_after_utc:%Y-%m-%d}; renew it."
         )
     if now < certificate.not_valid_before_utc:
         raise CertificateUnusable(
-            f"The certificate in {file} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on; check this machine's clock."
+            f"The certificate in {file} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC; check this machine's clock."
         )
     return Certificate(
         file,
@@ -98,7 +98,7 @@ def _load_key(file: Path) -> PrivateKeyTypes:
     except TypeError:
         raise CertificateUnusable(f"The key in {file} is encrypted; store it without a passphrase.") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise CertificateUnusable(f"The file {file} holds no private key in PEM form.") from None
+        raise CertificateUnusable(f"The file {file} does not contain a private key in PEM format.") from None
 
 
 def _names(certificate: x509.Certificate) -> tuple[str, ...]:
@@ -117,12 +117,12 @@ def _own_names(address: str) -> tuple[str, ...]:
 
 
 def _own_addresses() -> list[str]:
-    """The addresses by which others reach this machine, as far as it knows them itself."""
+    """The addresses by which other machines reach this one, as far as it knows them."""
     addresses = []
     for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((outside, 9))  # nothing is sent: it only chooses the route
+                probe.connect((outside, 9))  # sends nothing, only chooses the route
                 addresses.append(str(probe.getsockname()[0]))
         except OSError:
             continue
@@ -137,7 +137,7 @@ def _general_name(name: str) -> x509.GeneralName | None:
     try:
         return x509.DNSName(name) if name else None
     except ValueError:
-        return None  # a host name outside ASCII
+        return None  # not ASCII
 
 
 def _make(file: Path, key_file: Path, names: Iterable[str], now: datetime) -> None:
@@ -166,7 +166,7 @@ def _make(file: Path, key_file: Path, names: Iterable[str], now: datetime) -> No
     encoded = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    # The key first: a kill in between leaves a pair that does not fit, which the next start replaces.
+    # The key first: a kill in between leaves a pair that does not match, which the next start replaces.
     write_private(key_file, encoded.decode())
     write_private(file, certificate.public_bytes(serialization.Encoding.PEM).decode())
-    os.chmod(file, 0o644)  # it is shown to every client anyway
+    os.chmod(file, 0o644)  # public anyway

@@ -1,166 +1,127 @@
-"""`portico user …`: the Web Users."""
+"""`portico user …`: manage Web Users."""
 
+from argparse import Namespace
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from portico.cli.accounts import Accounts, change, with_accounts
 from portico.cli.exits import UsageMistake
-from portico.cli.first_start import forget_password_file, generate_password, with_new_accounts
-from portico.cli.output import AsJson, Facts, Name, show_list, show_one, timestamp
-from portico.cli.terminal import at_terminal, read_standard_input, something_is_piped
+from portico.cli.home_setup import forget_password_file, generate_password, with_new_accounts
+from portico.cli.output import Facts, show_list, show_one, timestamp
+from portico.cli.parser import Command, Group, Parser
+from portico.cli.terminal import ask_new_password, at_terminal, read_standard_input, something_is_piped
 from portico.rights import ALL_RIGHTS, Right, parse_rights
 
 if TYPE_CHECKING:
     from portico.accounts.users import User
 
-app = typer.Typer(
-    help="Web Users: who may sign in, and what they see.", no_args_is_help=True, rich_markup_mode=None
-)
 
-ConnectionOption = Annotated[
-    str | None,
-    typer.Option("--connection", metavar="NAME", help="The connection that holds the user's root."),
-]
-RootOption = Annotated[
-    str | None, typer.Option("--root", metavar="PATH", help="The folder that the user sees as /.")
-]
-RightsOption = Annotated[
-    str | None,
-    typer.Option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}, separated by commas."),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option("--address", metavar="ADDRESS", help="Clear the failures of this address, too."),
-]
-PasswordStdin = Annotated[
-    bool, typer.Option("--password-stdin", help="Read the password from standard input.")
-]
-Generate = Annotated[bool, typer.Option("--generate", help="Make a password up, and print it.")]
-
-
-@app.command()
-def add(
-    context: typer.Context,
-    name: Name,
-    connection: ConnectionOption = None,
-    root: RootOption = None,
-    rights: RightsOption = None,
-    password_stdin: PasswordStdin = False,
-    generate: Generate = False,
-) -> None:
-    """Add a Web User; left out, the connection is 'local', the root /NAME, the rights all."""
-    held = ALL_RIGHTS if rights is None else _rights(rights)
-    if not (password_stdin or generate or at_terminal()):
+def add(options: Namespace) -> None:
+    rights = ALL_RIGHTS if options.rights is None else _rights(options.rights)
+    if not rights:
+        raise UsageMistake(f"--rights is empty; give some of {', '.join(Right)}.")
+    generate = options.generate
+    if not (options.password_stdin or generate or at_terminal()):
         if something_is_piped():
             raise UsageMistake(
                 "Standard input is not a terminal: add --password-stdin to read the password from it, "
-                "or --generate to have one made up."
+                "or --generate to generate one."
             )
         generate = True
-    if not (password_stdin or generate):  # before anything is asked
-        with_new_accounts(context.obj, lambda accounts: accounts.users.check_new(name))
-    password, made_up = _new_password(stdin=password_stdin, generate=generate)
+    if not (options.password_stdin or generate):  # before the prompt
+        with_new_accounts(options.home, lambda accounts: accounts.users.check_new(options.name))
+    password = _new_password(stdin=options.password_stdin, generate=generate)
 
     async def action(accounts: Accounts) -> "User":
-        with accounts.noted("user.add", name):
+        with accounts.audited("user.add", options.name):
             return await accounts.users.add(
-                name, password, connection=connection or "local", root=root, rights=held
+                options.name,
+                password,
+                connection=options.connection or "local",
+                root=options.root,
+                rights=rights,
             )
 
-    user = with_new_accounts(context.obj, action)
-    typer.echo(
-        f"Added the Web User {user.name}, whose root is {user.root} in the connection {user.connection}."
-    )
-    _show_made_up(password, made_up)
+    user = with_new_accounts(options.home, action)
+    print(f"Added the Web User {user.name}, whose root is {user.root} in the connection {user.connection}.")
+    if generate:
+        _show_generated(password)
 
 
-@app.command("set")
-def set_(
-    context: typer.Context,
-    name: Name,
-    connection: ConnectionOption = None,
-    root: RootOption = None,
-    rights: RightsOption = None,
-    password_stdin: PasswordStdin = False,
-) -> None:
-    """Change what is given, and leave the rest as it is."""
-    if connection is None and root is None and rights is None and not password_stdin:
+def set_(options: Namespace) -> None:
+    given = {
+        "connection": options.connection,
+        "root": options.root,
+        "rights": None if options.rights is None else _rights(options.rights),
+    }
+    if not options.password_stdin and all(value is None for value in given.values()):
         raise UsageMistake("Say what to change: --connection, --root, --rights or --password-stdin.")
-    held = None if rights is None else _rights(rights)
-    password = read_standard_input() if password_stdin else None
+    password = read_standard_input() if options.password_stdin else None
 
     async def action(accounts: Accounts) -> None:
-        given = {"connection": connection, "root": root, "rights": held, "password": password}
-        with accounts.noted("user.set", name, [key for key, value in given.items() if value is not None]):
-            await accounts.users.change(name, connection=connection, root=root, rights=held)
+        changed = [key for key, value in {**given, "password": password}.items() if value is not None]
+        with accounts.audited("user.set", options.name, changed):
+            await accounts.users.change(options.name, **given)
             if password is not None:
-                await _set_password(accounts, name, password)
+                await _set_password(accounts, options.name, password)
 
-    with_accounts(context.obj, action)
-    typer.echo(f"Changed the Web User {name}.")
+    with_accounts(options.home, action)
+    print(f"Changed the Web User {options.name}.")
 
 
-@app.command("list")
-def list_(context: typer.Context, as_json: AsJson = False) -> None:
-    """List all Web Users."""
-    users = with_accounts(context.obj, lambda accounts: accounts.users.list())
+def list_(options: Namespace) -> None:
+    users = with_accounts(options.home, lambda accounts: accounts.users.list())
     rows = [{key: value for key, value in _facts(user).items() if not key.endswith("At")} for user in users]
-    show_list(rows, as_json=as_json, empty="There is no Web User yet; add one with 'portico user add NAME'.")
+    empty = "There is no Web User yet; add one with 'portico user add NAME'."
+    show_list(rows, as_json=options.as_json, empty=empty)
 
 
-@app.command()
-def show(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
-    """Show one Web User."""
-    show_one(_facts(with_accounts(context.obj, lambda accounts: accounts.users.get(name))), as_json=as_json)
+def show(options: Namespace) -> None:
+    user = with_accounts(options.home, lambda accounts: accounts.users.get(options.name))
+    show_one(_facts(user), as_json=options.as_json)
 
 
-@app.command()
-def password(
-    context: typer.Context, name: Name, password_stdin: PasswordStdin = False, generate: Generate = False
-) -> None:
-    """Set a new password; the user is signed out everywhere."""
-    if not (password_stdin or generate or at_terminal()):
-        raise UsageMistake(
-            "Send the new password with --password-stdin, or have one made up with --generate."
-        )
-    with_accounts(context.obj, lambda accounts: accounts.users.get(name))  # before anything is asked
-    new, made_up = _new_password(stdin=password_stdin, generate=generate)
-    change(context.obj, "user.password", name, lambda accounts: _set_password(accounts, name, new))
-    typer.echo(f"Changed the password of {name}.")
-    _show_made_up(new, made_up)
+def password(options: Namespace) -> None:
+    if not (options.password_stdin or options.generate or at_terminal()):
+        raise UsageMistake("Send the new password with --password-stdin, or generate one with --generate.")
+    name = options.name
+    with_accounts(options.home, lambda accounts: accounts.users.get(name))  # before the prompt
+    new = _new_password(stdin=options.password_stdin, generate=options.generate)
+    change(options.home, "user.password", name, lambda accounts: _set_password(accounts, name, new))
+    print(f"Changed the password of {name}.")
+    if options.generate:
+        _show_generated(new)
 
 
-@app.command()
-def disable(context: typer.Context, name: Name) -> None:
-    """Sign a Web User out everywhere, and let nobody in by that name."""
-    change(context.obj, "user.disable", name, lambda accounts: accounts.users.change(name, disabled=True))
-    typer.echo(f"Disabled the Web User {name}.")
+def disable(options: Namespace) -> None:
+    _change_disabled(options, disabled=True)
+    print(f"Disabled the Web User {options.name}.")
 
 
-@app.command()
-def enable(context: typer.Context, name: Name) -> None:
-    """Let a disabled Web User in again."""
-    change(context.obj, "user.enable", name, lambda accounts: accounts.users.change(name, disabled=False))
-    typer.echo(f"Enabled the Web User {name}.")
+def enable(options: Namespace) -> None:
+    _change_disabled(options, disabled=False)
+    print(f"Enabled the Web User {options.name}.")
 
 
-@app.command()
-def unlock(context: typer.Context, name: Name, address: AddressOption = None) -> None:
-    """Clear the failed sign-ins that are counted for a Web User."""
+def unlock(options: Namespace) -> None:
+    name, address = options.name, options.address
     if address is not None:
         _check_address(address)
-    change(context.obj, "user.unlock", name, lambda accounts: accounts.users.unlock(name, address=address))
-    typer.echo(f"Cleared the failed sign-ins of {name}{f' and of the address {address}' if address else ''}.")
+    change(options.home, "user.unlock", name, lambda accounts: accounts.users.unlock(name, address=address))
+    print(f"Cleared the failed sign-ins of {name}{f' and of the address {address}' if address else ''}.")
 
 
-@app.command()
-def delete(context: typer.Context, name: Name) -> None:
-    """Delete a Web User; the files stay."""
-    change(context.obj, "user.delete", name, lambda accounts: accounts.users.delete(name))
-    forget_password_file(context.obj, name)
-    typer.echo(f"Deleted the Web User {name}; the files are still there.")
+def delete(options: Namespace) -> None:
+    name = options.name
+    change(options.home, "user.delete", name, lambda accounts: accounts.users.delete(name))
+    forget_password_file(options.home, name)
+    print(f"Deleted the Web User {name}; the files are still there.")
+
+
+def _change_disabled(options: Namespace, *, disabled: bool) -> None:
+    action = "user.disable" if disabled else "user.enable"
+    name = options.name
+    change(options.home, action, name, lambda accounts: accounts.users.change(name, disabled=disabled))
 
 
 async def _set_password(accounts: Accounts, name: str, new: str) -> None:
@@ -168,27 +129,25 @@ async def _set_password(accounts: Accounts, name: str, new: str) -> None:
     forget_password_file(accounts.settings.home, name)
 
 
-def _new_password(*, stdin: bool, generate: bool) -> tuple[str, bool]:
-    """A password from where it was asked for, and whether we made it up."""
-    if stdin and generate:
-        raise UsageMistake("Give either --password-stdin or --generate.")
+def _new_password(*, stdin: bool, generate: bool) -> str:
     if stdin:
-        return read_standard_input(), False
+        return read_standard_input()
     if generate:
-        return generate_password(), True
-    return typer.prompt("Password", hide_input=True, confirmation_prompt="The same again"), False
+        return generate_password()
+    from portico.accounts.passwords import check_password
+
+    return ask_new_password(check_password)
 
 
-def _show_made_up(password: str, made_up: bool) -> None:
-    if made_up:
-        typer.echo(f"The password, shown only now: {password}")
+def _show_generated(password: str) -> None:
+    print(f"The password, shown only now: {password}")
 
 
 def _check_address(text: str) -> None:
     try:
         ip_address(text)
     except ValueError:
-        raise UsageMistake(f"{text!r} is no IP address; write it as 192.0.2.7 or 2001:db8::7.") from None
+        raise UsageMistake(f"{text!r} is not an IP address; write it as 192.0.2.7 or 2001:db8::7.") from None
 
 
 def _rights(text: str) -> frozenset[Right]:
@@ -208,3 +167,71 @@ def _facts(user: "User") -> Facts:
         "createdAt": timestamp(user.created_at),
         "passwordChangedAt": timestamp(user.password_changed_at),
     }
+
+
+def _name_argument(parser: Parser) -> None:
+    parser.add_argument("name", "NAME", help="The user's name.")
+
+
+def _json_option(parser: Parser) -> None:
+    parser.add_flag("--json", dest="as_json", help="Print JSON.")
+
+
+def _account_options(parser: Parser) -> None:
+    parser.add_option("--connection", metavar="NAME", help="The connection that holds the user's root.")
+    parser.add_option("--root", metavar="PATH", help="The folder that the user sees as /.")
+    parser.add_option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}, separated by commas.")
+
+
+def _password_option(parser: Parser) -> None:
+    parser.add_flag("--password-stdin", help="Read the password from standard input.")
+
+
+def _generate_option(parser: Parser) -> None:
+    parser.add_flag("--generate", help="Generate a password and print it.")
+    parser.add_exclusive("--password-stdin", "--generate")
+
+
+def _address_option(parser: Parser) -> None:
+    parser.add_option("--address", metavar="ADDRESS", help="Also clear the failures of this IP address.")
+
+
+COMMANDS = {
+    "user": Group(
+        "Manage Web Users: who may sign in, and what they see.",
+        {
+            "add": Command(
+                add,
+                "Add a Web User.\n\nBy default, the connection is 'local', the root is /NAME, and the user has all rights. On a "
+                "terminal, the password is prompted for. Without one, such as in a service, a password is generated; if standard "
+                "input is a pipe, --password-stdin or --generate is required.",
+                (_name_argument, _account_options, _password_option, _generate_option),
+                "Examples:\n"
+                "  portico user add anna\n"
+                "  portico user add bob --root /team --rights list,download --generate",
+            ),
+            "set": Command(
+                set_,
+                "Change a Web User; what is not given stays as it is.",
+                (_name_argument, _account_options, _password_option),
+                "Example:\n  portico user set anna --rights list,download",
+            ),
+            "list": Command(list_, "List all Web Users.", (_json_option,)),
+            "show": Command(show, "Show one Web User.", (_name_argument, _json_option)),
+            "password": Command(
+                password,
+                "Set a new password, and sign the user out everywhere.",
+                (_name_argument, _password_option, _generate_option),
+            ),
+            "disable": Command(
+                disable, "Sign a Web User out everywhere, and refuse new sign-ins.", (_name_argument,)
+            ),
+            "enable": Command(enable, "Let a disabled Web User sign in again.", (_name_argument,)),
+            "unlock": Command(
+                unlock, "Clear a Web User's count of failed sign-ins.", (_name_argument, _address_option)
+            ),
+            "delete": Command(delete, "Delete a Web User, but not their files.", (_name_argument,)),
+        },
+        "Example:\n  portico user add anna --rights list,download,upload",
+    )
+}

@@ -1,7 +1,8 @@
-"""The Python client of a Portico gateway. It needs nothing of the server, and nothing beyond the standard library."""
+"""The Python client of a Portico gateway. It depends only on the standard library."""
 
 from typing import TYPE_CHECKING, Any
 
+from portico.client.auth.tokens import Tokens, TokenStore
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import (
@@ -45,10 +46,8 @@ from portico.client.errors import (
     WrongSize,
 )
 from portico.client.files import OnConflict
-from portico.client.progress import Progress
-from portico.client.receipts import Receipt
-from portico.client.session import Tokens, TokenStore
-from portico.client.sources import Uploadable
+from portico.client.transfers.progress import Progress, Receipt
+from portico.client.transfers.sources import Uploadable
 
 if TYPE_CHECKING:
     from portico.client.async_client import AsyncClient
@@ -103,10 +102,10 @@ __all__ = [
     "WrongSize",
 ]
 
-if not TYPE_CHECKING:  # or every misspelt name would pass as Any
+if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        """asyncio is loaded by those who use it."""
+        """Import `AsyncClient`, and asyncio with it, on first use."""
         if name == "AsyncClient":
             from portico.client.async_client import AsyncClient
 

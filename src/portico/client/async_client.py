@@ -1,53 +1,54 @@
-"""`AsyncClient`: a gateway from Python, for programs that use asyncio."""
+"""`AsyncClient`: the client for asyncio."""
 
 import os
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from portico.client import downloads, files, transfers, uploads
+from portico.client import files, moves
+from portico.client.auth.tokens import Tokens
 from portico.client.base import Base, LocalPath
 from portico.client.entries import Entry, Folder
 from portico.client.files import OnConflict
+from portico.client.http.async_pool import AsyncPool
+from portico.client.http.async_runner import AsyncRunner
+from portico.client.http.effects import Operation, T
+from portico.client.http.origin import Origin
 from portico.client.paths import clean
-from portico.client.progress import Progress
-from portico.client.receipts import Received
-from portico.client.session import Tokens
-from portico.client.sources import Uploadable
-from portico.client.steps import Steps, T
-from portico.client.streams import Streams
-from portico.client.tasks import Tasks
-from portico.client.wire import Origin
+from portico.client.transfers import downloads, uploads
+from portico.client.transfers.batches import upload_item
+from portico.client.transfers.progress import Progress, Received
+from portico.client.transfers.sources import Uploadable
 
 
 class AsyncClient(Base):
-    """A Web User's files at a gateway; as `Client` in every other way, and for one event loop.
+    """A Web User's files on a gateway: like `Client`, but for asyncio. Each belongs to one event loop.
 
         async with AsyncClient("https://files.example.com", username="alice", password="…") as client:
             await client.upload("2026.csv", "/reports/")
             async for entry in client.list("/reports"):
                 print(entry.name, entry.size)
 
-    Local files, and streams that are given, are read and written in threads.
+    Local files and streams are read and written in threads.
     """
 
     def _open(self, origin: Origin, timeout: float) -> None:
-        self._tasks = Tasks(Streams(origin, timeout=timeout, limit=self._limit))
+        self._runner = AsyncRunner(AsyncPool(origin, timeout=timeout, limit=self._limit))
 
-    async def _run(self, steps: Steps[T]) -> T:
-        return await self._tasks.run(steps)
+    async def _run(self, operation: Operation[T]) -> T:
+        return await self._runner.run(operation)
 
     async def login(self, username: str | None = None, password: str | None = None) -> Tokens:
-        """Sign in now, with the name and the password that are given here or were given before."""
-        self._session.use(username, password)
+        """Sign in now; user name and password default to those passed to the constructor."""
+        self._session.set_credentials(username, password)
         return await self._run(self._session.login())
 
     async def logout(self) -> None:
-        """End the tokens, here and at the gateway."""
+        """Revoke the tokens and forget them."""
         await self._run(self._session.logout())
 
     async def list(self, path: str = "/", *, size: int | None = 1000) -> AsyncIterator[Entry]:
-        """What is in a folder, page after page of `size` entries; the folder itself is left out."""
+        """The entries of a folder, fetched in pages of `size`. The folder itself is not included."""
         cursor: str | None = None
         while True:
             page = await self._run(files.page(self._session, path, size, cursor))
@@ -57,9 +58,9 @@ class AsyncClient(Base):
                 return
 
     async def walk(self, path: str = "/") -> AsyncIterator[Folder]:
-        """Every folder at or below a path, from the top down: its path, the folders and the files in it.
+        """Walk a tree top-down: the path, the folders and the files of each folder.
 
-        As with `os.walk`, folders that are taken out of the list are not walked.
+        As with `os.walk`, folders removed from the list are not visited.
         """
         waiting = [clean(path)]
         while waiting:
@@ -72,11 +73,11 @@ class AsyncClient(Base):
             waiting += (entry.path for entry in reversed(folders))
 
     async def stat(self, path: str) -> Entry:
-        """One file or folder; `NotFound` if it is not there."""
+        """One file or folder; raises `NotFound` if it does not exist."""
         return await self._run(files.stat(self._session, path))
 
     async def head(self, path: str) -> Entry:
-        """A file as a download would begin, with its `etag`; `IsAFolder` if it is none."""
+        """A file with its `etag`, as a download would report it; raises `IsAFolder` for a folder."""
         return await self._run(files.head(self._session, path))
 
     async def upload(
@@ -89,13 +90,13 @@ class AsyncClient(Base):
         verify: bool = False,
         progress: Progress | None = None,
     ) -> Entry | None:
-        """Store a local file, bytes or a stream at a path; one that ends with a slash is the folder for the file.
+        """Upload a local file, bytes or a stream to a path. A path that ends with a slash is the target folder.
 
-        Folders are made as needed. Nobody sees the file before it is whole, and when this returns it is stored safely.
-        `verify` looks afterwards whether it has the size of what was sent. What is returned has the name under which
-        the file is stored; None if that may be another one and the gateway, an older one, does not say which.
+        Missing folders are created. The file becomes visible only when it is complete, and is stored durably when this
+        returns. `verify` checks its size afterwards. The returned entry has the name under which the file is stored;
+        None if `rename` may have changed it and the gateway is too old to report it.
         """
-        file = uploads.outgoing(source, path, content_type)
+        file = upload_item(source, path, content_type)
         options = uploads.Options(on_conflict, verify, progress)
         return await self._run(uploads.upload(self._session, file, options))
 
@@ -108,10 +109,10 @@ class AsyncClient(Base):
         progress: Progress | None = None,
         stored: Received | None = None,
     ) -> None:
-        """Store many files, given as for `upload`: small ones share requests, and several requests run at once.
+        """Upload many files, given as for `upload`. Small files share requests, and several requests run at once.
 
-        A file that cannot be stored for its own sake does not hold up the others: `TransfersFailed` names them in the
-        end. `stored` is called with a `Receipt` of each file that is stored, which has its name there.
+        If single files fail, the others are still uploaded; `TransfersFailed` lists the failures at the end. `stored` is
+        called with the `Receipt` of each stored file.
         """
         options = uploads.Options(on_conflict, verify, progress, stored)
         await self._run(uploads.upload_all(self._session, items, options, self._limit))
@@ -124,12 +125,12 @@ class AsyncClient(Base):
         resume: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Fetch a file to a local path, or into a stream that is open for writing bytes.
+        """Download a file to a local path, or into a binary stream.
 
-        The local file appears when it is whole; large ones are fetched in several ranges at once. With `resume`, what
-        an interrupted download has left beside it is used, if the file is still the same at the gateway. A local folder
-        takes the file under its own name, and is made if it ends with a slash. An entry of a listing, instead of the
-        path, gives the local file the time that the file has at the gateway.
+        The local file appears when it is complete; large files are fetched in several ranges at once. With `resume`, an
+        interrupted download continues if the file on the gateway has not changed. If the target is a folder, the file
+        keeps its name in it; a target that ends with a slash is created. If an entry of a listing is given instead of a
+        path, the local file gets its modification time.
         """
         if isinstance(target, str | os.PathLike):
             options = downloads.Options(resume, progress, self._limit)
@@ -145,9 +146,9 @@ class AsyncClient(Base):
         progress: Progress | None = None,
         fetched: Received | None = None,
     ) -> None:
-        """Fetch many files, each from its path, or entry, to a local one; `TransfersFailed` names in the end what failed.
+        """Download many files, each from a path or entry to a local path; `TransfersFailed` lists failures at the end.
 
-        `fetched` is called with a `Receipt` of each file that is here.
+        `fetched` is called with the `Receipt` of each downloaded file.
         """
         options = downloads.Options(resume, progress, self._limit, fetched)
         await self._run(downloads.to_files(self._session, items, options))
@@ -155,31 +156,31 @@ class AsyncClient(Base):
     async def read(
         self, path: str, start: int = 0, stop: int | None = None, *, etag: str | None = None
     ) -> bytes:
-        """The bytes of a file, or those from `start` up to `stop`, cut off at its end as a slice is.
+        """The content of a file from `start` to `stop`, with the bounds of a slice.
 
-        With an `etag`, of that version only: `Changed` if there is another.
+        With an `etag`, raises `Changed` if the file has another version.
         """
         return await self._run(downloads.read(self._session, path, start, stop, etag))
 
     async def make_folder(self, path: str) -> None:
-        """Make a folder, with those above it; one that is there already is fine."""
+        """Create a folder and its parents; an existing folder is not an error."""
         await self._run(files.make_folder(self._session, path))
 
     async def move(self, source: str, target: str, *, on_conflict: OnConflict | None = None) -> None:
-        """Move or rename a file or a folder; a folder that is moved onto a folder is merged into it."""
-        await self._run(transfers.transfer(self._session, "MOVE", source, target, on_conflict))
+        """Move or rename a file or folder. If the target is an existing folder, the two are merged."""
+        await self._run(moves.transfer(self._session, "MOVE", source, target, on_conflict))
 
     async def copy(self, source: str, target: str, *, on_conflict: OnConflict | None = None) -> None:
-        """Copy a file, or a folder with all that is in it, without passing through this machine."""
-        await self._run(transfers.transfer(self._session, "COPY", source, target, on_conflict))
+        """Copy a file or a folder with its content on the gateway, without a download."""
+        await self._run(moves.transfer(self._session, "COPY", source, target, on_conflict))
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
-        """Remove a file or an empty folder; with `recursive`, a folder with all that is in it."""
+        """Delete a file or an empty folder; with `recursive`, a folder with its content."""
         await self._run(files.delete(self._session, path, recursive=recursive))
 
     async def close(self) -> None:
-        """Close the connections. The tokens stay good: `logout` ends them."""
-        await self._tasks.close()
+        """Close the connections. The tokens stay valid; `logout` revokes them."""
+        await self._runner.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,12 +1,13 @@
-"""What both clients are made of."""
+"""The base class of both clients."""
 
 import os
 import ssl
 from typing import Self
 
-from portico.client.profiles import Store, chosen, named
-from portico.client.session import Credentials, Memory, Session, Tokens, TokenStore
-from portico.client.wire import Origin
+from portico.client.auth import profiles
+from portico.client.auth.session import AuthSession
+from portico.client.auth.tokens import Credentials, MemoryTokenStore, Tokens, TokenStore
+from portico.client.http.origin import Origin
 
 LocalPath = str | os.PathLike[str]
 
@@ -26,16 +27,16 @@ class Base:
         timeout: float = 30.0,
         attempts: int = 6,
     ) -> None:
-        """Nothing is sent yet: the sign-in comes with the first request.
+        """Sends nothing: the client signs in with its first request.
 
-        Client id and secret are asked of the gateway if they are not given. `tokens` are those of an earlier sign-in, or
-        a place where they are kept. `ca` is the file of a certificate to trust, for a gateway with its own. `timeout` is
-        how many seconds the other side may be silent, `attempts` how often a request is tried, and `connections` how
-        many are used at once.
+        `client_id` and `client_secret` are requested from the gateway if omitted. `tokens` are those of an earlier
+        sign-in, or a store for them. `ca` is a certificate file to trust, for a gateway with a self-signed certificate.
+        `connections` is the maximum number of connections, `timeout` how long the gateway may take to respond, in
+        seconds, and `attempts` how often a request is tried.
         """
-        store = Memory(tokens) if tokens is None or isinstance(tokens, Tokens) else tokens
+        store = MemoryTokenStore(tokens) if tokens is None or isinstance(tokens, Tokens) else tokens
         credentials = Credentials(username, password, client_id, client_secret)
-        self._session = Session(credentials, store, attempts=attempts)
+        self._session = AuthSession(credentials, store, attempts=attempts)
         self._limit = connections
         self._open(Origin.of(url, ca), timeout)
 
@@ -43,14 +44,14 @@ class Base:
     def of_profile(
         cls, name: str | None = None, *, connections: int = 8, timeout: float = 30.0, attempts: int = 6
     ) -> Self:
-        """The gateway, and the user, of a sign-in by `portico login`; `ProfileUnusable` if there is none.
+        """A client with the gateway and user of a `portico login`; raises `ProfileUnusable` if there is none.
 
-        Without a name it is the profile that `PORTICO_PROFILE` names, or `default`. Renewed tokens are kept there.
+        The default is the profile in `PORTICO_PROFILE`, or `default`. Renewed tokens are saved in the profile.
         """
-        profile = named(name or chosen())
+        profile = profiles.get(name or profiles.default_name())
         return cls(
             profile.url,
-            tokens=Store(profile),
+            tokens=profiles.ProfileTokenStore(profile),
             ca=profile.ca,
             connections=connections,
             timeout=timeout,

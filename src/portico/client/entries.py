@@ -1,4 +1,4 @@
-"""What listings consist of."""
+"""Entries and pages of a listing."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,15 +13,15 @@ class Entry:
 
     name: str
     path: str
-    """From the root on: `/reports/2026.csv`."""
+    """From the user's root: `/reports/2026.csv`."""
     is_folder: bool
     size: int | None = None
-    """Files always have one."""
+    """Always set for files."""
     content_type: str = ""
     last_modified: str | None = field(default=None, repr=False)
-    """As it was sent, such as `2026-11-14T09:30:00.000Z`; `modified` makes a moment of it."""
+    """As sent, such as `2026-11-14T09:30:00.000Z`; `modified` is the parsed time."""
     etag: str | None = field(default=None, repr=False)
-    """Changes whenever the content does. Known to `head` only."""
+    """Changes with the content. Only `head` sets it."""
 
     @property
     def modified(self) -> datetime | None:
@@ -29,12 +29,12 @@ class Entry:
 
 
 Folder = tuple[str, list[Entry], list[Entry]]
-"""What a walk shows of a folder: its path, the folders and the files in it."""
+"""One step of a walk: the folder's path, its folders and its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a folder's listing; only a cursor of None ends it."""
+    """One page of a listing; it is the last if the cursor is None."""
 
     entries: list[Entry]
     cursor: str | None
@@ -49,19 +49,19 @@ def entry_of(item: Any) -> Entry:
             "contentType": str(content_type),
         }:
             size, modified = item.get("size"), item.get("lastModified")
-            if isinstance(size, int | None) and _is_moment(modified):
+            if isinstance(size, int | None) and _is_timestamp(modified):
                 return Entry(name, path, kind == "DIRECTORY", size, content_type, modified)
-    raise NotAGateway("The answer holds an entry that cannot be understood.")
+    raise NotAGateway("The response contains an invalid entry.")
 
 
-def _is_moment(text: Any) -> bool:
-    """Whether it is a time, or none was told."""
+def _is_timestamp(text: Any) -> bool:
+    """Whether it is a valid time, or absent."""
     if text is None:
         return True
     if not isinstance(text, str):
         return False
     if len(text) == 24 and text[19] == "." and text[:4].isdecimal() and text[17:19].isdecimal():
-        return True  # as a gateway writes it; a thousand of them are looked at
+        return True  # the gateway's own format, checked quickly for pages of a thousand
     try:
         datetime.fromisoformat(text)
     except ValueError:
@@ -70,7 +70,7 @@ def _is_moment(text: Any) -> bool:
 
 
 def page_of(body: Any, asked: str | None = None) -> Page:
-    """The page without the entry for the folder itself; `asked` is the cursor that it was asked for with."""
+    """The page without the entry of the folder itself; `asked` is the cursor of the request."""
     match body:
         case {"content": [*items], "nextCursor": str() | None as cursor} if cursor is None or cursor != asked:
             return Page(
@@ -81,4 +81,4 @@ def page_of(body: Any, asked: str | None = None) -> Page:
                 ],
                 cursor,
             )
-    raise NotAGateway("The answer is not a page of a listing.")
+    raise NotAGateway("The response is not a page of a listing; is this the address of a Portico gateway?")

@@ -1,52 +1,49 @@
-"""Requests that move no content: list, look, make, move, copy, delete.
+"""Requests without content: list, stat, make a folder, delete.
 
-What is repeated after a failure that may pass, and when:
-
-- Looking, listing, making a folder: always; twice is the same as once.
-- Deleting: always; if the answer was lost and nothing is there any more, it has been done.
-- Copying and moving: see `transfers`.
+All are retried after temporary failures. If the response to a delete was lost and the path is gone on retry, the delete
+has succeeded. For moves and copies, see `moves`.
 """
 
 from typing import Literal
 
+from portico.client.auth.session import AuthSession
 from portico.client.entries import Entry, Page, entry_of, page_of
 from portico.client.errors import ConnectionFailed, IsAFolder, NotFound, NotPossible, Temporary
+from portico.client.http.effects import Operation, Request, Response
 from portico.client.paths import clean, split, target
-from portico.client.session import Session
-from portico.client.steps import Answer, Ask, Steps
 
 OnConflict = Literal["replace", "fail", "rename"]
-"""What happens to a name that is taken. Left out: replace it if the user has that right, else fail."""
+"""What to do if the name exists. The default is to replace it if the user has that right, and else to fail."""
 
 
-def page(session: Session, path: str, size: int | None, cursor: str | None) -> Steps[Page]:
-    request = Ask("GET", target(clean(path), action="LIST", size=size, cursor=cursor))
+def page(session: AuthSession, path: str, size: int | None, cursor: str | None) -> Operation[Page]:
+    request = Request("GET", target(clean(path), action="LIST", size=size, cursor=cursor))
     return page_of((yield from session.request(request)).json(), cursor)
 
 
-def stat(session: Session, path: str) -> Steps[Entry]:
-    return entry_of((yield from session.request(Ask("GET", target(clean(path), action="STAT")))).json())
+def stat(session: AuthSession, path: str) -> Operation[Entry]:
+    return entry_of((yield from session.request(Request("GET", target(clean(path), action="STAT")))).json())
 
 
-def head(session: Session, path: str) -> Steps[Entry]:
-    """The file as a download would begin; a folder is refused."""
+def head(session: AuthSession, path: str) -> Operation[Entry]:
+    """The file as a download would report it; raises `IsAFolder` for a folder."""
     path = clean(path)
     try:
-        answer = yield from session.request(Ask("HEAD", target(path, action="DOWNLOAD")))
-    except NotPossible as error:  # the answer to HEAD has no body that could name the code
+        response = yield from session.request(Request("HEAD", target(path, action="DOWNLOAD")))
+    except NotPossible as error:  # a response to HEAD has no body, and so no code
         raise IsAFolder(
             f"'{path}' is a folder; name a file in it.", status=error.status, request_id=error.request_id
         ) from None
-    except NotFound as error:  # nor one that could say it in words
-        raise NotFound(f"There is no '{path}'.", status=error.status, request_id=error.request_id) from None
-    return described(path, answer)
+    except NotFound as error:  # and no detail
+        raise NotFound(f"'{path}' not found.", status=error.status, request_id=error.request_id) from None
+    return described(path, response)
 
 
-def described(path: str, answer: Answer) -> Entry:
-    """The file that an answer's headers speak of."""
-    from email.utils import parsedate_to_datetime  # loads much that few commands need
+def described(path: str, response: Response) -> Entry:
+    """The file described by the headers of a response."""
+    from email.utils import parsedate_to_datetime  # slow to import, and rarely needed
 
-    headers = answer.headers
+    headers = response.headers
     try:
         modified = parsedate_to_datetime(headers["last-modified"]).isoformat()
     except (KeyError, ValueError):
@@ -63,17 +60,19 @@ def described(path: str, answer: Answer) -> Entry:
     )
 
 
-def make_folder(session: Session, path: str) -> Steps[None]:
-    yield from session.request(Ask("POST", target(clean(path), action="MKDIR")))
+def make_folder(session: AuthSession, path: str) -> Operation[None]:
+    yield from session.request(Request("POST", target(clean(path), action="MKDIR")))
 
 
-def delete(session: Session, path: str, *, recursive: bool) -> Steps[None]:
-    request = Ask("DELETE", target(clean(path), recursive="true" if recursive else None), patient=True)
-    patience = session.patience()
+def delete(session: AuthSession, path: str, *, recursive: bool) -> Operation[None]:
+    request = Request(
+        "DELETE", target(clean(path), recursive="true" if recursive else None), long_running=True
+    )
+    backoff = session.backoff()
     lost = False
     while True:
         try:
-            yield from session.signed(request)
+            yield from session.request_once(request)
             return
         except NotFound:
             if lost:
@@ -81,4 +80,4 @@ def delete(session: Session, path: str, *, recursive: bool) -> Steps[None]:
             raise
         except Temporary as error:
             lost = lost or (isinstance(error, ConnectionFailed) and error.sent)
-            yield from patience.after(error)
+            yield from backoff.wait(error)

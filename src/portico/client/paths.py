@@ -1,4 +1,4 @@
-"""Paths at the gateway: text from the root on, such as `/reports/2026.csv`."""
+"""Paths on the gateway, such as `/reports/2026.csv`."""
 
 import re
 from urllib.parse import quote, unquote, urlencode
@@ -11,16 +11,16 @@ _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff]")
 
 
 def check_name(name: str) -> str:
-    """The name, if an entry can have it."""
+    """The name; raises `InvalidPath` if no entry can have it."""
     if name in ("", ".", "..") or _FORBIDDEN.search(name):
         raise InvalidPath(
-            f"{name!r} cannot be a name at the gateway: not empty, '.' or '..', no slash, backslash or control character."
+            f"{name!r} is not a valid name: it must not be empty, '.' or '..', or contain slashes, backslashes or control characters."
         )
     return name
 
 
 def clean(path: str) -> str:
-    """The path with one slash in front and none behind; `InvalidPath` if the gateway could not hold it."""
+    """The path with a leading slash and no trailing one; raises `InvalidPath` if it is not valid."""
     if path in ("", "/"):
         return "/"
     inner = path.removeprefix("/").removesuffix("/")
@@ -38,13 +38,13 @@ def join(folder: str, name: str) -> str:
 
 
 def target(path: str, **query: str | int | None) -> str:
-    """What a request for a clean path asks for."""
+    """The request target for a clean path."""
     given = {name: value for name, value in query.items() if value is not None}
     return FILESYSTEM + quote(path) + ("?" + urlencode(given) if given else "")
 
 
 def path_of(address: str) -> str | None:
-    """The path that an address of the gateway's stands for; None if it stands for none."""
+    """The path in a URL of the gateway; None if it has none."""
     _, found, path = address.partition(FILESYSTEM)
     try:
         return clean(unquote(path, errors="strict")) if found else None

@@ -1,5 +1,5 @@
-"""`portico://` for fsspec, and so for pandas, DuckDB, Dask, Polars and whatever else reads files through it."""
+"""`portico://` for fsspec, and for pandas, DuckDB, Dask, Polars and all others that use it."""
 
-from portico.filesystem.tree import PorticoFileSystem
+from portico.filesystem.filesystem import PorticoFileSystem
 
 __all__ = ["PorticoFileSystem"]

@@ -33,7 +33,7 @@ def gateway(running: Gateway) -> Gateway:
 
 @pytest.fixture
 def there(gateway: Gateway) -> Path:
-    """Where the gateway keeps what the user `web` sees."""
+    """The local folder behind the root of the user `web`."""
     return gateway.files / "web"
 
 
@@ -53,7 +53,7 @@ def password(gateway: Gateway) -> str:
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where profiles are kept, with nothing of the environment of whoever runs the tests."""
+    """The folder of profiles, isolated from the environment of the test run."""
     for name in ("PORTICO_URL", "PORTICO_TOKEN", "PORTICO_PROFILE", "PORTICO_CA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -71,7 +71,7 @@ def remote(portico: Portico, gateway: Gateway, config: Path, here: Path, passwor
 
 @pytest.fixture
 def process(remote: Portico) -> Iterator[Start]:
-    """The command as a process of its own, signed in."""
+    """The command as a process, signed in."""
     begun: list[subprocess.Popen[bytes]] = []
 
     def begin(*arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
@@ -90,7 +90,7 @@ def process(remote: Portico) -> Iterator[Start]:
 
 
 def make(folder: Path, **files: str) -> None:
-    """Files by their names, in which `__` stands for a slash; all are as old as each other."""
+    """Files by name, with `__` for a slash, all with the same time."""
     for name, content in files.items():
         file = folder / (name.replace("__", "/") + ".txt")
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Making, moving, copying and removing at the gateway."""
+"""`portico mkdir`, `mv`, `cp` and `rm`."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_no_clobber(remote: Portico, there: Path) -> None:
     make(there, a="1", b="2")
     for command in ("mv", "cp"):
         outcome = remote(command, "-n", "/a.txt", "/b.txt")
-        assert (outcome.code, outcome.err) == (0, "'/b.txt' is there already; it was left as it is.\n")
+        assert (outcome.code, outcome.err) == (0, "'/b.txt' already exists; it was not replaced.\n")
     assert tree(there) == {"a.txt": "1", "b.txt": "2"}
     assert remote("mv", "/a.txt", "/b.txt").code == 0
     assert tree(there) == {"b.txt": "1"}
@@ -93,7 +93,7 @@ def test_failures(remote: Portico, there: Path, arguments: tuple[str, ...], code
 def test_a_gateway_that_is_gone_is_a_failure_that_may_pass(
     remote: Portico, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.client.session.random.uniform", lambda *_: 0.0)
+    monkeypatch.setattr("portico.client.auth.backoff.random.uniform", lambda *_: 0.0)
     monkeypatch.setenv("PORTICO_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("PORTICO_TOKEN", "x")
     for command in (["ls"], ["rm", "/x"], ["cat", "/x"], ["mkdir", "/x"], ["get", "/x"]):

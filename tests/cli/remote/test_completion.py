@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.main import COMMANDS
-from portico.cli.remote.completion import words_of
+from portico.cli.commands import COMMANDS
+from portico.cli.completion import words_of
 
 from ..conftest import Portico
 from .conftest import make
@@ -57,7 +57,14 @@ def offered(remote: Portico, there: Path) -> Offered:
         ("portico ls --profile d", ["default"]),
         ("portico login --ca ", [":files"]),
         ("portico ls --profile none /r", []),
-        ("portico serve --", []),
+        ("portico serve --p", ["--port"]),
+        ("portico user add --r", ["--rights", "--root"]),
+        ("portico user show ", []),
+        ("portico --home . conn", ["connection"]),
+        ("portico --home ", [":files"]),
+        ("portico ls --json --pro", ["--profile"]),
+        ("portico completion z", ["zsh"]),
+        ("portico none ", []),
     ],
 )
 def test_words(offered: Offered, line: str, words: list[str]) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.remote.opening import connect
+from portico.cli.remote.connect import connect
 from portico.client.client import Client
-from portico.client.downloads import RANGE
 from portico.client.entries import Entry
-from portico.client.parts import Part
+from portico.client.transfers.downloads import RANGE
+from portico.client.transfers.partial_file import PartialFile
 
 from ..conftest import Portico
 from .conftest import Start, last_line, make, tree
@@ -67,7 +67,7 @@ def test_carrying_on(remote: Portico, here: Path, there: Path) -> None:
     content = os.urandom(1024) * 40 * 1024
     (there / "large.bin").write_bytes(content)
     remote("get", "/large.bin", "whole.bin")
-    part = Part("large.bin", keep=True)
+    part = PartialFile("large.bin", keep=True)
     with open(part.path, "r+b") as file:
         file.write(b"\0" * len(content[:RANGE]))
     part.begin(len(content), _etag(there))
@@ -114,10 +114,10 @@ def test_an_error_is_the_end_or_not(remote: Portico, here: Path, there: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("/none",), 4, "no file '/none'"),
-        (("/none/",), 3, "no folder '/none/'"),
-        (("-r", "/none"), 3, "no folder '/none'"),
-        (("/none/a.txt", "x"), 4, "no file"),
+        (("/none",), 4, "file '/none' not found"),
+        (("/none/",), 3, "folder '/none/' not found"),
+        (("-r", "/none"), 3, "folder '/none' not found"),
+        (("/none/a.txt", "x"), 4, "not found"),
         (("/none*",), 4, "matches"),
         (("/d",), 2, "add -r"),
         (("/d/a.txt", "/e/a.txt", "x"), 2, "the name 'a.txt'"),
@@ -152,11 +152,14 @@ def test_cat(process: Start, there: Path) -> None:
     assert process("cat", "/*.txt").communicate()[0] == b"one\ntwo\n"
     assert process("get", "/a.txt", "-").communicate()[0] == b"one\n"
     command = process("cat", "/none")
-    assert b"no file '/none'" in command.communicate()[1]
+    assert b"file '/none' not found" in command.communicate()[1]
     assert command.returncode == 4
     (there / "d").mkdir()
-    command = process("cat", "/d")
-    assert command.communicate()[1].count(b"\n") == 1
+    command = process("cat", "d")
+    assert command.communicate()[1] == b"'/d' is a folder; name a file in it.\n"
+    assert command.returncode == 1
+    command = process("get", "-r", "/d", "-")
+    assert command.communicate()[1] == b"A folder cannot be written to standard output.\n"
     assert command.returncode == 1
 
 

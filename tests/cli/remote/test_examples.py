@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.main import COMMANDS
-from portico.cli.remote.arguments import parser_of
+from portico.cli.commands import COMMANDS, load
+from portico.cli.parser import Command
 
 from ...gateways import Gateway
 from .conftest import tree
@@ -60,7 +60,9 @@ def tree_names(folder: Path) -> list[str]:
 def test_every_command_and_option_is_documented(name: str) -> None:
     text = (DOCS / "command-line.md").read_text()
     assert f"portico {name}" in text
-    part = text[text.index("## Files at a gateway") :]
-    for option in parser_of(name)._option_string_actions:
+    part = text[text.index("## Files on a gateway") :]
+    command = load(name)
+    assert isinstance(command, Command)
+    for option in command.parser(name).options:
         if option.startswith("--") and option not in ("--help", "--line"):
             assert f"`{option}" in part or f"[{option}" in part or f" {option}" in part, option

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ...gateways import Gateway, wait_until
+from ...gateways import WAIT, Gateway, wait_until
 from ..conftest import Portico
 from .conftest import Start, last_line
 
@@ -43,7 +43,7 @@ def more_than(count: int, folder: Path) -> bool:
 
 def interrupt(command: "subprocess.Popen[bytes]", number: signal.Signals = signal.SIGINT) -> None:
     command.send_signal(number)
-    assert command.wait(20) == 130
+    assert command.wait(WAIT) == 130
     assert command.stderr is not None
     assert command.stderr.read() == b"Interrupted.\n"
 
@@ -96,9 +96,7 @@ def test_a_silent_gateway_does_not_keep_us(process: Start, many: Path, there: Pa
     for worker in workers:
         os.kill(worker, signal.SIGSTOP)
     try:
-        began = time.monotonic()
         interrupt(command)
-        assert time.monotonic() - began < 8
     finally:
         for worker in workers:
             os.kill(worker, signal.SIGCONT)

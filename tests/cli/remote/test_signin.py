@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from portico.client import keyring, profiles
-from portico.client.wire import Origin
+from portico.client.auth import keyring, profiles
+from portico.client.http.origin import Origin
 
 from ...gateways import Gateway, free_port
 from ..conftest import Portico
@@ -59,7 +59,7 @@ def test_the_file_is_private_from_its_first_moment(
     monkeypatch.setattr(os, "fdopen", seen)
     former = os.umask(0)
     try:
-        profiles.keep(profiles.Profile("other", "http://127.0.0.1", "web"))
+        profiles.save(profiles.Profile("other", "http://127.0.0.1", "web"))
     finally:
         os.umask(former)
     assert modes == [0o600]
@@ -85,7 +85,7 @@ def test_signing_out_of_a_gateway_that_is_gone(remote: Portico, config: Path) ->
     (config / "default.json").write_text(json.dumps({**kept, "url": "http://127.0.0.1:1"}))
     outcome = remote("logout")
     assert outcome.code == 5
-    assert "gone here" in outcome.err
+    assert "deleted locally" in outcome.err
     assert json.loads((config / "default.json").read_text())["tokens"] is None
 
 
@@ -136,11 +136,11 @@ def test_tokens_go_to_no_other_gateway(remote: Portico, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("login",), 2, "Name the gateway"),
+        (("login",), 2, "Specify the gateway"),
         (("login", "URL"), 2, "--user"),
         (("login", "URL", "--user", "web"), 2, "--password-stdin"),
         (("login", "URL", "--user", "web", "--password-stdin"), 1, "password"),
-        (("login", "URL", "--password", "x"), 2, "Unrecognized arguments"),
+        (("login", "URL", "--password", "x"), 2, "There is no option '--password'"),
         (("login", "ftp://example.com", "--user", "web", "--password-stdin"), 1, "https://"),
         (("login", "http://[bad", "--user", "web", "--password-stdin"), 1, "https://"),
         (("login", "http://127.0.0.1:1", "--user", "web", "--password-stdin"), 5, "refused"),
@@ -156,14 +156,14 @@ def test_failures(
     words: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.client.session.random.uniform", lambda *_: 0.0)
+    monkeypatch.setattr("portico.client.auth.backoff.random.uniform", lambda *_: 0.0)
     outcome = portico(*(gateway.url if word == "URL" else word for word in arguments), stdin="wrong")
     assert (outcome.code, outcome.err.count("\n")) == (code, 1), outcome.err
     assert words in outcome.err
     assert not config.exists()
 
 
-def test_a_damaged_profile_is_mended_by_signing_in(
+def test_signing_in_repairs_a_damaged_profile(
     remote: Portico, config: Path, password: str, gateway: Gateway
 ) -> None:
     (config / "default.json").write_text("{")
@@ -261,12 +261,14 @@ def test_tokens_in_a_key_ring_go_to_no_other_gateway(
     fake_ring(monkeypatch)
     assert portico("login", gateway.url, "--user", "web", "--password-stdin", stdin=password).code == 0
     kept = json.loads((config / "default.json").read_text())
-    profile = profiles.named("default")
-    assert profiles.Store(profile).load()
+    profile = profiles.get("default")
+    assert profiles.ProfileTokenStore(profile).load()
     (config / "default.json").write_text(json.dumps({**kept, "url": "http://127.0.0.1:1"}))
-    assert profiles.Store(profiles.named("default")).load() is None
+    assert profiles.ProfileTokenStore(profiles.get("default")).load() is None
     assert portico("ls").code == 1
-    profiles.Store(profile).save(None)  # of the gateway before: it is not this profile's business any more
+    profiles.ProfileTokenStore(profile).save(
+        None
+    )  # of the gateway before: it is not this profile's business any more
     assert json.loads((config / "default.json").read_text())["url"] == "http://127.0.0.1:1"
     assert keyring.load("default")
 
@@ -340,7 +342,7 @@ def test_a_kept_token_that_is_none(remote: Portico, config: Path) -> None:
     kept["tokens"]["access_token"] = "é"
     (config / "default.json").write_text(json.dumps(kept))
     outcome = remote("ls")
-    assert outcome.err == "The token holds characters that no token has; copy it again.\n"
+    assert outcome.err == "The token contains invalid characters; copy it again.\n"
 
 
 def is_good(gateway: Gateway, token: str) -> bool:

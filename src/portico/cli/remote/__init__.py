@@ -1,1 +1,1 @@
-"""The commands that talk to a gateway. They need the client and the standard library, and load no more than that."""
+"""Commands for files on a gateway. They import only the client and the standard library."""

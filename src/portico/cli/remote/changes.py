@@ -1,13 +1,20 @@
-"""`portico mkdir`, `mv`, `cp` and `rm`: changes at the gateway that move no content."""
+"""`portico mkdir`, `mv`, `cp` and `rm`: changes on the gateway."""
 
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 
 from portico.cli.exits import DONE, Missing, UsageMistake
-from portico.cli.remote.failures import common_code, sentence
-from portico.cli.remote.opening import connect
-from portico.cli.remote.paths import expanded, find, is_folder, looking_for, name_of, refuse_twins
+from portico.cli.remote.connect import connect
+from portico.cli.remote.errors import common_code, sentence
+from portico.cli.remote.paths import (
+    check_unique_names,
+    expand_patterns,
+    find,
+    is_folder,
+    name_of,
+    report_missing,
+)
 from portico.client.client import Client
 from portico.client.errors import COMMON, AlreadyExists, ClientError, FolderNotEmpty, NotPossible
 from portico.client.paths import clean, join
@@ -37,43 +44,43 @@ def rm(options: Namespace) -> int:
                 print(f"delete {entry.path}{'/' * entry.is_folder}")
                 return
             try:
-                with looking_for(path, folder=options.recursive or path.endswith("/")):
+                with report_missing(path, folder=options.recursive or path.endswith("/")):
                     client.delete(path, recursive=options.recursive)
             except FolderNotEmpty:
                 raise NotPossible(
-                    f"'{clean(path)}' is a folder that is not empty; add -r to remove all that is in it."
+                    f"'{clean(path)}' is not empty; add -r to delete the folder with its content."
                 ) from None
 
-        return _each(expanded(client, options.paths, folder=options.recursive), remove, options)
+        return _each(expand_patterns(client, options.paths, folder=options.recursive), remove, options)
 
 
 def _transfer(options: Namespace, act: Callable[..., None]) -> int:
     *sources, target = options.paths
     is_copy = act is Client.copy
     with connect(options) as client:
-        paths = expanded(client, sources)
+        paths = expand_patterns(client, sources)
         into = len(paths) > 1 or is_folder(client, target)
-        refuse_twins(path.rstrip("/").rpartition("/")[2] for path in paths)
+        check_unique_names(path.rstrip("/").rpartition("/")[2] for path in paths)
 
         def transfer(path: str) -> None:
             entry = find(client, path)
             if is_copy and entry.is_folder and not options.recursive:
-                raise UsageMistake(f"'{entry.path}' is a folder; add -r to copy all that is in it.")
+                raise UsageMistake(f"'{entry.path}' is a folder; add -r to copy it with its content.")
             place = join(clean(target), name_of(path)) if into else clean(target)
             if place == clean(path):
-                raise NotPossible(f"'{place}' is there already, being the same.")
+                raise NotPossible(f"'{place}' is both the source and the target.")
             try:
                 act(client, path, place, on_conflict="fail" if options.no_clobber else None)
             except AlreadyExists:
                 if not options.no_clobber:
                     raise
-                print(f"'{place}' is there already; it was left as it is.", file=sys.stderr)
+                print(f"'{place}' already exists; it was not replaced.", file=sys.stderr)
 
         return _each(paths, transfer, options)
 
 
 def _each(paths: Iterable[str], act: Callable[[str], None], options: Namespace) -> int:
-    """Act on one path after the other, to the first error, or past it."""
+    """Act on each path, until the first error or, with --continue-on-error, on all."""
     failures: dict[str, Exception] = {}
     for path in paths:
         try:

@@ -1,13 +1,8 @@
-"""From the words of a command to what does it."""
+"""Runs a command that talks to a gateway, and reports the gateway's errors."""
 
 import sys
+from argparse import Namespace
 from importlib import import_module
-
-from portico.cli.exits import DONE
-from portico.cli.remote import arguments
-from portico.cli.remote.failures import exit_code, sentence
-from portico.cli.terminal import mend_streams
-from portico.client.errors import ClientError
 
 _MODULES = {
     "login": "signin",
@@ -21,23 +16,18 @@ _MODULES = {
     "mv": "changes",
     "cp": "changes",
     "rm": "changes",
-    "sync": "mirrors",
-    "completion": "completion",
+    "sync": "sync",
 }
 
 
-def run(words: list[str], home: str | None) -> int:
-    """The home is the gateway's business: it is taken and not looked at."""
-    mend_streams()
+def run(options: Namespace) -> int:
+    # Imported here because the help texts and completions do without the client.
+    from portico.cli.remote.errors import exit_code, sentence
+    from portico.client.errors import ClientError
+
+    module = import_module(f"portico.cli.remote.{_MODULES[options.command]}")
     try:
-        options = arguments.parse(words)
-    except SystemExit:  # help was asked for
-        return DONE
-    module = import_module(f"portico.cli.remote.{_MODULES[words[0]]}")
-    try:
-        code: int = getattr(module, words[0])(options)
-        if sys.stdout:
-            sys.stdout.flush()  # a reader that has gone is noticed here, not when the program ends
+        code: int = getattr(module, options.command)(options)
     except ClientError as error:
         print(sentence(error), file=sys.stderr, flush=True)
         return exit_code(error)

@@ -1,98 +1,109 @@
-"""`portico get` and `portico cat`: from the gateway to local files and folders, or to standard output."""
+"""`portico get` and `portico cat`: downloads to local files or standard output."""
 
 import os
 from argparse import Namespace
 from collections.abc import Iterator
 
 from portico.cli.exits import DONE, Missing, UsageMistake
-from portico.cli.remote.download_plan import DownloadPlan, Wanted
-from portico.cli.remote.opening import connect
+from portico.cli.remote.comparison import Comparison
+from portico.cli.remote.connect import connect
+from portico.cli.remote.download_plan import DownloadPlan, RemoteSource
 from portico.cli.remote.paths import (
-    contents_of,
-    expanded,
+    check_unique_names,
+    expand_patterns,
     find,
     is_pattern,
-    looking_for,
     name_of,
-    refuse_twins,
+    parse_source,
+    report_missing,
 )
-from portico.cli.remote.sameness import Sameness
-from portico.cli.remote.tallies import Tally
+from portico.cli.remote.report import Report
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.terminal import standard_output
 from portico.client.client import Client
-from portico.client.errors import ClientError
-from portico.client.progress import Progress
-from portico.client.receipts import Received
+from portico.client.errors import ClientError, IsAFolder
+from portico.client.paths import clean
+from portico.client.transfers.progress import Progress, Received
+
+_NO_FOLDERS = "A folder cannot be written to standard output."
 
 
 def get(options: Namespace) -> int:
     *sources, target = options.paths if len(options.paths) > 1 else [*options.paths, "."]
     if target == "-":
+        if any(parse_source(source)[1] for source in sources):
+            raise UsageMistake(_NO_FOLDERS)
         options.paths = sources
         return cat(options)
-    tally = Tally("downloaded", options)
+    report = Report("downloaded", options)
     with connect(options, connections=options.jobs) as client:
-        wanted = _wanted(client, sources, options, tally)
+        wanted = _wanted(client, sources, options, report)
         if wanted:
             many = len(sources) > 1 or is_pattern(sources[0]) or any(one.entry.is_folder for one in wanted)
             into = many or target.endswith("/") or os.path.isdir(target)
             with client.record() as record:
-                sameness = Sameness(client, options, record)
-                plan = DownloadPlan(client, options, tally, sameness)
-                download(client, options, plan.of(wanted, target, into=into), tally, sameness.fetched)
-    return tally.finish()
+                comparison = Comparison(client, options, record)
+                plan = DownloadPlan(client, options, report, comparison)
+                download(client, options, plan.of(wanted, target, into=into), report, comparison.fetched)
+    return report.finish()
 
 
 def cat(options: Namespace) -> int:
     out = standard_output().buffer
     with connect(options) as client:
-        for path in expanded(client, options.paths):
-            with looking_for(path):
-                client.download(path, out)
+        for path in expand_patterns(client, options.paths):
+            with report_missing(path):
+                try:
+                    client.download(path, out)
+                except IsAFolder:
+                    raise IsAFolder(
+                        _NO_FOLDERS
+                        if options.command == "get"
+                        else f"'{clean(path)}' is a folder; name a file in it."
+                    ) from None
     return DONE
 
 
 def download(
-    client: Client, options: Namespace, plan: Iterator[Item], tally: Tally, remember: Received
+    client: Client, options: Namespace, plan: Iterator[Item], report: Report, remember: Received
 ) -> None:
-    """Fetch what a plan finds, or only say so."""
+    """Download the files of a plan; with --dry-run, print them."""
     if options.dry_run:
-        for item in tally.halting(plan):
-            tally.plan(item.size)
+        for item in report.halting(plan):
+            report.plan(item.size)
             print(f"download {item.source} to {item.target}")
         return
 
     def fetch(items: Iterator[Item], progress: Progress) -> None:
-        # By their entries, so that files here get the times of those there, and are known again by them.
+        # As entries, so that local files get their modification times and are recognised by them later.
         pairs = ((item.entry or item.source, item.target) for item in items)
         client.download_all(pairs, resume=options.resume, progress=progress, fetched=remember)
 
-    transfer(plan, fetch, tally)
+    transfer(plan, fetch, report)
 
 
-def _wanted(client: Client, sources: list[str], options: Namespace, tally: Tally) -> list[Wanted]:
-    """What the words on the command line stand for; all of it is looked at before anything is fetched."""
-    found: list[Wanted] = []
+def _wanted(client: Client, sources: list[str], options: Namespace, report: Report) -> list[RemoteSource]:
+    """The sources given on the command line, all checked before the first download."""
+    found: list[RemoteSource] = []
     for source in sources:
-        path, content = contents_of(source)
+        path, content = parse_source(source)
         try:
-            for match in expanded(client, [path], folder=options.recursive):
+            for match in expand_patterns(client, [path], folder=options.recursive):
                 entry = find(client, match, folder=options.recursive)
                 if entry.is_folder and not options.recursive:
-                    raise UsageMistake(f"'{match}' is a folder; add -r to fetch all that is in it.")
-                found.append(Wanted(entry, "" if content else name_of(match)))
+                    raise UsageMistake(f"'{match}' is a folder; add -r to download it with its content.")
+                found.append(RemoteSource(entry, "" if content else name_of(match)))
         except (ClientError, Missing, UsageMistake) as error:
-            if not tally.goes_on:
+            if not report.goes_on:
                 raise
-            tally.failures[source] = error
+            report.failures[source] = error
     if len(found) > 1:
-        refuse_twins(name for wanted in found for name in _names(client, wanted))
+        check_unique_names(name for wanted in found for name in _names(client, wanted))
     return found
 
 
-def _names(client: Client, wanted: Wanted) -> Iterator[str]:
-    """Which names it takes in the target."""
+def _names(client: Client, wanted: RemoteSource) -> Iterator[str]:
+    """The names that the source takes in the target."""
     if wanted.name:
         yield wanted.name
     else:

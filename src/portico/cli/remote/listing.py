@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from portico.cli.exits import DONE
 from portico.cli.remote import units
-from portico.cli.remote.opening import connect
-from portico.cli.remote.paths import expanded, find, looking_for
+from portico.cli.remote.connect import connect
+from portico.cli.remote.paths import expand_patterns, find, report_missing
 from portico.cli.terminal import speaks_unicode, standard_output
 from portico.client.client import Client
 from portico.client.entries import Entry
@@ -15,13 +15,13 @@ from portico.client.errors import NotAFolder
 from portico.client.paths import clean, join
 
 _UNPRINTABLE = dict.fromkeys((*range(32), 127, *range(128, 160)), "?")
-"""Signs that could command a terminal; no gateway of ours sends them."""
+"""Control characters, which could manipulate a terminal. A Portico gateway never sends them."""
 
 
 def ls(options: Namespace) -> int:
     show = _shown(options)
     with connect(options) as client:
-        paths = expanded(client, options.paths or ["/"], folder=True)
+        paths = expand_patterns(client, options.paths or ["/"], folder=True)
         titled = len(paths) > 1 and not (options.recursive or options.as_json)
         for index, path in enumerate(paths):
             entries, is_folder = _entries(client, path, recursive=options.recursive)
@@ -33,10 +33,10 @@ def ls(options: Namespace) -> int:
 
 
 def _entries(client: Client, path: str, *, recursive: bool) -> tuple[Iterator[tuple[str, Entry]], bool]:
-    """What a path shows, each with its whole path, and whether it is a folder."""
+    """The entries of a path, each with its full path, and whether the path is a folder."""
     walk = (_below if recursive else _in)(client, clean(path))
     try:
-        with looking_for(path, folder=True):
+        with report_missing(path, folder=True):
             first = next(walk, None)
     except NotAFolder:
         entry = find(client, path)
@@ -65,7 +65,7 @@ def _shown(options: Namespace) -> Callable[[str | None, Entry], None]:
     out = standard_output()
     if options.as_json:
         escaped = not speaks_unicode(out)
-        return lambda _, entry: print(json.dumps(_facts(entry), ensure_ascii=escaped))
+        return lambda _, entry: print(json.dumps(_fields(entry), ensure_ascii=escaped))
     unprintable = _UNPRINTABLE if out.isatty() else {}
 
     def shown_name(path: str | None, entry: Entry) -> str:
@@ -84,8 +84,8 @@ def _shown(options: Namespace) -> Callable[[str | None, Entry], None]:
     return long if options.long or options.human else plain
 
 
-def _facts(entry: Entry) -> dict[str, object]:
-    """By the names that the interface has for them."""
+def _fields(entry: Entry) -> dict[str, object]:
+    """The entry with the field names of the API."""
     facts = {
         "name": entry.name,
         "absolutePath": entry.path,

@@ -1,4 +1,4 @@
-"""Paths at the gateway as they are typed, patterns among them."""
+"""Paths and patterns on the gateway, as typed on the command line."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,18 +13,18 @@ from portico.client.paths import clean, join, split
 
 
 @contextmanager
-def looking_for(path: str, *, folder: bool = False) -> Iterator[None]:
-    """Say of what is not there what was looked for."""
+def report_missing(path: str, *, folder: bool = False) -> Iterator[None]:
+    """Raise `Missing` instead of `NotFound`, with the kind that was requested."""
     try:
         yield
     except NotFound:
         kind = "folder" if folder else "file"
-        raise Missing(f"There is no {kind} '{path}' at the gateway.", folder=folder) from None
+        raise Missing(f"Remote {kind} '{path}' not found.", folder=folder) from None
 
 
 def find(client: Client, path: str, *, folder: bool = False) -> Entry:
-    """A file or a folder; `Missing` if it is not there, by what was asked for."""
-    with looking_for(path, folder=folder or path.endswith("/")):
+    """A file or folder; raises `Missing` if it does not exist."""
+    with report_missing(path, folder=folder or path.endswith("/")):
         entry = client.stat(path)
     if path.endswith("/") and not entry.is_folder:
         raise NotAFolder(f"'{clean(path)}' is a file, not a folder.")
@@ -32,9 +32,9 @@ def find(client: Client, path: str, *, folder: bool = False) -> Entry:
 
 
 def is_folder(client: Client, path: str) -> bool:
-    """Whether a target is a folder: one that is there, or one that is written with a slash.
+    """Whether a target is a folder: it exists as one, or ends with a slash.
 
-    Who may not look finds none: the gateway tells what stands in the way.
+    False if the user may not look; the gateway then reports any conflict.
     """
     if path.endswith("/") or not path:
         return True
@@ -48,8 +48,8 @@ def is_pattern(path: str) -> bool:
     return any(sign in path for sign in "*?[")
 
 
-def expanded(client: Client, paths: list[str], *, folder: bool = False) -> list[str]:
-    """The paths, each pattern replaced by all that it matches; `Missing` if that is nothing."""
+def expand_patterns(client: Client, paths: list[str], *, folder: bool = False) -> list[str]:
+    """The paths, with each pattern replaced by its matches; raises `Missing` if it has none."""
     found: list[str] = []
     for path in paths:
         if not is_pattern(path):
@@ -57,7 +57,7 @@ def expanded(client: Client, paths: list[str], *, folder: bool = False) -> list[
             continue
         matches = list(_matches(client, path))
         if not matches:
-            raise Missing(f"Nothing at the gateway matches '{path}'.", folder=folder or path.endswith("/"))
+            raise Missing(f"No remote path matches '{path}'.", folder=folder or path.endswith("/"))
         found += matches
     return found
 
@@ -84,7 +84,7 @@ def _matches(client: Client, pattern: str) -> Iterator[str]:
 
 
 def _matching(client: Client, folder: str, segment: str) -> list[Entry]:
-    """The entries whose names match; a name that is spelt just like the pattern is what was meant."""
+    """The entries whose names match. A name equal to the pattern is the only match."""
     match = re.compile(translate(segment)).match
     found = []
     try:
@@ -106,19 +106,19 @@ def _exists(client: Client, path: str) -> bool:
     return True
 
 
-def contents_of(path: str) -> tuple[str, bool]:
-    """`folder/.` means what is in the folder: the folder, and whether that was asked for."""
+def parse_source(path: str) -> tuple[str, bool]:
+    """The path, and whether its content is meant without the folder itself, as in `folder/.`."""
     if path in ("", ".", "/", "/."):
         return "/", True
     return (path[:-1], True) if path.endswith("/.") else (path, False)
 
 
-def refuse_twins(names: Iterable[str]) -> None:
-    """Several sources go into one folder: of two with the same name, one would be lost."""
+def check_unique_names(names: Iterable[str]) -> None:
+    """Reject two sources with the same name: in one target folder, one would replace the other."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise UsageMistake(f"Two of the sources have the name '{name}'; one would replace the other.")
+            raise UsageMistake(f"Two sources have the name '{name}'; one would replace the other.")
         seen.add(name)
 
 

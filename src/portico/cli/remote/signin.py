@@ -11,14 +11,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portico.cli.exits import DONE, FAILED, UsageMistake
-from portico.cli.remote.failures import exit_code, sentence
-from portico.cli.remote.opening import Gateway, connect, describe, profile_name
+from portico.cli.remote.connect import Gateway, connect, describe, profile_name
+from portico.cli.remote.errors import exit_code, sentence
 from portico.cli.terminal import at_terminal, read_standard_input, speaks_unicode, standard_output
-from portico.client import profiles
+from portico.client.auth import profiles
+from portico.client.auth.profiles import Profile, ProfileTokenStore, normalize, same_address
+from portico.client.auth.tokens import Tokens
 from portico.client.errors import ClientError, NotSignedIn, ProfileUnusable
-from portico.client.profiles import Profile, Store, normal, same_place
-from portico.client.session import Tokens
-from portico.client.wire import Origin
+from portico.client.http.origin import Origin
 
 
 def login(options: Namespace) -> int:
@@ -26,39 +26,42 @@ def login(options: Namespace) -> int:
     former = before = _before(name)
     url = options.url or os.environ.get("PORTICO_URL") or (before.url if before else None)
     if not url:
-        raise UsageMistake("Name the gateway: portico login https://files.example.com")
-    url = normal(url)
-    Origin.of(url, None)  # what is no address is told before anything is asked
-    if before and not same_place(url, before.url):
+        raise UsageMistake("Specify the gateway: portico login https://files.example.com")
+    url = normalize(url)
+    Origin.of(url, None)  # reject an invalid address before the password prompt
+    if before and not same_address(url, before.url):
         before = None
     ca = os.path.abspath(options.ca) if options.ca else (before.ca if before else None)
     _warn_of_clear_text(url)
     user = options.user or (before.user if before and options.password_stdin else None)
     profile = Profile(name, url, user or _ask_user(before), ca)
-    old = Store(former).load() if former else None
-    store = Store(profile, prefer_key_ring=True)
+    old = ProfileTokenStore(former).load() if former else None
+    store = ProfileTokenStore(profile, prefer_key_ring=True)
     with Gateway(url, tokens=store, ca=ca) as gateway:
         gateway.login(profile.user, _password(options, profile))
     if former and old:
-        _end(former, old)
+        _revoke(former, old)
     print(f"Signed in to {url} as {profile.user}.")
     return DONE
 
 
 def logout(options: Namespace) -> int:
     profile = profiles.find(profile_name(options))
-    if profile is None or Store(profile).load() is None:
+    if profile is None or ProfileTokenStore(profile).load() is None:
         print("You are not signed in.")
         return DONE
-    store = Store(profile)
+    store = ProfileTokenStore(profile)
     try:
         with Gateway(profile.url, tokens=store, ca=profile.ca, attempts=2) as gateway:
             gateway.logout()
     except ProfileUnusable:
-        raise  # the token is not gone here
+        raise  # the token was not deleted locally
     except ClientError as error:
         if not isinstance(error, NotSignedIn):
-            print(f"{sentence(error)} The token is gone here, but may live on there.", file=sys.stderr)
+            print(
+                f"{sentence(error)} The token was deleted locally, but may still be valid on the gateway.",
+                file=sys.stderr,
+            )
             return exit_code(error) or FAILED
     finally:
         store.save(None)
@@ -86,12 +89,12 @@ def _before(name: str) -> Profile | None:
     try:
         return profiles.find(name)
     except ProfileUnusable:
-        return None  # a sign-in mends it
+        return None  # the sign-in replaces it
 
 
-def _end(former: Profile, tokens: Tokens) -> None:
-    """End tokens that nobody keeps any more. A gateway that is gone, or knows them no more, is no matter."""
-    # Handed over as they are, not as a store: the profile holds the new ones, and is not to be touched.
+def _revoke(former: Profile, tokens: Tokens) -> None:
+    """Revoke the tokens of an earlier sign-in; errors are ignored."""
+    # Not as a store: the profile now has the new tokens and must not change.
     settings: dict[str, Any] = {"tokens": tokens, "ca": former.ca, "attempts": 1, "timeout": 5.0}
     with suppress(ClientError), Gateway(former.url, **settings) as gateway:
         gateway.logout()
@@ -99,7 +102,7 @@ def _end(former: Profile, tokens: Tokens) -> None:
 
 def _ask_user(before: Profile | None) -> str:
     if not at_terminal():
-        raise UsageMistake("Name the Web User with --user NAME.")
+        raise UsageMistake("Specify the Web User with --user NAME.")
     hint = f" [{before.user}]" if before else ""
     print(f"User name{hint}: ", end="", file=sys.stderr, flush=True)
     typed = sys.stdin.readline()
@@ -115,7 +118,7 @@ def _password(options: Namespace, profile: Profile) -> str:
     if options.password_stdin:
         return read_standard_input()
     if not at_terminal():
-        raise UsageMistake("There is no terminal to ask for the password; send it with --password-stdin.")
+        raise UsageMistake("There is no terminal for the password prompt; use --password-stdin.")
     try:
         return getpass.getpass(f"Password of {profile.user}: ")
     except EOFError:
@@ -131,4 +134,6 @@ def _warn_of_clear_text(url: str) -> None:
             return
     except ValueError:
         pass
-    print("Warning: without https, others on the way can read the password and the files.", file=sys.stderr)
+    print(
+        "Warning: without https, others on the network can read the password and the files.", file=sys.stderr
+    )

@@ -1,4 +1,4 @@
-"""Many files on their way: what is to be done is found out a little ahead of doing it."""
+"""Transfers many files, while the plan runs ahead in a thread."""
 
 import queue
 import signal
@@ -9,64 +9,64 @@ from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
 
-from portico.cli.remote.bars import Bar
-from portico.cli.remote.tallies import Halt, Tally
+from portico.cli.remote.progress_bar import ProgressBar
+from portico.cli.remote.report import Halt, Report
 from portico.client.entries import Entry
 from portico.client.errors import AlreadyExists, TransfersFailed
-from portico.client.progress import Progress
+from portico.client.transfers.progress import Progress
 
 _AHEAD = 10_000
-"""How many files may be found before they are transferred."""
+"""How many files the plan may be ahead of the transfers."""
 _SLICE = 5_000
-"""How many files are handed over before errors are looked at, where one of them is to be the end."""
+"""After how many files errors are checked, if the command stops at the first one."""
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
-"""By their names, as not every system has them all."""
+"""By name, since not every system has them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One transfer that is to be made."""
+    """One transfer to make."""
 
     source: str
     target: str
     size: int
     entry: Entry | None = None
-    """Of a source at the gateway."""
+    """Set for a remote source."""
 
 
 Send = Callable[[Iterator[Item], Progress], None]
-"""Makes the transfers; `TransfersFailed` in the end."""
+"""Makes the transfers; raises `TransfersFailed` at the end."""
 
 
-def transfer(plan: Iterator[Item], send: Send, tally: Tally) -> None:
-    """Transfer what a plan finds, with a bar; what fails is noted in the tally."""
-    ahead = _Lookahead(plan, tally)
-    with _ending(ahead), Bar(tally):
-        while not (ahead.ended or tally.halted):
-            items = ahead if tally.goes_on else islice(ahead, _SLICE)
+def transfer(plan: Iterator[Item], send: Send, report: Report) -> None:
+    """Make the transfers of a plan, with a progress bar; failures go to the report."""
+    ahead = _Lookahead(plan, report)
+    with _signals_handled(ahead), ProgressBar(report):
+        while not (ahead.ended or report.halted):
+            items = ahead if report.goes_on else islice(ahead, _SLICE)
             try:
-                send(iter(items), tally.progress)
+                send(iter(items), report.progress)
             except TransfersFailed as error:
-                _note(error, tally)
+                _note(error, report)
 
 
-def _note(error: TransfersFailed, tally: Tally) -> None:
-    """Those that were there all at once are no failures of a command that does not replace anything."""
+def _note(error: TransfersFailed, report: Report) -> None:
+    """Record failures. With --no-clobber, files that exist by now are skipped, not failed."""
     there = [path for path, failure in error.failures.items() if isinstance(failure, AlreadyExists)]
-    kept = there if tally.no_clobber else []
+    kept = there if report.no_clobber else []
     failures = {path: failure for path, failure in error.failures.items() if path not in kept}
-    tally.begun -= len(error.failures)
-    tally.skipped += len(kept)
-    tally.failures.update(failures)
+    report.begun -= len(error.failures)
+    report.skipped += len(kept)
+    report.failures.update(failures)
 
 
 class _Lookahead(Iterator[Item]):
-    """Runs a plan in a thread of its own. An error of the plan comes where its next item would."""
+    """Runs a plan in a thread. An error of the plan is raised in place of its next item."""
 
-    def __init__(self, plan: Iterator[Item], tally: Tally) -> None:
+    def __init__(self, plan: Iterator[Item], report: Report) -> None:
         self._plan = plan
-        self._tally = tally
+        self._report = report
         self._queue: queue.Queue[Item | None] = queue.Queue(_AHEAD)
         self._stopped = threading.Event()
         self._error: BaseException | None = None
@@ -80,7 +80,7 @@ class _Lookahead(Iterator[Item]):
             except queue.Empty:
                 continue
             if item is not None:
-                self._tally.begun += 1
+                self._report.begun += 1
                 return item
             self.ended = True
             if self._error:
@@ -93,10 +93,10 @@ class _Lookahead(Iterator[Item]):
     def _run(self) -> None:
         try:
             for item in self._plan:
-                self._tally.plan(item.size)
+                self._report.plan(item.size)
                 if not self._put(item):
                     return
-            self._tally.whole = True
+            self._report.whole = True
         except Halt:
             pass
         except BaseException as error:
@@ -104,7 +104,7 @@ class _Lookahead(Iterator[Item]):
         self._put(None)
 
     def _put(self, item: Item | None) -> bool:
-        """Wait for room; whether there is any use in going on."""
+        """Wait for room in the queue; return whether to continue."""
         while not self._stopped.is_set():
             try:
                 self._queue.put(item, timeout=0.2)
@@ -115,8 +115,8 @@ class _Lookahead(Iterator[Item]):
 
 
 @contextmanager
-def _ending(ahead: _Lookahead) -> Iterator[None]:
-    """Let every way of being told to stop be the same: threads are called off, and nothing is left half."""
+def _signals_handled(ahead: _Lookahead) -> Iterator[None]:
+    """Handle all signals that end the command alike: stop the threads and clean up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         ahead.stop()
@@ -124,7 +124,7 @@ def _ending(ahead: _Lookahead) -> Iterator[None]:
 
     here = threading.current_thread() is threading.main_thread()
     numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)] if here else []
-    # What is ignored stays so: that is how nohup keeps a command alive.
+    # Ignored signals stay ignored, as nohup expects.
     heard = [number for number in numbers if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     former = {number: signal.signal(number, interrupt) for number in heard}
     try:

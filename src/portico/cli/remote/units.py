@@ -1,4 +1,4 @@
-"""Sizes and spans as people read them; the page counts in the same units."""
+"""Human-readable sizes and durations, in the same units as the web page."""
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 

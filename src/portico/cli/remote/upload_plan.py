@@ -1,51 +1,57 @@
-"""What the gateway does not have yet of what is here."""
+"""Plans uploads: which local files differ from those on the gateway."""
 
 import os
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from portico.cli.remote.locals import Named, content_of
-from portico.cli.remote.sameness import Sameness
-from portico.cli.remote.tallies import Tally
+from portico.cli.remote.comparison import Comparison
+from portico.cli.remote.local_sources import LocalSource, list_folder
+from portico.cli.remote.report import Report
 from portico.cli.remote.transfers import Item
 from portico.client.client import Client
-from portico.client.comparisons import Candidate
 from portico.client.entries import Entry
 from portico.client.errors import ClientError, Forbidden, IsAFolder, NotAFolder, NotFound
 from portico.client.paths import check_name, clean, join, split
+from portico.client.transfers.content_comparer import Candidate
 
 _FEW = 2
-"""So many files are looked for one by one; for more, their folder is listed."""
+"""Up to this many files are looked up one by one; for more, their folder is listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a folder at the gateway."""
+    """What is known of a remote folder."""
 
     entries: dict[str, Entry]
     complete: bool
-    """Whether nothing else is in it."""
+    """Whether these are all its entries."""
     exists: bool = False
 
 
 class UploadPlan:
-    """Compares what is here with what is there, folder by folder, and says what is to be sent."""
+    """Compares local with remote files, folder by folder, and yields what to upload."""
 
     def __init__(
-        self, client: Client, options: Namespace, tally: Tally, sameness: Sameness, *, whole: bool = False
+        self,
+        client: Client,
+        options: Namespace,
+        report: Report,
+        comparison: Comparison,
+        *,
+        whole: bool = False,
     ) -> None:
-        """If the comparison is to be `whole`, `extra` will hold what is there and not here."""
+        """If `whole`, `extra` collects the remote entries that do not exist locally."""
         self._client = client
         self._options = options
-        self._tally = tally
-        self._sameness = sameness
-        self._doubtful: list[tuple[Candidate, Entry, os.stat_result]] = []
+        self._report = report
+        self._comparison = comparison
+        self._candidates: list[tuple[Candidate, Entry, os.stat_result]] = []
         self._whole = whole
         self.extra: list[Entry] = []
 
-    def of_sources(self, sources: list[Named], target: str, *, into: bool) -> Iterator[Item]:
-        """What is to be sent of the files and folders that were named, into the target or, if it is one, as it."""
+    def of_sources(self, sources: list[LocalSource], target: str, *, into: bool) -> Iterator[Item]:
+        """The files of the sources to upload, into the target or, unless `into`, as the target."""
         folder, alias = (target, "") if into else split(target)
         files = {alias or source.name: source for source in sources if not source.is_folder}
         known = self._known(folder, list(files)) if files else Known({}, complete=False)
@@ -57,20 +63,20 @@ class UploadPlan:
                 try:
                     there = clean(join(target, check_name(source.name)) if source.name else target)
                 except ClientError as error:
-                    self._tally.fail(source.path, error)
+                    self._report.fail(source.path, error)
                     continue
                 yield from self.of_folder(source.path, there)
 
     def of_folder(self, local: str, remote: str) -> Iterator[Item]:
-        """What is to be sent of the content of a folder."""
+        """The files of a folder to upload."""
         waiting = [(local, remote, True)]
         while waiting:
             here, there, may_exist = waiting.pop()
             try:
-                content = content_of(here, self._tally)
+                content = list_folder(here, self._report)
                 known = self._known(there, [*content.files, *content.folders], may_exist=may_exist)
             except (OSError, NotAFolder) as error:
-                self._tally.fail(here, error)
+                self._report.fail(here, error)
                 continue
             if not content.names and not known.exists:
                 self._make_folder(there)
@@ -98,7 +104,7 @@ class UploadPlan:
         except Forbidden:
             if self._whole:
                 raise
-            return Known({}, complete=False)  # some may bring files and not look at those that are there
+            return Known({}, complete=False)  # some users may upload but not list
         return Known(listed, complete=True, exists=True)
 
     def _look(self, folder: str, name: str) -> Entry | None:
@@ -106,51 +112,51 @@ class UploadPlan:
             return self._client.stat(join(folder, name))
         except ClientError as error:
             if isinstance(error, NotFound | NotAFolder | Forbidden) or error.code == "invalid-path":
-                return None  # what stands in the way is told when the file is sent
+                return None  # the upload reports the conflict, if there is one
             raise
 
     def _compared(
         self, local: str, status: os.stat_result, remote: str, entry: Entry | None
     ) -> Iterator[Item]:
-        options, tally = self._options, self._tally
+        options, report = self._options, self._report
         try:
             clean(remote)
             if entry and not options.no_clobber:
                 if entry.is_folder:
-                    raise IsAFolder(f"'{remote}' is a folder at the gateway; the file was not sent.")
+                    raise IsAFolder(f"'{remote}' is a folder on the gateway; the file was not uploaded.")
                 if not options.force and self._is_set_aside(local, status, remote, entry):
                     return
             elif entry:
-                tally.skip()
+                report.skip()
                 return
             if not os.access(local, os.R_OK):
                 raise PermissionError(13, os.strerror(13), local)
         except (ClientError, OSError) as error:
-            tally.fail(remote, error)
+            report.fail(remote, error)
             return
         yield Item(local, remote, status.st_size)
 
     def _is_set_aside(self, local: str, status: os.stat_result, remote: str, entry: Entry) -> bool:
-        """Whether the file need not be sent, or is among those that are to be compared."""
-        verdict = self._sameness.judge(remote, entry, local, status, down=False)
+        """Whether the file needs no upload, or is now a candidate for comparison."""
+        verdict = self._comparison.judge(remote, entry, local, status, down=False)
         if isinstance(verdict, Candidate):
-            self._doubtful.append((verdict, entry, status))
+            self._candidates.append((verdict, entry, status))
         elif verdict:
-            self._tally.skip()
+            self._report.skip()
         return verdict is not False
 
     def _resolved(self) -> Iterator[Item]:
-        """Compare what can be told in no other way."""
-        doubtful, self._doubtful = self._doubtful, []
-        equal = self._sameness.equal(doubtful)
-        for candidate, _, status in doubtful:
+        """Compare the content of the remaining candidates."""
+        candidates, self._candidates = self._candidates, []
+        equal = self._comparison.equal(candidates)
+        for candidate, _, status in candidates:
             if candidate.path in equal:
-                self._tally.skip()
+                self._report.skip()
             else:
                 yield from self._compared(candidate.local, status, candidate.path, None)
 
     def _make_folder(self, path: str) -> None:
         if self._options.dry_run:
-            print(f"make the folder {path}")
+            print(f"create folder {path}")
         else:
             self._client.make_folder(path)

@@ -1,4 +1,4 @@
-"""`portico put`: local files and folders to the gateway, or standard input."""
+"""`portico put`: uploads of local files and folders, or of standard input."""
 
 import sys
 from argparse import Namespace
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from portico.cli.exits import DONE, UsageMistake
-from portico.cli.remote.bars import Bar
-from portico.cli.remote.locals import Named, named_sources
-from portico.cli.remote.opening import connect
+from portico.cli.remote.comparison import Comparison
+from portico.cli.remote.connect import connect
+from portico.cli.remote.local_sources import LocalSource, local_sources
 from portico.cli.remote.paths import is_folder
-from portico.cli.remote.sameness import Sameness
-from portico.cli.remote.tallies import Tally
+from portico.cli.remote.progress_bar import ProgressBar
+from portico.cli.remote.report import Report
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.terminal import standard_input
@@ -19,44 +19,45 @@ from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.files import OnConflict
 from portico.client.paths import clean, join
-from portico.client.progress import Progress
-from portico.client.receipts import Receipt, Received
+from portico.client.transfers.progress import Progress, Receipt, Received
 
 _CHUNK = 256 * 1024
 
 
 def put(options: Namespace) -> int:
     *sources, target = options.paths
-    tally = Tally("uploaded", options)
+    report = Report("uploaded", options)
     with connect(options, connections=options.jobs) as client:
         if sources == ["-"]:
-            return _put_stream(client, options, standard_input(), target, tally)
+            return _put_stream(client, options, standard_input(), target, report)
         if "-" in sources:
-            raise UsageMistake("Standard input is stored by itself; name the files in another command.")
-        named = named_sources(sources, options, tally)
+            raise UsageMistake(
+                "Standard input must be the only source; upload the files with another command."
+            )
+        named = local_sources(sources, options, report)
         if len(named) == 1 and _is_stream(named[0]):
             if named[0].is_regular and is_folder(client, target):
                 target = join(clean(target), named[0].name)
             with open(named[0].path, "rb", buffering=0) as stream:
-                return _put_stream(client, options, iter(lambda: stream.read(_CHUNK), b""), target, tally)
+                return _put_stream(client, options, iter(lambda: stream.read(_CHUNK), b""), target, report)
         if named:
             into = len(sources) > 1 or len(named) > 1 or named[0].is_folder or is_folder(client, target)
             with client.record() as record:
-                sameness = Sameness(client, options, record)
-                plan = UploadPlan(client, options, tally, sameness)
+                comparison = Comparison(client, options, record)
+                plan = UploadPlan(client, options, report, comparison)
                 upload(
-                    client, options, plan.of_sources(named, clean(target), into=into), tally, sameness.sent
+                    client, options, plan.of_sources(named, clean(target), into=into), report, comparison.sent
                 )
-    return tally.finish()
+    return report.finish()
 
 
 def upload(
-    client: Client, options: Namespace, plan: Iterator[Item], tally: Tally, remember: Received
+    client: Client, options: Namespace, plan: Iterator[Item], report: Report, remember: Received
 ) -> None:
-    """Send what a plan finds, or only say so."""
+    """Upload the files of a plan; with --dry-run, print them."""
     if options.dry_run:
-        for item in tally.halting(plan):
-            tally.plan(item.size)
+        for item in report.halting(plan):
+            report.plan(item.size)
             print(f"upload {item.source} to {item.target}")
         return
     conflict = _on_conflict(options)
@@ -69,26 +70,26 @@ def upload(
         remember(receipt)
         _name(receipt.path, receipt.entry, receipt.local)
 
-    transfer(plan, send, tally)
+    transfer(plan, send, report)
 
 
 def _put_stream(
-    client: Client, options: Namespace, stream: BinaryIO | Iterator[bytes], target: str, tally: Tally
+    client: Client, options: Namespace, stream: BinaryIO | Iterator[bytes], target: str, report: Report
 ) -> int:
     if is_folder(client, target):
-        raise UsageMistake(f"'{target}' is a folder; add the name that the content shall have there.")
+        raise UsageMistake(f"'{target}' is a folder; add a file name.")
     if options.dry_run:
         print(f"upload a stream to {clean(target)}")
         return DONE
-    with Bar(tally):
-        entry = client.upload(stream, target, on_conflict=_on_conflict(options), progress=tally.progress)
+    with ProgressBar(report):
+        entry = client.upload(stream, target, on_conflict=_on_conflict(options), progress=report.progress)
     _name(clean(target), entry, None)
-    tally.begun = 1
-    return tally.finish()
+    report.begun = 1
+    return report.finish()
 
 
-def _is_stream(named: Named) -> bool:
-    """Whether its size says nothing: of a pipe or a device, as `<(command)` is, or of a file as those in /proc are."""
+def _is_stream(named: LocalSource) -> bool:
+    """Whether the size is unknown: it is a pipe or device, such as `<(command)`, or a kernel file such as those in /proc."""
     if not named.is_regular or named.status.st_size:
         return not (named.is_folder or named.is_regular)
     with open(named.path, "rb", buffering=0) as file:
@@ -96,11 +97,11 @@ def _is_stream(named: Named) -> bool:
 
 
 def _name(path: str, entry: Entry | None, local: str | None) -> None:
-    """Say under which name a file is stored, if it is another one than was asked for."""
+    """Print the name of the stored file if it differs from the requested one."""
     if entry is None:
-        print(f"The gateway does not say under which name it stored '{path}'.", file=sys.stderr)
+        print(f"The gateway does not report the name under which it stored '{path}'.", file=sys.stderr)
     elif entry.path != path:
-        # In one piece, as several threads are here.
+        # In one write, since several threads print.
         sys.stdout.write(f"{local or 'Standard input'} is stored as {entry.path}\n")
 
 

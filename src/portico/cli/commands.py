@@ -1,0 +1,45 @@
+"""The table of commands. A command's module is imported when the command is used."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from portico.cli.parser import Command, Group
+
+
+class CommandEntry(NamedTuple):
+    summary: str
+    module: str
+    """Where the command is defined, in a dictionary `COMMANDS`."""
+    needs_server: bool = False
+
+
+_REMOTE = "portico.cli.remote.arguments"
+
+COMMANDS: Mapping[str, CommandEntry] = {
+    "serve": CommandEntry("Start the gateway.", "portico.cli.serve", needs_server=True),
+    "user": CommandEntry("Manage Web Users: who may sign in, and what they see.", "portico.cli.users", True),
+    "connection": CommandEntry(
+        "Manage connections: the storage services that hold the files.", "portico.cli.connections", True
+    ),
+    "config": CommandEntry("Check the settings in application.properties.", "portico.cli.config", True),
+    "login": CommandEntry("Sign in to a gateway, and stay signed in.", _REMOTE),
+    "logout": CommandEntry("Sign out.", _REMOTE),
+    "whoami": CommandEntry("Show who is signed in, and where.", _REMOTE),
+    "ls": CommandEntry("List folders.", _REMOTE),
+    "put": CommandEntry("Upload files and folders.", _REMOTE),
+    "get": CommandEntry("Download files and folders.", _REMOTE),
+    "sync": CommandEntry("Make one folder like another, up or down.", _REMOTE),
+    "cat": CommandEntry("Write files to standard output.", _REMOTE),
+    "mkdir": CommandEntry("Make folders.", _REMOTE),
+    "mv": CommandEntry("Move or rename files and folders.", _REMOTE),
+    "cp": CommandEntry("Copy files and folders.", _REMOTE),
+    "rm": CommandEntry("Remove files and folders.", _REMOTE),
+    "completion": CommandEntry("Print a completion script for your shell.", "portico.cli.completion"),
+}
+
+
+def load(name: str) -> "Command | Group":
+    command: Command | Group = import_module(COMMANDS[name].module).COMMANDS[name]
+    return command

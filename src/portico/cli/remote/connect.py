@@ -1,0 +1,113 @@
+"""Connects a command to its gateway, with a profile or the environment."""
+
+import os
+from argparse import Namespace
+from typing import Any
+
+from portico.cli.exits import UsageMistake
+from portico.cli.remote.transfer_record import TransferRecord
+from portico.client.auth.profiles import (
+    ProfileTokenStore,
+    check_name,
+    default_name,
+    find,
+    normalize,
+    same_address,
+)
+from portico.client.auth.session import AuthSession
+from portico.client.auth.tokens import Tokens
+from portico.client.client import Client
+from portico.client.errors import NotSignedIn, ProfileUnusable
+from portico.client.http.effects import Operation, Request, T
+
+
+class EnvironmentTokenRefused(NotSignedIn):
+    """The gateway rejected the token in the environment, which cannot be renewed."""
+
+
+class Gateway(Client):
+    uses_environment_token = False
+    """Whether the token comes from PORTICO_TOKEN."""
+    url = ""
+    """The address of the gateway."""
+    user: str | None = None
+    """The user name, if the profile has it."""
+
+    @property
+    def session(self) -> AuthSession:
+        return self._session
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation that is not a method of the client."""
+        return self._run(operation)
+
+    def record(self) -> TransferRecord:
+        """The record of transfers with this gateway."""
+        if self.user is None:
+            facts: object = self.whoami()
+            self.user = str(facts.get("username")) if isinstance(facts, dict) else ""
+        return TransferRecord(self.url, self.user)
+
+    def _run(self, operation: Operation[T]) -> T:
+        try:
+            return super()._run(operation)
+        except NotSignedIn:
+            if not self.uses_environment_token:
+                raise
+            raise EnvironmentTokenRefused(
+                "The gateway rejected the token in PORTICO_TOKEN; it has expired, or belongs to another gateway."
+            ) from None
+
+    def whoami(self) -> dict[str, Any]:
+        """The session, as the gateway reports it."""
+        facts: dict[str, Any] = self._run(self._session.request(Request("GET", "/backend/session"))).json()
+        return facts
+
+
+def profile_name(options: Namespace) -> str:
+    try:
+        return check_name(options.profile or default_name())
+    except ProfileUnusable as error:
+        raise UsageMistake(error.detail) from None
+
+
+def connect(options: Namespace, **settings: Any) -> Gateway:
+    """Connect to the gateway of the profile or of the environment.
+
+    The option --profile overrides the environment. A profile's tokens are sent only to that profile's gateway.
+    """
+    profile = find(profile_name(options))
+    url, token = os.environ.get("PORTICO_URL"), os.environ.get("PORTICO_TOKEN")
+    if options.profile:
+        url = token = None
+    if token and not (token.isascii() and token.isprintable()):
+        raise UsageMistake("PORTICO_TOKEN contains invalid characters; copy it again.")
+    if profile and (url is None or same_address(url, profile.url)):
+        gateway = Gateway(
+            profile.url,
+            tokens=Tokens(token) if token else ProfileTokenStore(profile),
+            ca=profile.ca,
+            **settings,
+        )
+        gateway.uses_environment_token = bool(token)
+        gateway.url, gateway.user = profile.url, None if token else profile.user
+        return gateway
+    if url and token:
+        gateway = Gateway(url, tokens=Tokens(token), ca=os.environ.get("PORTICO_CA") or None, **settings)
+        gateway.uses_environment_token = True
+        gateway.url = normalize(url)
+        return gateway
+    if url:
+        raise UsageMistake(f"You are not signed in at {url}; set PORTICO_TOKEN, or use 'portico login'.")
+    name = options.profile
+    where, option = (f" with the profile {name}", f" --profile {name}") if name else ("", "")
+    raise UsageMistake(f"You are not signed in{where}; sign in with 'portico login URL{option}'.")
+
+
+def describe(options: Namespace) -> tuple[str, str | None]:
+    """The address of the gateway, and the profile it comes from."""
+    profile = find(profile_name(options))
+    url = None if options.profile else os.environ.get("PORTICO_URL")
+    if profile and (url is None or same_address(url, profile.url)):
+        return profile.url, profile.name
+    return url or "", None

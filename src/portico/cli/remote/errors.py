@@ -1,0 +1,52 @@
+"""Exit codes and messages for errors of the client."""
+
+from collections.abc import Mapping
+
+from portico.cli import exits
+from portico.cli.exits import FAILED, TEMPORARY, USAGE
+from portico.client.errors import (
+    ClientError,
+    InvalidPath,
+    InvalidRequest,
+    NotSignedIn,
+    Temporary,
+    Unreachable,
+)
+from portico.errors import PorticoError
+
+
+def exit_code(error: Exception) -> int:
+    if isinstance(error, PorticoError):
+        return exits.exit_code(error)
+    if isinstance(error, Temporary):
+        return TEMPORARY
+    if isinstance(error, InvalidPath | InvalidRequest):
+        return USAGE
+    return FAILED
+
+
+def sentence(error: Exception) -> str:
+    if isinstance(error, PorticoError):
+        return exits.sentence(error)
+    if isinstance(error, OSError):
+        return f"{error.filename or 'The system'}: {error.strerror or error}."
+    if not isinstance(error, ClientError):
+        return str(error)
+    if type(error) is NotSignedIn:
+        return "You are not signed in, or the session has expired; sign in with 'portico login URL'."
+    detail = error.detail
+    if isinstance(error, Unreachable):
+        detail = detail.replace(
+            "pass its file as ca", "pass its file with 'portico login --ca FILE', or set PORTICO_CA"
+        )
+    if error.request_id and (error.status or 0) >= 500:
+        # The gateway's log has the details under this ID.
+        detail = f"{detail.rstrip('.')} (request {error.request_id})."
+    return detail if detail.endswith((".", "!", "?")) else f"{detail}."
+
+
+def common_code(failures: Mapping[str, Exception]) -> int:
+    """The exit code if some transfers failed: theirs, if all have the same."""
+    codes = {exit_code(error) for error in failures.values()}
+    code = codes.pop() if len(codes) == 1 else FAILED
+    return FAILED if code == USAGE else code  # a file's name is not a usage mistake

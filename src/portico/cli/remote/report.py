@@ -1,0 +1,110 @@
+"""Counts and failures of a transfer command, collected by many threads and printed at the end."""
+
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import TypeVar
+
+from portico.cli.exits import DONE
+from portico.cli.remote import units
+from portico.cli.remote.errors import common_code, sentence
+
+T = TypeVar("T")
+
+
+class Halt(Exception):
+    """An error occurred, and the command stops at the first one."""
+
+
+class Report:
+    def __init__(self, done: str, options: Namespace) -> None:
+        """`done` is the past participle for the summary, such as `uploaded`."""
+        self.done_word = done
+        self._reports_twice = done == "uploaded"
+        """Whether the end is reported twice: when all is sent, and when it is stored."""
+        self.quiet: bool = options.quiet
+        self.goes_on: bool = options.goes_on
+        self.dry: bool = options.dry_run
+        self.no_clobber: bool = options.no_clobber
+        self.planned = 0
+        self.planned_bytes = 0
+        self.whole = False
+        """Whether the plan is complete."""
+        self.begun = 0
+        self.skipped = 0
+        self.deleted = 0
+        self.failures: dict[str, Exception] = {}
+        self.started = time.monotonic()
+        self._lock = threading.Lock()
+        self._finished = 0
+        self._finished_bytes = 0
+        self._running: dict[str, tuple[int, int | None]] = {}
+
+    @property
+    def halted(self) -> bool:
+        return bool(self.failures) and not self.goes_on
+
+    def plan(self, size: int) -> None:
+        self.planned += 1
+        self.planned_bytes += size
+
+    def fail(self, path: str, error: Exception) -> None:
+        """Record an error; raises `Halt` unless the command continues after errors."""
+        self.failures[path] = error
+        if not self.goes_on:
+            raise Halt
+
+    def skip(self) -> None:
+        """Count a file that needs no transfer."""
+        self.skipped += 1
+
+    def halting(self, plan: Iterator[T]) -> Iterator[T]:
+        """The plan, ended by `Halt`."""
+        try:
+            yield from plan
+        except Halt:
+            pass
+
+    def note(self, text: str) -> None:
+        """Print a notice that is not an error."""
+        print(text, file=sys.stderr, flush=True)
+
+    def progress(self, path: str, done: int, total: int | None) -> None:
+        """Update the progress of a file. Small files report only once, when they are complete."""
+        with self._lock:
+            known = self._running.pop(path, None)
+            if done != total or (known and self._reports_twice):
+                self._running[path] = (done, total)
+            else:
+                self._finished += 1
+                self._finished_bytes += done
+
+    def state(self) -> tuple[int, int]:
+        """How many files and bytes are transferred."""
+        with self._lock:
+            running = self._running.values()
+            files = self._finished + sum(1 for done, total in running if done == total)
+            return files, self._finished_bytes + sum(done for done, _ in running)
+
+    def finish(self) -> int:
+        """Print the failures and the summary; return the exit code."""
+        for path, error in self.failures.items():
+            text = sentence(error)
+            named = (isinstance(error, OSError) and error.filename) or path in text
+            print(text if named else f"{path}: {text}", file=sys.stderr)
+        if not self.quiet:
+            print(self._summary(), file=sys.stderr, flush=True)
+        return common_code(self.failures) if self.failures else DONE
+
+    def _summary(self) -> str:
+        done = f"would be {self.done_word}" if self.dry else self.done_word
+        files = f"{self.planned if self.dry else self.begun} {done}"
+        deleted = "would be deleted" if self.dry else "deleted"
+        counts = {"skipped": self.skipped, deleted: self.deleted, "failed": len(self.failures)}
+        parts = [files, *(f"{count} {word}" for word, count in counts.items() if count)]
+        if self.dry:
+            return f"{', '.join(parts)}, {units.size(self.planned_bytes)}"
+        span = units.span(time.monotonic() - self.started)
+        return f"{', '.join(parts)}, {units.size(self.state()[1])} in {span}"

@@ -1,0 +1,82 @@
+"""`portico sync`: one-way synchronisation of a folder."""
+
+import os
+import shutil
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import suppress
+
+from portico.cli.exits import Missing, UsageMistake
+from portico.cli.remote.comparison import Comparison
+from portico.cli.remote.connect import connect
+from portico.cli.remote.download_plan import DownloadPlan
+from portico.cli.remote.downloads import download
+from portico.cli.remote.paths import find
+from portico.cli.remote.report import Halt, Report
+from portico.cli.remote.upload_plan import UploadPlan
+from portico.cli.remote.uploads import upload
+from portico.client.client import Client
+from portico.client.errors import ClientError, NotAFolder
+from portico.client.paths import clean
+
+
+def sync(options: Namespace) -> int:
+    if len(options.paths) != 2:
+        raise UsageMistake("Specify one source and one target; see 'portico sync --help'.")
+    source, target = options.paths
+    act = _up if options.direction == "up" else _down
+    report = Report("uploaded" if act is _up else "downloaded", options)
+    with connect(options, connections=options.jobs) as client, client.record() as record:
+        act(client, options, source, target, report, Comparison(client, options, record))
+    return report.finish()
+
+
+def _up(
+    client: Client, options: Namespace, local: str, remote: str, report: Report, comparison: Comparison
+) -> None:
+    if not os.path.isdir(local):
+        raise Missing(f"Local folder '{local}' not found.", folder=True)
+    plan = UploadPlan(client, options, report, comparison, whole=options.delete)
+    upload(client, options, plan.of_folder(local, clean(remote)), report, comparison.sent)
+    found = [(f"{entry.path}{'/' * entry.is_folder}", entry.path) for entry in plan.extra]
+    _delete(found, lambda path: client.delete(path, recursive=True), options, report)
+
+
+def _down(
+    client: Client, options: Namespace, remote: str, local: str, report: Report, comparison: Comparison
+) -> None:
+    if not find(client, remote, folder=True).is_folder:
+        raise NotAFolder(f"'{clean(remote)}' is a file; use 'portico get' for it.")
+    plan = DownloadPlan(client, options, report, comparison, whole=options.delete)
+    download(client, options, plan.of_folder(clean(remote), local), report, comparison.fetched)
+    _delete([(path, path) for path in plan.extra], _remove, options, report)
+
+
+def _delete(
+    found: list[tuple[str, str]], remove: Callable[[str], None], options: Namespace, report: Report
+) -> None:
+    """Delete what the source does not have, but only if everything was transferred."""
+    if found and report.failures:
+        report.note("Nothing was deleted, because not everything could be transferred.")
+        return
+    for shown, path in found:
+        if options.dry_run:
+            print(f"delete {shown}")
+            report.deleted += 1
+            continue
+        try:
+            remove(path)
+            report.deleted += 1
+        except (ClientError, OSError) as error:
+            try:
+                report.fail(path, error)
+            except Halt:
+                return
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):  # already deleted
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)

@@ -1,0 +1,111 @@
+"""What happens in each worker process: loading the application, signals, and limits on connections."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from granian import _signals
+
+from portico.cli.idle_connections import IdleConnections
+from portico.errors import PorticoError
+from portico.settings import Settings, load
+
+UNREAD_TIMEOUT_MS = 120_000
+
+
+def load_app_in_worker(home: str, overrides: dict[str, str]) -> Any:
+    # A forked worker inherits its parent's handlers, and would ignore SIGTERM until it serves.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Ctrl-C goes to the parent, which then signals its workers: two signals at once may deadlock Granian's stop.
+    os.setpgid(0, 0)
+    _exit_with_parent()
+    from portico.app import load_app
+
+    try:
+        app = load_app(home, overrides)
+        _call_on_stop(app.on_stop)
+        settings = load(Path(home), overrides=overrides)
+        return _with_signals_held(_with_connection_limit(app, settings))
+    except PorticoError as error:
+        print(error.detail, file=sys.stderr, flush=True)
+        sys.exit(1)
+
+
+def _call_on_stop(stop_work: Callable[[], None]) -> None:
+    """Call `stop_work` on SIGTERM: Granian shuts the application down only after all requests have ended."""
+    set_signals = _signals.set_loop_signals
+
+    def set_and_call(loop: Any) -> Any:
+        event = set_signals(loop)  # type: ignore[no-untyped-call]
+
+        def stop() -> None:
+            stop_work()
+            event.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        return event
+
+    _signals.set_loop_signals = set_and_call
+
+
+def _with_connection_limit(app: Any, settings: Settings) -> Any:
+    if sys.platform != "linux" or not settings.max_connections_per_address:
+        return app
+    idle = IdleConnections(settings.port, settings.max_connections_per_address, settings.behind_proxy)
+    idle.watch()
+    return idle.tracking(app)
+
+
+def _exit_with_parent() -> None:
+    """Without its parent, a worker would occupy the port and block the next start."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
+def _with_signals_held(app: Any) -> Any:
+    """Block SIGTERM between the startup of the app and serving.
+
+    The event loop does not run in between, and uvloop loses a signal that arrives then.
+    """
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await app(scope, receive, send)
+            return
+
+        async def send_held(message: Any) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                asyncio.get_running_loop().call_later(0.1, _on_listening)
+            await send(message)
+
+        await app(scope, receive, send_held)
+
+    return application
+
+
+def _on_listening() -> None:
+    """Called when Granian listens."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    if sys.platform == "linux":
+        _time_out_unread_responses()
+
+
+def _time_out_unread_responses() -> None:
+    """Let the kernel close connections whose client reads nothing; Granian would keep them, and their responses, forever.
+
+    Connections inherit the option from the listening socket.
+    """
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as found:
+            if found.type == socket.SOCK_STREAM and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_TIMEOUT_MS)

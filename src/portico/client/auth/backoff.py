@@ -1,0 +1,48 @@
+"""Which failures are retried, and after how long."""
+
+import random
+from collections.abc import Callable
+
+from portico.client.errors import ConnectionFailed, Temporary, TooManyRequests, Unavailable
+from portico.client.http.effects import Operation, Sleep
+
+_MAX_DELAY = 60.0
+
+
+def is_unprocessed(error: Temporary) -> bool:
+    """Whether the gateway cannot have started to process the failed request."""
+    if isinstance(error, ConnectionFailed):
+        return not error.sent
+    # With 502 and 504, a proxy has forwarded the request and does not know its outcome.
+    return isinstance(error, TooManyRequests | Unavailable) and error.status not in (502, 504)
+
+
+class Backoff:
+    """Exponential backoff with jitter."""
+
+    def __init__(self, attempts: int, reached: Callable[[], bool]) -> None:
+        """`reached` tells whether the gateway has ever responded; until then, refused connections are not retried."""
+        self._reached = reached
+        self._attempts = attempts
+        self._failures = 0
+
+    def wait(self, error: Temporary) -> Operation[None]:
+        """Wait before the next attempt; raise the error if there are no attempts left."""
+        self._failures += 1
+        requested = error.retry_after or 0.0
+        # A sign-in within a request has its own retries: retrying the request too would square the attempts.
+        error.final = (
+            error.final
+            or self._failures >= self._attempts
+            or requested > _MAX_DELAY
+            or (isinstance(error, ConnectionFailed) and error.opening and not self._reached())
+        )
+        if error.final:
+            raise error
+        # Jitter: clients that failed together must not retry together.
+        delay = min(0.25 * 2 ** (self._failures - 1), _MAX_DELAY) * random.uniform(0.5, 1.0)  # noqa: S311
+        yield Sleep(max(requested, delay))
+
+    def reset(self) -> None:
+        """Start over, after progress was made."""
+        self._failures = 0

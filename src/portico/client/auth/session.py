@@ -1,0 +1,191 @@
+"""Authenticated requests: signs in, renews tokens and retries."""
+
+import json
+import re
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from portico.client.auth.backoff import Backoff
+from portico.client.auth.tokens import Credentials, Tokens, TokenStore
+from portico.client.errors import ClientError, NotAGateway, NotSignedIn, SignInFailed, Temporary
+from portico.client.http.effects import Exclusive, Operation, Piece, Request, Response, blocking, send
+from portico.client.http.problems import problem
+
+_LOGIN = "/backend/login"
+_EXPIRY_MARGIN = 30.0
+"""How long before they expire tokens are renewed, in seconds."""
+
+
+class AuthSession:
+    def __init__(self, credentials: Credentials, store: TokenStore, *, attempts: int) -> None:
+        self._credentials = credentials
+        self._store = store
+        self._attempts = attempts
+        self.tokens = store.load()
+        self.reached = False
+        """Whether the gateway has ever responded. Until then, a refused connection means a wrong address rather than a
+        gateway that restarts."""
+
+    def backoff(self) -> Backoff:
+        return Backoff(self._attempts, lambda: self.reached)
+
+    def request(self, request: Request) -> Operation[Response]:
+        """Send an authenticated request, with retries."""
+        backoff = self.backoff()
+        while True:
+            try:
+                return (yield from self.request_once(request))
+            except Temporary as error:
+                yield from backoff.wait(error)
+
+    def request_once(self, request: Request) -> Operation[Response]:
+        """Send an authenticated request once; the token is renewed if the gateway rejects it."""
+        token = yield from self._token()
+        try:
+            return (yield from self._checked(_with_token(request, token)))
+        except NotSignedIn:
+            if request.body is not None and not request.body.replayable:
+                raise
+        yield Exclusive(self._renew(token))
+        assert self.tokens is not None
+        return (yield from self._checked(_with_token(request, self.tokens.access_token)))
+
+    def set_credentials(self, username: str | None, password: str | None) -> None:
+        self._credentials.username = username or self._credentials.username
+        self._credentials.password = password or self._credentials.password
+
+    def login(self) -> Operation[Tokens]:
+        """Sign in with the password, even if there are tokens."""
+        yield Exclusive(self._with_password())
+        assert self.tokens is not None
+        return self.tokens
+
+    def logout(self) -> Operation[None]:
+        """Revoke the tokens and remove them from the store."""
+        if self.tokens is not None:
+            try:
+                yield from self.request(Request("POST", "/backend/logout"))
+            except NotSignedIn:
+                pass
+            yield from self._save(None)
+
+    def _token(self) -> Operation[str]:
+        tokens = self.tokens
+        if tokens is None or (tokens.expires_at or 1e12) - _EXPIRY_MARGIN < time.time():
+            yield Exclusive(self._renew(tokens.access_token if tokens else None))
+            tokens = self.tokens
+        assert tokens is not None
+        return tokens.access_token
+
+    def _renew(self, stale: str | None) -> Operation[None]:
+        """Replace a stale token, unless another thread or program already did."""
+        if self.tokens and self.tokens.access_token != stale:
+            return
+        stored = yield from blocking(self._store.load)
+        if stored and stored.access_token != stale:
+            self.tokens = stored
+            return
+        if stored and stored.refresh_token:
+            try:
+                form = {"grant_type": "refresh_token", "refresh_token": stored.refresh_token}
+                yield from self._grant(form)
+                return
+            except SignInFailed:
+                if self._credentials.password is None:
+                    yield from self._save(None)
+                    raise
+        yield from self._with_password()
+
+    def _with_password(self) -> Operation[None]:
+        known = self._credentials
+        if known.username is None or known.password is None:
+            raise NotSignedIn("You are not signed in; sign in with a user name and password.")
+        form = {"grant_type": "password", "username": known.username, "password": known.password}
+        yield from self._grant(form)
+
+    def _grant(self, form: dict[str, str]) -> Operation[None]:
+        client = yield from self._client()
+        headers = {
+            "Authorization": f"Basic {b64encode(client.encode()).decode()}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        request = Request("POST", _LOGIN, headers, body=BytesBody(urlencode(form).encode()))
+        body = (yield from self._unauthenticated(request)).json()
+        try:
+            tokens = Tokens(
+                body["access_token"],
+                body.get("refresh_token"),
+                time.time() + body["expires_in"] if "expires_in" in body else None,
+                tuple(body.get("scope", "").split()),
+            )
+        except (KeyError, TypeError, AttributeError):
+            raise NotAGateway("The sign-in response contains no token.") from None
+        yield from self._save(tokens)
+
+    def _client(self) -> Operation[str]:
+        """`id:secret`. They are not confidential: the gateway sends them to every browser."""
+        known = self._credentials
+        if known.client_id is None or known.client_secret is None:
+            script = (yield from self._unauthenticated(Request("GET", "/config.js"))).content.decode(
+                "utf-8", "replace"
+            )
+            found = dict(re.findall(r'(clientId|clientSecret) = ("(?:[^"\\]|\\.)*")', script))
+            try:
+                known.client_id = json.loads(found["clientId"])
+                known.client_secret = json.loads(found["clientSecret"])
+            except (KeyError, ValueError):
+                raise NotAGateway(
+                    "The gateway does not publish its client ID; pass client_id and client_secret."
+                ) from None
+        return f"{known.client_id}:{known.client_secret}"
+
+    def _save(self, tokens: Tokens | None) -> Operation[None]:
+        self.tokens = tokens
+        yield from blocking(lambda: self._store.save(tokens))
+
+    def _checked(self, request: Request) -> Operation[Response]:
+        response = yield from send(request)
+        self.reached = True
+        if 200 <= response.status < 300:
+            return response
+        raise error_of(response)
+
+    def _unauthenticated(self, request: Request) -> Operation[Response]:
+        backoff = self.backoff()
+        while True:
+            try:
+                return (yield from self._checked(request))
+            except Temporary as error:
+                yield from backoff.wait(error)
+
+
+@dataclass(frozen=True, slots=True)
+class BytesBody:
+    """A request body in memory."""
+
+    content: bytes
+    replayable = True
+    blocking = False
+
+    @property
+    def length(self) -> int:
+        return len(self.content)
+
+    def __iter__(self) -> Iterator[Piece]:
+        yield self.content
+
+
+def _with_token(request: Request, token: str) -> Request:
+    request.headers["Authorization"] = f"Bearer {token}"
+    return request
+
+
+def error_of(response: Response) -> ClientError:
+    try:
+        body = response.json()
+    except NotAGateway:
+        body = None
+    return problem(response.status, response.headers, body)

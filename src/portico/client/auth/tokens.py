@@ -1,0 +1,44 @@
+"""Tokens and where they are stored."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The result of a sign-in."""
+
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(default=None, repr=False)
+    expires_at: float | None = None
+    """Unix time; None if unknown."""
+    rights: tuple[str, ...] = ()
+
+
+class TokenStore(Protocol):
+    """Stores tokens between runs. Several programs may share a store."""
+
+    def load(self) -> Tokens | None: ...
+
+    def save(self, tokens: Tokens | None) -> None: ...
+
+
+class MemoryTokenStore:
+    """Keeps tokens for the lifetime of the client."""
+
+    def __init__(self, tokens: Tokens | None = None) -> None:
+        self._tokens = tokens
+
+    def load(self) -> Tokens | None:
+        return self._tokens
+
+    def save(self, tokens: Tokens | None) -> None:
+        self._tokens = tokens
+
+
+@dataclass(slots=True)
+class Credentials:
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)

@@ -1,0 +1,234 @@
+"""Connection pool of the asynchronous client, on asyncio streams."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from typing import Any
+
+from portico.client.errors import NotAGateway
+from portico.client.http.effects import Piece, Request, Response
+from portico.client.http.http11 import (
+    EXPECT_SECONDS,
+    IDLE_SECONDS,
+    LONG_RUNNING_FACTOR,
+    MAX_HEAD,
+    Head,
+    encode_body,
+    expects_continue,
+    request_head,
+)
+from portico.client.http.origin import Origin, closed_early, connection_error
+
+_CONNECT_SECONDS = 10.0
+_CHUNK = 1024 * 1024
+
+
+class AsyncPool:
+    """A pool for one event loop. At most `limit` requests run at once; others wait."""
+
+    def __init__(self, origin: Origin, *, timeout: float, limit: int) -> None:
+        self._origin = origin
+        self._timeout = timeout
+        self._slots = asyncio.Semaphore(limit)
+        self._idle: list[tuple[float, _Connection]] = []
+
+    async def exchange(self, request: Request) -> Response:
+        async with self._slots:
+            connection = self._reused() or await self._opened()
+            try:
+                response = await connection.perform(request)
+            except BaseException:
+                connection.abort()
+                raise
+            if connection.keep_alive:
+                self._idle.append((time.monotonic(), connection))
+            else:
+                connection.abort()
+            return response
+
+    def _reused(self) -> "_Connection | None":
+        while self._idle:
+            since, connection = self._idle.pop()
+            if time.monotonic() - since < IDLE_SECONDS and connection.is_open():
+                return connection
+            connection.abort()
+        return None
+
+    async def _opened(self) -> "_Connection":
+        origin = self._origin
+        context = origin.tls_context()
+        try:
+            async with asyncio.timeout(min(self._timeout, _CONNECT_SECONDS)):
+                reader, writer = await asyncio.open_connection(
+                    origin.host,
+                    origin.port,
+                    ssl=context,
+                    server_hostname=origin.host if context else None,
+                    limit=_CHUNK,
+                )
+        except OSError as error:
+            raise connection_error(origin, error, opening=True) from None
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return _Connection(origin, self._timeout, reader, writer)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop()[1].close()
+
+
+class _Connection:
+    def __init__(
+        self, origin: Origin, timeout: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._origin = origin
+        self._timeout = timeout
+        self._reader = reader
+        self._writer = writer
+        self._continue_received = asyncio.Event()
+        self._buffer = b""
+        self._sent = False
+        self.keep_alive = False
+
+    async def perform(self, request: Request) -> Response:
+        self._sent = self.keep_alive = False
+        self._continue_received.clear()
+        # Read from the start: a refusal may arrive before the whole body is sent.
+        heading = asyncio.create_task(self._final_head())
+        heading.add_done_callback(_retrieve)
+        try:
+            self._sent = await self._send(request, heading)
+            async with asyncio.timeout(self._timeout * (LONG_RUNNING_FACTOR if request.long_running else 1)):
+                head = await heading
+            return await self._read(request, head)
+        except _ConnectionBroken as broken:
+            raise connection_error(self._origin, broken.error, sent=self._sent) from None
+        except TimeoutError as error:
+            raise connection_error(self._origin, error, sent=self._sent) from None
+        finally:
+            # Not awaited: a cancellation of the caller would look like that of the task. If the task is still
+            # running here, the request has failed and the connection is not reused.
+            heading.cancel()
+
+    async def _send(self, request: Request, heading: "asyncio.Task[Head]") -> bool:
+        """Send the request until a response arrives; return whether all of it was sent."""
+        pieces = encode_body(request)
+        await self._write(request_head(request, self._origin))
+        if expects_continue(request):
+            await self._await_continue(heading)
+        while not heading.done():
+            piece = await _next(pieces) if request.body and request.body.blocking else next(pieces, None)
+            if piece is None:
+                return True
+            try:
+                await self._write(piece)
+            except _ConnectionBroken:
+                return False  # the gateway may have sent a response before it closed the connection
+        return False
+
+    async def _await_continue(self, heading: "asyncio.Task[Head]") -> None:
+        """Wait for `100 Continue` or a final response."""
+        invited = asyncio.create_task(self._continue_received.wait())
+        try:
+            await asyncio.wait(
+                {invited, heading}, timeout=EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            invited.cancel()
+
+    async def _final_head(self) -> Head:
+        while (head := await self._next_head()).status < 200:
+            self._continue_received.set()
+        return head
+
+    async def _next_head(self) -> Head:
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            if len(self._buffer) > MAX_HEAD:
+                raise NotAGateway("The response headers are too large.")
+            data = await self._receive()
+            if not data:
+                raise _ConnectionBroken(closed_early(self._buffer))
+            self._buffer += data
+        block, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
+        return Head.of(block)
+
+    async def _read(self, request: Request, head: Head) -> Response:
+        response = Response(head.status, head.headers)
+        framing = head.framing(request.method)
+        sink = request.sink if 200 <= head.status < 300 else None
+        pieces: list[Piece] = []
+        if sink:
+            sink.begin(response)
+        data, self._buffer = self._buffer, b""
+        while True:
+            for piece in framing.feed(data):
+                if sink is None:
+                    pieces.append(piece)
+                elif sink.blocking:
+                    await asyncio.to_thread(sink.write, piece)
+                else:
+                    sink.write(piece)
+            if framing.done:
+                break
+            async with asyncio.timeout(self._timeout):
+                data = await self._receive()
+            if not data and framing.end():
+                break
+            if not data:
+                self._sent = True
+                raise _ConnectionBroken(ConnectionError("the response ended early"))
+        response.content = b"".join(pieces)
+        self.keep_alive = head.keep_alive and self._sent
+        return response
+
+    async def _write(self, piece: Piece) -> None:
+        self._writer.write(piece)
+        left = self._writer.transport.get_write_buffer_size()
+        while True:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await self._writer.drain()
+                return
+            except TimeoutError:
+                # A slow connection that still makes progress does not time out.
+                before, left = left, self._writer.transport.get_write_buffer_size()
+                if left >= before:
+                    raise
+            except OSError as error:
+                raise _ConnectionBroken(error) from None
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self._reader.read(_CHUNK)
+        except OSError as error:
+            raise _ConnectionBroken(error) from None
+
+    def is_open(self) -> bool:
+        return not self._reader.at_eof() and not self._writer.is_closing()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            async with asyncio.timeout(1):
+                await self._writer.wait_closed()
+
+
+class _ConnectionBroken(Exception):
+    """The connection failed, as opposed to the request or a sink."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+
+def _retrieve(task: "asyncio.Task[Head]") -> None:
+    """Mark the error as retrieved, or asyncio would log it."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _next(pieces: Any) -> Piece | None:
+    piece: Piece | None = await asyncio.to_thread(next, pieces, None)
+    return piece

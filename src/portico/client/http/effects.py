@@ -1,0 +1,126 @@
+"""Effects: what an operation asks its runner to do.
+
+Each operation is written once, as a generator without I/O. It yields an effect and is sent the result, or has the error
+thrown into it:
+
+    def stat(path: str) -> Operation[Entry]:
+        response = yield Request("GET", …)
+        return entry_of(response.json())
+
+`sync_runner` performs effects with sockets and threads, `async_runner` with asyncio.
+"""
+
+import json
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from portico.client.errors import NotAGateway
+
+T = TypeVar("T")
+
+Piece = bytes | memoryview
+
+
+class Stopped(Exception):
+    """A concurrent operation failed, or the caller was interrupted."""
+
+
+class Body(Protocol):
+    """A request body. Each iteration starts over, as long as it is `replayable`."""
+
+    @property
+    def length(self) -> int | None: ...
+
+    @property
+    def replayable(self) -> bool: ...
+
+    @property
+    def blocking(self) -> bool:
+        """Whether iterating may block, as reading a file does."""
+
+    def __iter__(self) -> Iterator[Piece]: ...
+
+
+class Sink(Protocol):
+    """Receives the body of a successful response."""
+
+    @property
+    def blocking(self) -> bool:
+        """Whether `write` may block, as writing to a file does."""
+
+    def begin(self, response: "Response") -> None: ...
+
+    def write(self, piece: Piece) -> None: ...
+
+
+@dataclass(slots=True)
+class Response:
+    status: int
+    headers: dict[str, str]
+    """Names are in lower case."""
+    content: bytes = field(default=b"", repr=False)
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.content)
+        except ValueError:
+            raise NotAGateway(
+                "The response is not JSON; is this the address of a Portico gateway?",
+                status=self.status,
+                request_id=self.headers.get("x-request-id"),
+            ) from None
+
+
+@dataclass(slots=True)
+class Request:
+    """Sends a request and returns the response; raises `ConnectionFailed` if there is none."""
+
+    method: str
+    target: str
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    body: Body | None = None
+    sink: Sink | None = None
+    long_running: bool = False
+    """Whether the response may take minutes, as for the move of a large folder."""
+
+
+@dataclass(slots=True)
+class Sleep:
+    seconds: float
+
+
+@dataclass(slots=True)
+class Blocking:
+    """A call that may block, such as file I/O."""
+
+    call: Callable[[], Any]
+
+
+@dataclass(slots=True)
+class Exclusive:
+    """Runs an operation under the client's lock, which all its threads and tasks share."""
+
+    operation: "Operation[Any]"
+
+
+@dataclass(slots=True)
+class Concurrently:
+    """Runs up to `limit` operations at once, taken from an iterator. The first error cancels the others."""
+
+    operations: Iterator["Operation[None]"]
+    limit: int
+
+
+Effect = Request | Sleep | Blocking | Exclusive | Concurrently
+Operation = Generator[Effect, Any, T]
+
+
+def send(request: Request) -> Operation[Response]:
+    response: Response = yield request
+    return response
+
+
+def blocking(call: Callable[[], T]) -> Operation[T]:
+    result: T = yield Blocking(call)
+    return result

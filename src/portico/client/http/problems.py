@@ -1,0 +1,103 @@
+"""Turns error responses into exceptions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from portico.client import errors
+from portico.client.errors import ClientError, Internal, NotAGateway
+
+_GATEWAY_ERRORS: tuple[type[ClientError], ...] = (
+    errors.InvalidRequest,
+    errors.InvalidPath,
+    errors.InvalidCursor,
+    errors.NotSignedIn,
+    errors.Forbidden,
+    errors.AddressNotAllowed,
+    errors.NotFound,
+    errors.MethodNotAllowed,
+    errors.RequestTimeout,
+    errors.NotAFolder,
+    errors.IsAFolder,
+    errors.AlreadyExists,
+    errors.NotPossible,
+    errors.FolderNotEmpty,
+    errors.Changed,
+    errors.TooLarge,
+    errors.UriTooLong,
+    errors.UnsupportedMediaType,
+    errors.RangeNotSatisfiable,
+    errors.TooManyRequests,
+    errors.HeadersTooLarge,
+    errors.Internal,
+    errors.ProviderRefused,
+    errors.ProviderFailed,
+    errors.ProviderUnavailable,
+    errors.Unavailable,
+    errors.ProviderTimeout,
+    errors.StorageFull,
+)
+
+BY_CODE: dict[str, type[ClientError]] = {kind.code: kind for kind in _GATEWAY_ERRORS} | {
+    # The sign-in uses OAuth's codes.
+    "slow_down": errors.TooManyRequests,
+    "temporarily_unavailable": errors.Unavailable,
+    "invalid_client": errors.SignInFailed,
+    "invalid_grant": errors.SignInFailed,
+    "invalid_request": errors.InvalidRequest,
+    "unsupported_grant_type": errors.InvalidRequest,
+}
+
+BY_STATUS: dict[int, type[ClientError]] = {
+    400: errors.InvalidRequest,
+    401: errors.NotSignedIn,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.MethodNotAllowed,
+    408: errors.RequestTimeout,
+    409: errors.NotPossible,
+    412: errors.Changed,
+    413: errors.TooLarge,
+    414: errors.UriTooLong,
+    415: errors.UnsupportedMediaType,
+    416: errors.RangeNotSatisfiable,
+    429: errors.TooManyRequests,
+    431: errors.HeadersTooLarge,
+    500: errors.Internal,
+    # Without a code, these come from a proxy that cannot reach the gateway.
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.Unavailable,
+    507: errors.StorageFull,
+}
+"""For responses without a code, or with one that this client does not know."""
+
+
+def problem(status: int, headers: Mapping[str, str], body: object) -> ClientError:
+    """The error in a response; `body` is its parsed JSON, if it has any."""
+    fields: Mapping[str, Any] = body if isinstance(body, dict) else {}
+    code = _text(fields.get("code") or fields.get("error"))
+    kind = BY_CODE.get(code or "") or BY_STATUS.get(status) or (Internal if status >= 500 else NotAGateway)
+    detail = _text(fields.get("detail") or fields.get("error_description"))
+    if detail is None and 300 <= status < 400:
+        detail = f"The gateway redirects to {headers.get('location', 'another address')}; use that address."
+    return kind(
+        detail or f"The response has status {status} and no further explanation.",
+        code=code,
+        status=status,
+        request_id=_text(fields.get("requestId")) or headers.get("x-request-id"),
+        retry_after=_seconds(headers.get("retry-after", "")),
+        stored=_names(fields.get("stored")),
+        failed=_names(fields.get("failed")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

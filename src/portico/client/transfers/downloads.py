@@ -1,0 +1,190 @@
+"""Downloads to a local file, a stream or memory."""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from errno import EAGAIN
+from io import FileIO, RawIOBase
+from typing import BinaryIO
+
+from portico.client import files
+from portico.client.auth.session import AuthSession
+from portico.client.entries import Entry
+from portico.client.errors import (
+    COMMON,
+    ClientError,
+    RangeNotSatisfiable,
+    TransfersFailed,
+)
+from portico.client.http.effects import Concurrently, Operation, Piece, blocking
+from portico.client.paths import clean, join, split
+from portico.client.transfers.partial_file import PartialFile
+from portico.client.transfers.progress import Meter, Progress, Receipt, Received
+from portico.client.transfers.range_download import RangeDownload, receive
+
+RANGE = 16 * 1024 * 1024
+"""Larger files are downloaded in ranges of this size, several at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    resume: bool
+    progress: Progress | None
+    limit: int
+    """The maximum number of concurrent requests."""
+    fetched: Received | None = None
+
+
+def read(session: AuthSession, path: str, start: int, stop: int | None, etag: str | None) -> Operation[bytes]:
+    if start < 0 or (stop is not None and stop < 0):
+        raise ValueError("start and stop must not be negative")
+    if stop is not None and stop <= start:
+        return b""
+    content = bytearray()
+    try:
+        incoming = RangeDownload(
+            clean(path), content.extend, start=start, stop=stop, etag=etag, blocking=False
+        )
+        yield from receive(session, incoming)
+    except RangeNotSatisfiable:
+        return b""  # `start` is beyond the end, as for a slice
+    return bytes(content)
+
+
+def to_stream(
+    session: AuthSession, wanted: str | Entry, stream: BinaryIO, progress: Progress | None
+) -> Operation[Entry]:
+    path = clean(_path(wanted))
+    meter = Meter(path, None, progress)
+    return (yield from receive(session, RangeDownload(path, _writer(stream), meter=meter)))
+
+
+def to_file(
+    session: AuthSession, wanted: str | Entry, place: str | os.PathLike[str], options: Options
+) -> Operation[None]:
+    """Download a file to a path or into a folder. If an entry is given, the file gets its modification time."""
+    path = clean(_path(wanted))
+    modified = wanted.modified if isinstance(wanted, Entry) else None
+    local = yield from blocking(lambda: _local_target(path, place))
+    opened: list[PartialFile] = []  # a list, so that it is closed even if the caller is cancelled meanwhile
+    try:
+        yield from blocking(lambda: opened.append(PartialFile(local, keep=options.resume)))
+        part = opened[0]
+        entry: Entry | None = None
+        if part.etag:
+            entry = yield from files.head(session, path)
+            if (entry.etag, entry.size) != (part.etag, part.size):
+                yield from blocking(part.reset)
+        meter = Meter(path, part.size if part.etag else None, options.progress)
+        meter.at(part.received)
+        if not part.etag:
+            entry = yield from _first(session, path, part, meter)
+        gaps = list(part.gaps(RANGE))
+        ranges = (_range(session, path, part, meter, start, stop) for start, stop in gaps)
+        yield Concurrently(ranges, min(options.limit, len(gaps)))
+        status = yield from blocking(lambda: part.commit(modified))
+        if options.fetched:
+            options.fetched(Receipt(path, _same_version(wanted, entry), local, status))
+    finally:
+        for unfinished in opened:
+            if not unfinished.closed:
+                yield from blocking(unfinished.close)
+
+
+def _same_version(wanted: str | Entry, found: Entry | None) -> Entry | None:
+    """The requested entry with its ETag; None if the download was of another version.
+
+    The response gives the time in whole seconds only.
+    """
+    if not isinstance(wanted, Entry) or found is None or wanted.size != found.size:
+        return None
+    if wanted.modified is None or wanted.modified.replace(microsecond=0) != found.modified:
+        return None
+    return replace(wanted, etag=found.etag)
+
+
+def _first(session: AuthSession, path: str, part: PartialFile, meter: Meter) -> Operation[Entry | None]:
+    """Download the first range: all of a small file, and the size and ETag of a large one."""
+    with open(part.path, "r+b", buffering=0) as file:
+        incoming = RangeDownload(path, _writer(file), stop=RANGE, meter=meter)
+        try:
+            yield from receive(session, incoming)
+        except RangeNotSatisfiable:
+            return None  # the file is empty
+        finally:
+            if incoming.entry:
+                part.begin(incoming.entry.size or 0, incoming.etag)
+                yield from _note(part, 0, incoming.position)
+        if incoming.position < part.size and not incoming.etag:
+            # Without an ETag, only a single response is sure to be of one version.
+            file.seek(0)
+            meter.at(0)
+            whole = RangeDownload(path, _writer(file), meter=meter)
+            entry = yield from receive(session, whole)
+            part.begin(entry.size or 0, None)
+            part.add(0, whole.position)
+            return entry
+    return incoming.entry
+
+
+def _range(
+    session: AuthSession, path: str, part: PartialFile, meter: Meter, start: int, stop: int
+) -> Operation[None]:
+    with open(part.path, "r+b", buffering=0) as file:
+        file.seek(start)
+        incoming = RangeDownload(path, _writer(file), start=start, stop=stop, etag=part.etag, meter=meter)
+        try:
+            yield from receive(session, incoming)
+        finally:
+            yield from _note(part, start, incoming.position)
+
+
+def _note(part: PartialFile, start: int, stop: int) -> Operation[None]:
+    if part.keep:
+        yield from blocking(lambda: part.add(start, stop))
+    else:
+        part.add(start, stop)
+
+
+def _writer(file: BinaryIO | FileIO) -> Callable[[Piece], None]:
+    def write(piece: Piece) -> None:
+        left = piece
+        while left:
+            taken: int | None = file.write(left)  # a raw stream may write less
+            if taken is None and isinstance(file, RawIOBase):
+                raise BlockingIOError(EAGAIN, "The stream is not ready for writing; use a blocking stream")
+            if taken is None or taken >= len(left):
+                return
+            left = memoryview(left)[taken:]
+
+    return write
+
+
+def to_files(
+    session: AuthSession, items: Iterable[tuple[str | Entry, str | os.PathLike[str]]], options: Options
+) -> Operation[None]:
+    failures: dict[str, Exception] = {}
+
+    def job(wanted: str | Entry, local: str | os.PathLike[str]) -> Operation[None]:
+        try:
+            yield from to_file(session, wanted, local, options)
+        except COMMON:
+            raise
+        except (ClientError, OSError) as error:
+            failures[_path(wanted)] = error
+
+    yield Concurrently((job(wanted, local) for wanted, local in items), options.limit)
+    if failures:
+        raise TransfersFailed(failures)
+
+
+def _path(wanted: str | Entry) -> str:
+    return wanted.path if isinstance(wanted, Entry) else wanted
+
+
+def _local_target(path: str, local: str | os.PathLike[str]) -> str:
+    """The local path. In a folder, the file keeps its name; a path that ends with a slash is created as a folder."""
+    name = os.fspath(local)
+    if name.endswith("/"):
+        os.makedirs(name, exist_ok=True)
+    return join(name, split(path)[1]) if name.endswith("/") or os.path.isdir(name) else name

@@ -1,0 +1,116 @@
+"""Streams files as `multipart/form-data`."""
+
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from portico.client.entries import Entry
+from portico.client.http.effects import Piece
+from portico.client.paths import split
+from portico.client.transfers.progress import Meter, Receipt
+from portico.client.transfers.sources import Source
+
+_SMALL = 64 * 1024
+_AMBIGUOUS = re.compile("%(22|0D|0A)")
+_MEDIA_TYPE = re.compile(r"[!#$&\-^_.+0-9A-Za-z]+/[!#$&\-^_.+0-9A-Za-z]+(\s*;[\x20-\x7e]*)?")
+
+
+@dataclass(slots=True)
+class UploadItem:
+    """A file to upload to a clean path."""
+
+    path: str
+    source: Source
+    content_type: str | None = None
+    sent: int = 0
+    """How many bytes the last attempt has sent."""
+    entry: Entry | None = None
+    """The stored file, if the gateway reported it."""
+    seconds: float = 0.0
+    """How long the request took."""
+
+    def __post_init__(self) -> None:
+        if self.content_type is not None and not _MEDIA_TYPE.fullmatch(self.content_type):
+            raise ValueError(f"{self.content_type!r} is not a media type")
+
+    @property
+    def name(self) -> str:
+        return split(self.path)[1]
+
+    @property
+    def receipt(self) -> Receipt:
+        return Receipt(self.path, self.entry, self.source.path, self.source.status, self.seconds)
+
+
+class MultipartForm:
+    """The body of an upload of one or more files to one folder."""
+
+    def __init__(self, files: Sequence[UploadItem], meter: Meter | None = None) -> None:
+        self._files = files
+        self._meter = meter
+        boundary = secrets.token_hex(16)
+        self._heads = [_part_head(boundary, file) for file in files]
+        self._heads[0] = self._heads[0].lstrip()
+        self._tail = f"\r\n--{boundary}--\r\n".encode()
+        self.content_type = f"multipart/form-data; boundary={boundary}"
+        self.closed = False
+        """Whether the end was sent: from then on the gateway may have stored the last file."""
+
+    @property
+    def length(self) -> int | None:
+        total = sum(map(len, self._heads)) + len(self._tail)
+        for file in self._files:
+            if file.source.size is None:
+                return None
+            total += file.source.size
+        return total
+
+    @property
+    def replayable(self) -> bool:
+        return all(file.source.replayable for file in self._files)
+
+    @property
+    def blocking(self) -> bool:
+        return any(file.source.blocking for file in self._files)
+
+    def __iter__(self) -> Iterator[Piece]:
+        """Join small pieces: each yielded piece is sent by itself."""
+        self.closed = False
+        waiting: list[Piece] = []
+        size = 0
+        for piece in self._pieces():
+            waiting.append(piece)
+            size += len(piece)
+            if size >= _SMALL:
+                yield from waiting if len(piece) >= _SMALL else [b"".join(waiting)]
+                waiting.clear()
+                size = 0
+        self.closed = True
+        yield b"".join([*waiting, self._tail])
+
+    def _pieces(self) -> Iterator[Piece]:
+        if self._meter:
+            self._meter.at(0)
+        for head, file in zip(self._heads, self._files, strict=True):
+            yield head
+            file.sent = 0
+            for chunk in file.source.chunks():
+                file.sent += len(chunk)
+                yield chunk
+                if self._meter:
+                    self._meter.add(len(chunk))
+
+
+def _part_head(boundary: str, file: UploadItem) -> bytes:
+    name = file.name
+    if _AMBIGUOUS.search(name):
+        # Browsers write a quote as %22 without escaping the percent sign; `filename*` is unambiguous.
+        disposition = f"filename*=UTF-8''{quote(name, safe='')}"
+    else:
+        disposition = f'filename="{name.replace(chr(34), "%22")}"'
+    lines = [f"\r\n--{boundary}", f'Content-Disposition: form-data; name="data"; {disposition}']
+    if file.content_type:
+        lines.append(f"Content-Type: {file.content_type}")
+    return "\r\n".join([*lines, "", ""]).encode()

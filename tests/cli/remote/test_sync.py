@@ -1,0 +1,160 @@
+"""`portico sync`, both ways."""
+
+import os
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.cli.remote import downloads, sync
+from portico.cli.remote.comparison import Comparison
+from portico.cli.remote.connect import connect
+from portico.cli.remote.download_plan import DownloadPlan
+from portico.cli.remote.report import Report
+
+from ..conftest import Portico
+from .conftest import last_line, make, tree
+
+
+def test_up(remote: Portico, here: Path, there: Path) -> None:
+    make(here, site__a="1", site__sub__b="2")
+    make(there, site__old="x", site__gone__c="y")
+    assert last_line(remote("sync", "up", "site", "/site")).startswith("2 uploaded, 2 B")
+    assert sorted(tree(there)) == ["site/a.txt", "site/gone/c.txt", "site/old.txt", "site/sub/b.txt"]
+    dry = remote("sync", "up", "site", "/site", "--delete", "--dry-run")
+    assert dry.out.splitlines() == ["delete /site/gone/", "delete /site/old.txt"]
+    assert dry.err == "0 would be uploaded, 2 skipped, 2 would be deleted, 0 B\n"
+    outcome = remote("sync", "up", "site", "/site", "--delete")
+    assert last_line(outcome).startswith("0 uploaded, 2 skipped, 2 deleted")
+    assert tree(there / "site") == tree(here / "site")
+
+
+def test_down(remote: Portico, here: Path, there: Path) -> None:
+    make(there, site__a="1", site__sub__b="2")
+    make(here, copy__old="x", copy__gone__c="y", kept="z")
+    (here / "copy" / "link").symlink_to(here)
+    assert last_line(remote("sync", "down", "/site", "copy")).startswith("2 downloaded, 2 B")
+    dry = remote("sync", "down", "/site", "copy", "--delete", "--dry-run")
+    assert dry.out.splitlines() == ["delete copy/gone", "delete copy/link", "delete copy/old.txt"]
+    assert len(tree(here / "copy")) == 4
+    outcome = remote("sync", "down", "/site", "copy", "--delete")
+    assert last_line(outcome).startswith("0 downloaded, 2 skipped, 3 deleted")
+    assert tree(here / "copy") == tree(there / "site")
+    assert (here / "kept.txt").read_text() == "z"
+
+
+def test_what_has_changed(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="1", d__b="1", d__c="1")
+    remote("sync", "up", "d", "/d")
+    make(here, d__a="longer")
+    (here / "d" / "b.txt").write_text("2")
+    os.utime(here / "d" / "b.txt", (4e9, 4e9))
+    assert last_line(remote("sync", "up", "d", "/d")).startswith("2 uploaded, 1 skipped")
+    assert tree(there / "d") == {"a.txt": "longer", "b.txt": "2", "c.txt": "1"}
+
+
+def test_nothing_is_deleted_after_a_failure(remote: Portico, here: Path, there: Path) -> None:
+    make(here, d__a="1")
+    (here / "d" / "broken").symlink_to("nowhere")
+    make(there, d__old="x", d__broken="stays")
+    for arguments in (["--delete"], ["--delete", "-c"]):
+        outcome = remote("sync", "up", "d", "/d", *arguments)
+        assert outcome.code == 1
+        assert (there / "d" / "old.txt").exists()
+        assert (there / "d" / "broken.txt").exists()
+    assert "Nothing was deleted" in outcome.err
+
+
+def test_what_is_left_out_here_stays_there(remote: Portico, here: Path, there: Path) -> None:
+    (here / "d").mkdir()
+    os.mkfifo(here / "d" / "pipe")
+    (there / "d").mkdir()
+    (there / "d" / "pipe").write_text("kept")
+    assert remote("sync", "up", "d", "/d", "--delete").code == 0
+    assert tree(there) == {"d/pipe": "kept"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("up", "none", "/x"), 3),
+        (("up", "a.txt", "/x"), 3),
+        (("down", "/none", "x"), 3),
+        (("down", "/f.txt", "x"), 1),
+        (("here", "/x", "/y"), 2),
+        (("up", "a"), 2),
+        (("up", ".", "/x", "/y"), 2),
+        ((), 2),
+    ],
+)
+def test_failures(remote: Portico, here: Path, there: Path, arguments: tuple[str, ...], code: int) -> None:
+    make(here, a="1")
+    make(there, f="2")
+    outcome = remote("sync", *arguments, "--delete")
+    assert (outcome.code, outcome.err.count("\n")) == (code, 1), outcome.err
+    assert tree(there) == {"f.txt": "2"}
+    assert tree(here) == {"a.txt": "1"}
+
+
+def test_nothing_is_changed_behind_a_link_here(remote: Portico, here: Path, there: Path) -> None:
+    make(there, site__a="1", site__sub__b="2")
+    make(here, outside__precious="kept")
+    (here / "copy").mkdir()
+    (here / "copy" / "sub").symlink_to(here / "outside")
+    for options in (["--delete"], ["--delete", "-c"]):
+        outcome = remote("sync", "down", "/site", "copy", *options)
+        assert outcome.code == 1
+        assert "copy/sub is a link; '/site/sub' was skipped." in outcome.err
+        assert tree(here / "outside") == {"precious.txt": "kept"}
+    assert (here / "copy" / "a.txt").read_text() == "1"
+
+
+def test_the_target_itself_may_be_a_link(remote: Portico, here: Path, there: Path) -> None:
+    make(there, site__a="1")
+    make(here, real__old="x")
+    (here / "copy").symlink_to(here / "real")
+    assert remote("sync", "down", "/site", "copy", "--delete").code == 0
+    assert tree(here / "real") == {"a.txt": "1"}
+
+
+def test_files_on_their_way_are_not_extra(remote: Portico, here: Path, there: Path) -> None:
+    """The plan runs ahead of the transfers, or is slower than they are."""
+    make(there, site__a="1", site__b="2")
+    make(here, copy__old="x")
+    (here / "copy" / ".other.portico-part").write_text("of another program")
+    options = Namespace(
+        dry_run=False, no_clobber=False, force=False, quiet=True, goes_on=False, checksum=False
+    )
+    with connect(Namespace(profile=None)) as client, client.record() as record:
+        comparison = Comparison(client, options, record)
+        plan = DownloadPlan(client, options, Report("downloaded", options), comparison, whole=True)
+        for item in plan.of_folder("/site", "copy"):
+            Path(item.target).with_suffix(".12ab").write_text("half of it")
+    assert plan.extra == ["copy/old.txt"]
+
+
+def test_what_went_by_itself_is_gone(
+    remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(there, site__a="1")
+    make(here, copy__old="x")
+    fetch = downloads.download
+
+    def meddle(*arguments: Any) -> None:
+        fetch(*arguments)
+        (here / "copy" / "old.txt").unlink()
+
+    monkeypatch.setattr(sync, "download", meddle)
+    outcome = remote("sync", "down", "/site", "copy", "--delete")
+    assert (outcome.code, outcome.err.count("\n")) == (0, 1), outcome.err
+
+
+def test_what_came_down_does_not_go_up_again(remote: Portico, here: Path, there: Path) -> None:
+    make(there, site__a="1", site__sub__b="2")
+    past = 1_700_000_000
+    os.utime(there / "site" / "a.txt", (past, past))
+    remote("sync", "down", "/site", "copy")
+    assert (here / "copy" / "a.txt").stat().st_mtime == past
+    assert last_line(remote("sync", "up", "copy", "/site")).startswith("0 uploaded, 2 skipped")
+    assert last_line(remote("sync", "down", "/site", "copy")).startswith("0 downloaded, 2 skipped")
