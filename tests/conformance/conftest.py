@@ -8,14 +8,40 @@ from portico.paths import Path
 from portico.providers.base import Provider
 from portico.rights import ALL_RIGHTS
 
-from .harness import PROVIDERS, ROOTS, SECOND_LAYER, Harness, known_gap
+from .harness import KEY_STORES, PROVIDERS, ROOTS, SECOND_LAYER, Harness, known_gap
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    passed_over = [item for item in items if _is_passed_over(item)]
-    if passed_over:
-        config.hook.pytest_deselected(items=passed_over)
-        items[:] = [item for item in items if item not in set(passed_over)]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the providers and roots of a test: every provider at one root, unless its marks say otherwise."""
+    if "harness" not in metafunc.fixturenames:
+        return
+    providers = _providers(metafunc)
+    if "root" not in metafunc.fixturenames:
+        metafunc.parametrize("harness", providers, indirect=True)
+        return
+    both = metafunc.definition.get_closest_marker("both_roots") is not None
+    pairs = [
+        (provider, root)
+        for provider in providers
+        for root in (ROOTS if both and provider not in SECOND_LAYER else ["below"])
+    ]
+    metafunc.parametrize(("harness", "root"), pairs, indirect=True, ids=map("-".join, pairs))
+
+
+def _providers(metafunc: pytest.Metafunc) -> list[str]:
+    marked = metafunc.definition.get_closest_marker
+    if marked("drive_alone"):
+        return ["local"]
+    module = metafunc.module.__name__.rpartition(".")[2]
+    return [
+        provider
+        for provider in PROVIDERS
+        if (provider in KEY_STORES or not marked("key_stores"))
+        and (provider not in SECOND_LAYER or module in SECOND_LAYER[provider])
+    ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         call = getattr(item, "callspec", None)
         if isinstance(item, pytest.Function) and call and call.params.get("harness") in PROVIDERS:
@@ -25,16 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(mark)
 
 
-def _is_passed_over(item: pytest.Item) -> bool:
-    """Whether the test is one of the first layer only."""
-    call = getattr(item, "callspec", None)
-    if call is None or call.params.get("harness") not in SECOND_LAYER:
-        return False
-    modules = SECOND_LAYER[call.params["harness"]]
-    return item.path.stem not in modules or call.params.get("root", "top") != "top"
-
-
-@pytest.fixture(params=PROVIDERS)
+@pytest.fixture
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     async with PROVIDERS[request.param](request) as harness:
         yield harness
@@ -47,7 +64,7 @@ async def provider(harness: Harness) -> AsyncIterator[Provider]:
     await provider.close()
 
 
-@pytest.fixture(params=ROOTS)
+@pytest.fixture
 def root(request: pytest.FixtureRequest) -> Path:
     return Path.parse(ROOTS[request.param])
 

@@ -6,19 +6,20 @@ it away again.
 
 import os
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as Folder
 from secrets import token_hex
+from typing import Any
 
 import pytest
 
 from portico.errors import InvalidPath, PorticoError
 from portico.paths import Path
 from portico.providers.base import Provider
-from portico.providers.parts import SMALLEST_PART
+from portico.providers.parts import MIN_PART_BYTES
 from portico.providers.registry import KINDS, open_provider
 
 from ..servers.azure_files import Share, azure_files_server
@@ -31,13 +32,15 @@ from ..servers.s3_buckets import make_buckets, remove_buckets
 from ..servers.swift_s3 import KEYS as SWIFT_S3_KEYS
 from ..servers.swift_s3 import swift_s3
 
+Opener = Callable[[], Provider]
+
 
 @dataclass(frozen=True, slots=True)
 class Harness:
-    open: Callable[[], Provider]
-    """One more provider object on the same storage, as another node has it. Whoever opens it closes it."""
-    open_other: Callable[[], Provider]
-    """A provider of the same kind on other storage: another bucket, container, share or folder."""
+    open: Opener
+    """One more provider object on the same storage, as another node has it. The caller closes it."""
+    open_other: Callable[[], Awaitable[Provider]]
+    """A provider of the same kind on other storage, made now: another bucket, container, share or folder."""
     part: int
     """At how many bytes the provider begins a new part, block or batch of an upload."""
     whole_order: bool = False
@@ -55,69 +58,75 @@ Factory = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Harness]
 async def local(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     top: Folder = request.getfixturevalue("tmp_path")
 
-    def opener(name: str) -> Callable[[], Provider]:
-        folder = top / name
+    async def make() -> Opener:
+        folder = top / f"storage-{token_hex(8)}"
         folder.mkdir()
-        return lambda: open_provider("local", {"folder": str(folder)})
+        return partial(open_provider, "local", {"folder": str(folder)})
 
-    yield Harness(
-        opener("storage"), opener("other"), part=2**20, whole_order=True, effort=10, keeps_types=False
-    )
+    yield await _on_new_storage(make, part=2**20, whole_order=True, effort=10, keeps_types=False)
+
+
+async def _on_new_storage(make: Callable[[], Awaitable[Opener]], **facts: Any) -> Harness:
+    async def open_other() -> Provider:
+        return (await make())()
+
+    return Harness(await make(), open_other, **facts)
 
 
 @asynccontextmanager
 async def s3(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
-    buckets = _bucket_names()
     endpoint = {"endpoint-url": moto_s3(), **MOTO_S3_KEYS}
-    with moto_buckets(*buckets):
-        yield _s3_harness(endpoint, buckets)
+    with ExitStack() as stack:
+
+        async def make() -> Opener:
+            bucket = f"bucket-{token_hex(8)}"
+            stack.enter_context(moto_buckets(bucket))
+            return partial(open_provider, "s3", {"bucket": bucket, **endpoint})
+
+        yield await _on_new_storage(make, part=MIN_PART_BYTES)
 
 
 @asynccontextmanager
 async def s3_swift(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
-    buckets = _bucket_names()
     endpoint = {"endpoint-url": swift_s3(), **SWIFT_S3_KEYS}
-    await make_buckets(endpoint, buckets)
-    yield _s3_harness(endpoint, buckets)
+    buckets: list[str] = []
+
+    async def make() -> Opener:
+        buckets.append(f"bucket-{token_hex(8)}")
+        await make_buckets(endpoint, buckets[-1:])
+        return partial(open_provider, "s3", {"bucket": buckets[-1], **endpoint})
+
+    yield await _on_new_storage(make, part=MIN_PART_BYTES)
     await remove_buckets(endpoint, buckets)
-
-
-def _bucket_names() -> list[str]:
-    return [f"bucket-{token_hex(8)}" for _ in range(2)]
-
-
-def _s3_harness(endpoint: Mapping[str, str], buckets: list[str]) -> Harness:
-    storage, other = ({"bucket": bucket, **endpoint} for bucket in buckets)
-    return Harness(
-        lambda: open_provider("s3", storage), lambda: open_provider("s3", other), part=SMALLEST_PART
-    )
 
 
 @asynccontextmanager
 async def azure_blob(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     server = Azurite.running()
     account = {"account-url": server.url, "account-key": AZURITE_KEY}
-    options = [{"container": await server.new_container(), **account} for _ in range(2)]
-    yield Harness(
-        lambda: open_provider("azure-blob", options[0]),
-        lambda: open_provider("azure-blob", options[1]),
-        part=SMALLEST_PART,
-    )
-    for storage in options:
-        await server.remove_container(storage["container"])
+    containers: list[str] = []
+
+    async def make() -> Opener:
+        containers.append(await server.new_container())
+        return partial(open_provider, "azure-blob", {"container": containers[-1], **account})
+
+    yield await _on_new_storage(make, part=MIN_PART_BYTES)
+    for container in containers:
+        await server.remove_container(container)
 
 
 @asynccontextmanager
 async def azure_files(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     server = azure_files_server()
-    shares = [f"share-{token_hex(8)}" for _ in range(2)]
-    server.shares |= {share: Share() for share in shares}
-    options = [{"share": share, "connection-string": server.connection_string} for share in shares]
-    yield Harness(
-        lambda: open_provider("azure-files", options[0]),
-        lambda: open_provider("azure-files", options[1]),
-        part=4 * 2**20,
-    )
+    shares: list[str] = []
+
+    async def make() -> Opener:
+        shares.append(f"share-{token_hex(8)}")
+        server.shares[shares[-1]] = Share()
+        options = {"share": shares[-1], "connection-string": server.connection_string}
+        return partial(open_provider, "azure-files", options)
+
+    yield await _on_new_storage(make, part=4 * 2**20)
     for share in shares:
         del server.shares[share]
 
@@ -130,12 +139,13 @@ async def gcs(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
         "endpoint-url": server.address,
         "service-account-file": server.write_key_file(folder / "key.json"),
     }
-    buckets = [server.make_bucket(f"bucket-{token_hex(8)}").name for _ in range(2)]
-    yield Harness(
-        lambda: open_provider("gcs", {"bucket": buckets[0], **account}),
-        lambda: open_provider("gcs", {"bucket": buckets[1], **account}),
-        part=SMALLEST_PART,
-    )
+    buckets: list[str] = []
+
+    async def make() -> Opener:
+        buckets.append(server.make_bucket(f"bucket-{token_hex(8)}").name)
+        return partial(open_provider, "gcs", {"bucket": buckets[-1], **account})
+
+    yield await _on_new_storage(make, part=MIN_PART_BYTES)
     for bucket in buckets:
         del server.buckets[bucket]
 
@@ -152,7 +162,11 @@ def live(kind: str, storage: str, other: str) -> Factory:
         openers = [partial(open_provider, kind, chosen) for chosen in options]
         for opener in openers:
             assert not await _content(opener), f"the {kind} storage of the live tests is not empty"
-        yield Harness(openers[0], openers[1], part=SMALLEST_PART)
+
+        async def open_other() -> Provider:
+            return openers[1]()
+
+        yield Harness(openers[0], open_other, part=MIN_PART_BYTES)
         for opener in openers:
             await _empty(opener)
 
@@ -193,11 +207,16 @@ PROVIDERS: Mapping[str, Factory] = {
     **dict(_live_providers()),
 }
 
+KEY_STORES = frozenset(
+    {"s3", "s3-swift", "azure-blob", "gcs", "live-s3", "live-azure-blob", "live-gcs"},
+)
+"""The providers that keep files by key, where a file and a folder may share a name."""
+
 SECOND_LAYER: Mapping[str, frozenset[str]] = {
     "s3-swift": frozenset({"test_content", "test_cursors", "test_listing"}),
 }
 """Further servers of a kind, and the modules for which they are worth their time: here signatures, paging and
-conditions, which the first server takes lightly. They run at one root."""
+conditions, which the first server takes lightly."""
 
 ROOTS: Mapping[str, str] = {"top": "", "below": "team/a"}
 """Where the drive under test begins in its provider."""
@@ -240,7 +259,7 @@ SERVICE_LIMITS: Mapping[tuple[str, str], Refusal] = {
 
 
 def known_gap(provider: str, test: str) -> pytest.MarkDecorator | None:
-    """The mark for a test that is known to fail: strict where it always does, so that it is told when it no longer does.
+    """The mark for a test that is known to fail: strict where it always does, so that the run fails when it no longer does.
 
     `test` is the function's name, with its own case if it has one: `test_odd_name[emoji]`.
     """

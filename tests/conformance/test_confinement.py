@@ -166,6 +166,7 @@ async def cursors(whole: Drive, al: Drive) -> tuple[str, str]:
     return own, others
 
 
+@pytest.mark.drive_alone
 @settings(untimed, max_examples=100)
 @given(data=st.data())
 async def test_no_cursor_leads_out(al: Drive, cursors: tuple[str, str], data: st.DataObject) -> None:

@@ -25,6 +25,7 @@ async def refused(drive: Drive, folder: str, cursor: str) -> None:
         await drive.list_page(at(folder), 10, cursor)
 
 
+@pytest.mark.both_roots
 async def test_a_cursor_works_again_and_again(drive: Drive, cursor: str) -> None:
     pages = [await drive.list_page(at("f"), size, cursor) for size in (2, 1, 2)]
     assert pages[0] == pages[2]
@@ -41,6 +42,7 @@ async def test_a_cursor_outlives_the_provider_object(
     assert found == expected
 
 
+@pytest.mark.drive_alone
 @pytest.mark.parametrize("folder", ["", "g", "f/g", "F", "missing"])
 async def test_a_cursor_of_another_folder(
     drive: Drive, provider: Provider, cursor: str, folder: str, monkeypatch: pytest.MonkeyPatch
@@ -49,6 +51,7 @@ async def test_a_cursor_of_another_folder(
     await refused(drive, folder, cursor)
 
 
+@pytest.mark.drive_alone
 async def test_a_cursor_of_another_root(drive: Drive, provider: Provider, seal: CursorSeal) -> None:
     for root in ("one", "two"):
         for name in "ab":
@@ -61,7 +64,7 @@ async def test_a_cursor_of_another_root(drive: Drive, provider: Provider, seal: 
 async def test_a_cursor_of_another_connection(
     harness: Harness, root: Path, seal: CursorSeal, cursor: str
 ) -> None:
-    other = harness.open_other()
+    other = await harness.open_other()
     drive = Drive(other, root, ALL_RIGHTS, seal)
     await put(drive, "f/1")
     await put(drive, "f/2")
@@ -69,10 +72,12 @@ async def test_a_cursor_of_another_connection(
     await other.close()
 
 
+@pytest.mark.drive_alone
 async def test_a_cursor_of_another_key(provider: Provider, root: Path, cursor: str) -> None:
     await refused(Drive(provider, root, ALL_RIGHTS, CursorSeal(b"another key")), "f", cursor)
 
 
+@pytest.mark.drive_alone
 async def test_an_altered_cursor(
     drive: Drive, provider: Provider, cursor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +91,7 @@ async def test_an_altered_cursor(
         await refused(drive, "f", other)
 
 
+@pytest.mark.both_roots
 async def test_a_cursor_of_a_folder_that_is_gone(drive: Drive, cursor: str) -> None:
     await drive.delete(at("f"), recursive=True)
     await refused(drive, "f", cursor)

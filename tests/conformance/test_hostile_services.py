@@ -18,20 +18,20 @@ from portico.errors import (
 )
 from portico.paths import Path
 from portico.providers.base import Provider
-from portico.providers.parts import SMALLEST_PART
+from portico.providers.parts import MIN_PART_BYTES
 from portico.providers.probe import probe
 from portico.providers.registry import open_provider
-from portico.providers.transport import LARGEST_PAGE
+from portico.providers.transport import MAX_PAGE_BYTES
 
-from ..servers.hostile import VOICES, Ask, Attack, Hostile, Say, Trap, Voice, options
+from ..servers.hostile import BEHAVIOURS, Attack, Behaviour, Hostile, Request, Response, Trap, options
 from .actions import pieces
 
 MIB = 2**20
 SECRET_TOKEN = "session-token-of-the-gateway"
 ATTACKS = [Attack.REDIRECT, Attack.ENDLESS_BODY, Attack.ENDLESS_ERROR]
-"""Walks that never end are tried in `tests/providers/test_endless_walks.py`."""
+"""Endless listings are tested in `tests/providers/test_endless_listings.py`."""
 _GUARD_SECONDS = 60
-"""By which a test that would never end is told from a slow machine."""
+"""Distinguishes a test that would never end from a slow machine."""
 
 
 async def listing(provider: Provider) -> None:
@@ -53,7 +53,7 @@ async def write_small(provider: Provider) -> None:
 
 
 async def write_large(provider: Provider) -> None:
-    await provider.write(Path.parse("tree/new"), pieces(bytes(SMALLEST_PART + 1)), "text/plain")
+    await provider.write(Path.parse("tree/new"), pieces(bytes(MIN_PART_BYTES + 1)), "text/plain")
 
 
 async def make_folder(provider: Provider) -> None:
@@ -98,8 +98,10 @@ SILENT_SWEEPS = ("azure-blob", "gcs")
 
 
 @asynccontextmanager
-async def besieged(kind: str, voice: Voice | None = None) -> AsyncIterator[tuple[Provider, Hostile, Trap]]:
-    async with Trap() as trap, Hostile(voice or VOICES[kind], trap) as service:
+async def besieged(
+    kind: str, behaviour: Behaviour | None = None
+) -> AsyncIterator[tuple[Provider, Hostile, Trap]]:
+    async with Trap() as trap, Hostile(behaviour or BEHAVIOURS[kind], trap) as service:
         provider = open_provider(kind, options(kind, service.url))
         before = asyncio.all_tasks()
         try:
@@ -123,7 +125,7 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda *_: 0.001)  # and the others by this
 
 
-@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("kind", BEHAVIOURS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_the_hostile_service_behaves_while_it_does_not_attack(kind: str, operation: str) -> None:
     """Else the tests below would not get to the later calls of an operation."""
@@ -133,7 +135,7 @@ async def test_the_hostile_service_behaves_while_it_does_not_attack(kind: str, o
         assert service.asked or (operation == "sweep" and kind in SILENT_SWEEPS)
 
 
-@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("kind", BEHAVIOURS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.value)
 async def test_nothing_a_service_answers_leads_elsewhere_or_goes_on_for_ever(
@@ -146,7 +148,7 @@ async def test_nothing_a_service_answers_leads_elsewhere_or_goes_on_for_ever(
             assert trap.caught == [], (since, trap.caught[0][:200])
             # What it was rid of before we stopped listening: a page, and what is on its way in buffers, of as many
             # connections as removals have.
-            assert service.sent < 2 * LARGEST_PAGE + 64 * MIB, since
+            assert service.sent < 2 * MAX_PAGE_BYTES + 64 * MIB, since
             assert error is None or isinstance(error, ProviderFailed | ProviderUnavailable), (since, error)
             if not service.attacks:
                 return
@@ -154,7 +156,7 @@ async def test_nothing_a_service_answers_leads_elsewhere_or_goes_on_for_ever(
                 assert isinstance(error, ProviderFailed), error
 
 
-@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("kind", BEHAVIOURS)
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "sweep"])
 @pytest.mark.parametrize("attack", [Attack.SILENCE, Attack.TRICKLE], ids=lambda attack: attack.value)
 async def test_a_service_that_takes_for_ever_is_left_at_the_deadline(
@@ -163,26 +165,26 @@ async def test_a_service_that_takes_for_ever_is_left_at_the_deadline(
     async with besieged(kind) as (provider, service, _):
         service.begin(None)
         await provider.stat(Path.parse("file"))  # what the SDK does once is not measured
-        hasten(provider, 0.3)
+        shorten_timeouts(provider, 0.3)
         service.begin(attack)
         assert isinstance(await outcome(provider, operation), ProviderTimeout)
 
 
-@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("kind", BEHAVIOURS)
 @pytest.mark.parametrize("operation", ["write_small", "write_large", "copy"])
 async def test_a_service_that_falls_silent_midway_is_left_at_the_deadline(kind: str, operation: str) -> None:
     async with besieged(kind) as (provider, service, _):
         service.begin(None)
         await OPERATIONS[operation](provider)
         calls = service.asked
-        hasten(provider, 0.3)
+        shorten_timeouts(provider, 0.3)
         for since in range(1, calls):
             service.begin(Attack.SILENCE, since)
             error = await outcome(provider, operation)
             assert error is None or isinstance(error, ProviderTimeout), (since, error)
 
 
-@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("kind", BEHAVIOURS)
 @pytest.mark.parametrize("operation", ["listing", "stat", "read"])
 async def test_fields_that_make_no_sense_are_the_services_fault(kind: str, operation: str) -> None:
     async with besieged(kind) as (provider, service, _):
@@ -190,7 +192,7 @@ async def test_fields_that_make_no_sense_are_the_services_fault(kind: str, opera
         assert isinstance(await outcome(provider, operation), ProviderFailed)
 
 
-@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("kind", BEHAVIOURS)
 @pytest.mark.parametrize("operation", ["stat", "read"])
 @pytest.mark.parametrize(
     ("name", "value"),
@@ -206,24 +208,24 @@ async def test_fields_that_make_no_sense_are_the_services_fault(kind: str, opera
 async def test_headers_that_make_no_sense_are_the_services_fault(
     kind: str, operation: str, name: str, value: str
 ) -> None:
-    def altered(ask: Ask, service: Hostile) -> Say:
-        say = VOICES[kind](ask, service)
+    def altered(request: Request, service: Hostile) -> Response:
+        response = BEHAVIOURS[kind](request, service)
         if (
-            say.status == 200
-            and ask.path.endswith("file")
-            and (name in say.headers or name == "Content-Length")
+            response.status == 200
+            and request.path.endswith("file")
+            and (name in response.headers or name == "Content-Length")
         ):
-            say.headers[name] = value
-            say.headers.pop("x-ms-file-last-write-time", None)
+            response.headers[name] = value
+            response.headers.pop("x-ms-file-last-write-time", None)
             service.attacks += 1
-        return say
+        return response
 
     async with besieged(kind, altered) as (provider, service, _):
         error = await outcome(provider, operation)
         assert isinstance(error, ProviderFailed) or (not service.attacks and error is None)
 
 
-@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("kind", BEHAVIOURS)
 async def test_a_page_of_more_than_was_asked_for_is_not_passed_on(kind: str) -> None:
     async with besieged(kind) as (provider, service, _):
         service.begin(Attack.CROWD)
@@ -231,7 +233,7 @@ async def test_a_page_of_more_than_was_asked_for_is_not_passed_on(kind: str) -> 
             await provider.list_page(Path.parse("tree"), 1, None)
 
 
-@pytest.mark.parametrize("kind", VOICES)
+@pytest.mark.parametrize("kind", BEHAVIOURS)
 async def test_a_page_of_tiny_tags_is_not_parsed(kind: str) -> None:
     """It is within its bytes; what it would take to read it is not."""
     async with besieged(kind) as (provider, service, _):
@@ -258,7 +260,7 @@ async def outcome(provider: Provider, operation: str) -> PorticoError | None:
     return None
 
 
-def hasten(provider: Provider, seconds: float) -> None:
+def shorten_timeouts(provider: Provider, seconds: float) -> None:
     for name in ("_service", "_share"):
         if holder := getattr(provider, name, None):
             holder.timeout = seconds

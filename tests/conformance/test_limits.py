@@ -13,6 +13,7 @@ from .actions import at, content, names, pieces, put
 LONGEST = 1024
 
 
+@pytest.mark.drive_alone
 async def test_what_is_made_may_be_so_deep_and_no_deeper(
     provider: Provider, root: Path, drive: Drive
 ) -> None:
@@ -48,11 +49,12 @@ async def test_what_lies_deeper_can_be_read_and_removed(provider: Provider, root
         await shallow.stat(at("a/b/c/d"))
 
 
+@pytest.mark.key_stores
+@pytest.mark.both_roots
 async def test_a_key_of_the_greatest_length_is_a_file_like_any_other(
     provider: Provider, drive: Drive, root: Path
 ) -> None:
-    if not isinstance(provider, KeyStore):
-        pytest.skip("knows no keys")
+    assert isinstance(provider, KeyStore)
     above = "/".join(["l" * 250] * 3)
     room = LONGEST - len(f"{above}/") - sum(len(name) + 1 for name in root.segments)
     path, longer = f"{above}/{'l' * room}", f"{above}/{'l' * (room + 1)}"

@@ -31,20 +31,19 @@ async def mixed(drive: Drive) -> None:
         await put(drive, path)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@pytest.mark.both_roots
 @pytest.mark.usefixtures("mixed")
-async def test_a_walk_shows_every_entry_once_and_pages_are_ordered(
-    drive: Drive, harness: Harness, size: int
-) -> None:
-    pages = await walk(drive, "f", size)
-    for page in pages:
-        assert len(page) <= size
-        assert page == listing_order(page)
-    entries = [entry for page in pages for entry in page]
-    assert sorted(entry.name for entry in entries if entry.is_folder) == FOLDERS
-    assert sorted(entry.name for entry in entries if not entry.is_folder) == FILES
-    if harness.whole_order:
-        assert entries == listing_order(entries)
+async def test_a_walk_shows_every_entry_once_and_pages_are_ordered(drive: Drive, harness: Harness) -> None:
+    for size in (1, 2, 3, 1000):
+        pages = await walk(drive, "f", size)
+        for page in pages:
+            assert len(page) <= size
+            assert page == listing_order(page)
+        entries = [entry for page in pages for entry in page]
+        assert sorted(entry.name for entry in entries if entry.is_folder) == FOLDERS
+        assert sorted(entry.name for entry in entries if not entry.is_folder) == FILES
+        if harness.whole_order:
+            assert entries == listing_order(entries)
 
 
 @pytest.mark.usefixtures("mixed")
@@ -59,6 +58,7 @@ async def test_a_size_beyond_the_maximum_is_clamped(
     assert sum(map(len, pages)) == len(FOLDERS + FILES)
 
 
+@pytest.mark.both_roots
 async def test_entries_say_what_they_are(drive: Drive) -> None:
     before = datetime.now(UTC) - timedelta(minutes=5)
     await put(drive, "f/report.pdf", b"12345")
@@ -74,49 +74,54 @@ async def test_entries_say_what_they_are(drive: Drive) -> None:
         assert (known.name, known.is_folder, known.size) == (entry.name, entry.is_folder, entry.size)
 
 
+@pytest.mark.both_roots
 async def test_the_root_exists_while_it_holds_nothing(drive: Drive) -> None:
     assert await walk(drive) == [[]]
     entry = await drive.stat(at("/"))
     assert (entry.name, entry.is_folder, entry.content_type) == ("/", True, FOLDER_TYPE)
 
 
+@pytest.mark.both_roots
 async def test_the_root_is_listed(drive: Drive) -> None:
     await put(drive, "file")
     await put(drive, "folder/inside")
     assert await names(drive) == ["folder", "file"]
 
 
+@pytest.mark.both_roots
 async def test_an_empty_folder_is_listed(drive: Drive) -> None:
     await drive.make_folder(at("empty"))
     assert await walk(drive, "empty") == [[]]
     assert await names(drive) == ["empty"]
 
 
-@pytest.mark.parametrize("path", ["missing", "folder/missing", "file/below", "fil", "folde"])
-async def test_a_missing_folder_is_not_found(drive: Drive, path: str) -> None:
+@pytest.mark.both_roots
+async def test_a_missing_folder_is_not_found(drive: Drive) -> None:
     await put(drive, "file")
     await put(drive, "folder/inside")
-    with pytest.raises(NotFound):
-        await drive.list_page(at(path), 10)
-    with pytest.raises(NotFound):
-        await drive.stat(at(path))
+    for path in ("missing", "folder/missing", "file/below", "fil", "folde"):
+        with pytest.raises(NotFound):
+            await drive.list_page(at(path), 10)
+        with pytest.raises(NotFound):
+            await drive.stat(at(path))
 
 
+@pytest.mark.both_roots
 async def test_a_file_is_not_a_folder(drive: Drive) -> None:
     await put(drive, "folder/file")
     with pytest.raises(NotAFolder):
         await drive.list_page(at("folder/file"), 10)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-async def test_what_stands_still_is_seen_once_while_others_come_and_go(drive: Drive, size: int) -> None:
-    steady = [f"f/{number:02}" for number in range(0, 20, 2)] + [f"f/{number:02}/x" for number in (30, 40)]
-    fleeting = [f"f/{number:02}" for number in range(1, 20, 2)]
+@pytest.mark.parametrize("size", [1, 3])
+async def test_unchanged_entries_are_listed_once_while_others_come_and_go(drive: Drive, size: int) -> None:
+    steady = [f"f/{number:02}" for number in range(0, 12, 2)] + [f"f/{number:02}/x" for number in (30, 40)]
+    fleeting = [f"f/{number:02}" for number in range(1, 12, 2)]
     for path in steady + fleeting:
         await put(drive, path)
     seen: Counter[str] = Counter()
     cursor = None
-    coming = iter([*(f"f/{number:02}-new" for number in range(19, -1, -1)), *("f/25/x", "f/45/x")])
+    coming = iter([*(f"f/{number:02}-new" for number in range(11, -1, -1)), *("f/25/x", "f/45/x")])
     while True:
         page = await drive.list_page(at("f"), size, cursor)
         seen.update(entry.name for entry in page.entries)
@@ -131,6 +136,7 @@ async def test_what_stands_still_is_seen_once_while_others_come_and_go(drive: Dr
     assert set(seen.values()) == {1}
 
 
+@pytest.mark.both_roots
 async def test_a_walk_goes_on_when_the_entry_it_stopped_at_is_gone(drive: Drive) -> None:
     for name in "abcdef":
         await put(drive, f"f/{name}")

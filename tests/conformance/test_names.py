@@ -81,6 +81,7 @@ async def test_names_that_look_alike_are_different_names(drive: Drive) -> None:
         assert await content(drive, Path(("f", name))) == name.encode()
 
 
+@pytest.mark.both_roots
 async def test_a_folder_and_a_file_whose_names_begin_alike(drive: Drive) -> None:
     for path in ("a", "a.txt", "a-b/x", "a0/x", "ab/x"):
         await put(drive, path)
@@ -88,7 +89,7 @@ async def test_a_folder_and_a_file_whose_names_begin_alike(drive: Drive) -> None
     assert await names(drive) == ["a-b", "a0", "ab", "a.txt"]
 
 
-async def test_a_path_that_no_service_holds_is_told_as_such(drive: Drive) -> None:
+async def test_a_path_that_no_service_holds_is_reported_as_such(drive: Drive) -> None:
     endless = Path(("x" * 250,) * 20)
     for work in (
         drive.stat(endless),

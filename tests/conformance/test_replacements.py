@@ -65,24 +65,19 @@ def before_each_copy(provider: KeyStore, act: Callable[[], Awaitable[object]]) -
     return duplicate
 
 
-def store_of(provider: Provider) -> KeyStore:
-    if not isinstance(provider, KeyStore):
-        pytest.skip("moves by a rename: there is no moment in between")
-    return provider
-
-
+@pytest.mark.key_stores  # the others move by a rename: there is no moment in between
 @pytest.mark.parametrize("source", ["from", "from/b"])
 async def test_what_is_replaced_after_its_copy_stays_at_the_source(
     drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    store = store_of(provider)
+    assert isinstance(provider, KeyStore)
     for name in "abc":
         await put(drive, f"from/{name}", b"old")
 
     async def replace() -> None:
         await put(drive, "from/b", b"acknowledged")
 
-    monkeypatch.setattr(store, "duplicate", after_each_copy(store, replace))
+    monkeypatch.setattr(provider, "duplicate", after_each_copy(provider, replace))
     await drive.move(at(source), at("to"))
     assert await content(drive, "from/b") == b"acknowledged"
     assert await content(drive, "to/b" if source == "from" else "to") in (b"old", b"acknowledged")
@@ -90,11 +85,12 @@ async def test_what_is_replaced_after_its_copy_stays_at_the_source(
         assert await tree(drive, "from") == {"/from/b": b"acknowledged"}
 
 
+@pytest.mark.key_stores
 @pytest.mark.parametrize("how", ["copy", "move"])
 async def test_what_is_replaced_before_its_copy_is_copied_as_it_is_then(
     drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    store = store_of(provider)
+    assert isinstance(provider, KeyStore)
     await put(drive, "from/b", b"old")
     replaced: list[bool] = []
 
@@ -103,26 +99,27 @@ async def test_what_is_replaced_before_its_copy_is_copied_as_it_is_then(
             replaced.append(True)
             await put(drive, "from/b", b"newer than its listing")
 
-    monkeypatch.setattr(store, "duplicate", before_each_copy(store, replace))
+    monkeypatch.setattr(provider, "duplicate", before_each_copy(provider, replace))
     await (drive.copy if how == "copy" else drive.move)(at("from"), at("to"))
     assert await content(drive, "to/b") == b"newer than its listing"
     # A service that does not look at the version of a copy's source leaves the newer one there as well.
     assert await newest(drive, "from/b", "to/b") == b"newer than its listing"
 
 
+@pytest.mark.key_stores
 @pytest.mark.parametrize("how", ["copy", "move"])
 async def test_a_transfer_that_is_called_off_leaves_whole_files(
     drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    store = store_of(provider)
-    for number in range(40):
+    assert isinstance(provider, KeyStore)
+    for number in range(20):
         await put(drive, f"from/{number}", b"%d" % number)
     enough = asyncio.Event()
 
     async def count() -> None:
         enough.set()
 
-    monkeypatch.setattr(store, "duplicate", after_each_copy(store, count))
+    monkeypatch.setattr(provider, "duplicate", after_each_copy(provider, count))
     transfer = asyncio.create_task((drive.copy if how == "copy" else drive.move)(at("from"), at("to")))
     await enough.wait()
     transfer.cancel()
@@ -130,10 +127,10 @@ async def test_a_transfer_that_is_called_off_leaves_whole_files(
         await transfer
     found = await tree(drive)
     assert {path: data for path, data in found.items() if path.startswith("/from/")} == {
-        f"/from/{number}": b"%d" % number for number in range(40)
+        f"/from/{number}": b"%d" % number for number in range(20)
     }
     copies = {path.rpartition("/")[2]: data for path, data in found.items() if path.startswith("/to/")}
     assert all(data == name.encode() for name, data in copies.items())
     monkeypatch.undo()
     await drive.move(at("from"), at("to"))
-    assert await tree(drive) == {"/to": None} | {f"/to/{number}": b"%d" % number for number in range(40)}
+    assert await tree(drive) == {"/to": None} | {f"/to/{number}": b"%d" % number for number in range(20)}

@@ -18,7 +18,7 @@ ACTIONS: dict[str, tuple[set[Right], Action]] = {
     "list": ({LIST}, lambda drive: drive.list_page(at("/"), 10)),
     "stat": ({LIST}, lambda drive: drive.stat(at("file"))),
     "stat-root": ({LIST}, lambda drive: drive.stat(at("/"))),
-    "describe": ({DOWNLOAD}, lambda drive: drive.describe(at("file"))),
+    "stat_for_download": ({DOWNLOAD}, lambda drive: drive.stat_for_download(at("file"))),
     "read": ({DOWNLOAD}, lambda drive: read(drive)),
     "write": ({UPLOAD}, lambda drive: put(drive, "new")),
     "write-fail": ({UPLOAD}, lambda drive: put(drive, "new", b"", OnConflict.FAIL)),
@@ -49,9 +49,10 @@ async def read(drive: Drive) -> None:
 async def before(drive: Drive) -> dict[str, bytes | None]:
     for path in ("file", "other", "folder/file"):
         await put(drive, path, path.encode())
-    return await tree(drive)
+    return {"/file": b"file", "/other": b"other", "/folder": None, "/folder/file": b"folder/file"}
 
 
+@pytest.mark.drive_alone
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_every_right_counts(
     drive: Drive,

@@ -1,11 +1,10 @@
-"""Where credentials come from is held to the same as the services: it leads nowhere, and its answers end."""
+"""Credential sources are bounded like the services: no redirect is followed, and responses have a limit."""
 
 import asyncio
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path as File
 
-import gcloud.aio.auth.token as gcloud_token
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -15,7 +14,7 @@ from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.registry import open_provider
 
-from ..servers.hostile import Attack, Hostile, Say, Trap
+from ..servers.hostile import Attack, Hostile, Response, Trap
 
 SECRET = "canary-of-a-secret"
 _GUARD_SECONDS = 60
@@ -109,14 +108,13 @@ def service_account(source: Source) -> Provider:
 
 
 def authorized_user(source: Source) -> Provider:
-    source.patch.setattr(gcloud_token, "GCE_ENDPOINT_TOKEN", source.url)
     user = {"type": "authorized_user", "client_id": "c", "client_secret": SECRET, "refresh_token": SECRET}
     return gcs(**{"service-account-file": source.file({**user, "token_uri": f"{source.url}/token"})})
 
 
 def google_machine(source: Source) -> Provider:
-    source.patch.setattr(gcloud_token, "GCE_ENDPOINT_TOKEN", f"{source.url}/token")
-    source.environment(CLOUDSDK_CONFIG=str(source.folder))
+    host = source.url.removeprefix("http://")
+    source.environment(CLOUDSDK_CONFIG=str(source.folder), GCE_METADATA_HOST=host)
     return gcs()
 
 
@@ -132,7 +130,6 @@ def subject_by_address(source: Source) -> Provider:
 
 
 def workforce_user(source: Source) -> Provider:
-    """Through google-auth, and so through another HTTP library."""
     account = {
         "type": "external_account_authorized_user",
         "audience": "//iam.googleapis.com/locations/global/workforcePools/p/providers/q",
@@ -172,7 +169,7 @@ def _bare_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: File) -> None:
 async def test_a_source_of_credentials_leads_nowhere_and_ends(
     name: str, attack: Attack, tmp_path: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Trap() as trap, Hostile(lambda *_: Say(500), trap) as service:
+    async with Trap() as trap, Hostile(lambda *_: Response(500), trap) as service:
         provider = SOURCES[name](Source(service.url, tmp_path, monkeypatch))
         service.begin(attack)
         try:
@@ -190,7 +187,7 @@ async def test_a_source_of_credentials_leads_nowhere_and_ends(
 async def test_a_source_of_credentials_that_is_silent_is_left_at_the_deadline(
     name: str, tmp_path: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Hostile(lambda *_: Say(500)) as service:
+    async with Hostile(lambda *_: Response(500)) as service:
         provider = SOURCES[name](Source(service.url, tmp_path, monkeypatch))
         service.begin(Attack.SILENCE)
         provider._service.timeout = 2.0  # type: ignore[attr-defined]

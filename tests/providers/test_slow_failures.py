@@ -1,4 +1,4 @@
-"""A service that fails is reported as one that fails, also if the deadline comes while the next attempt is waited for."""
+"""A failure is reported as such even if the deadline passes during the pause before the next attempt."""
 
 import asyncio
 import random

@@ -9,19 +9,14 @@ from aiohttp import web
 
 from portico.errors import PorticoError, ProviderFailed
 from portico.providers import transport
-from portico.providers.azure_blob.blobs import entry_of
+from portico.providers.azure_blob.listing import entry_of
 from portico.providers.azure_common import service as azure
-from portico.providers.parts import MIB, Part
+from portico.providers.parts import MIB, UploadPart
 from portico.providers.registry import open_provider
 from portico.providers.s3 import uploads as s3
 
 from ..servers.endless import DATE, SHAPES, EndlessService, endless_service
 
-CUTS = {
-    "s3": "portico.providers.s3.provider.cut",
-    "gcs": "portico.providers.gcs.provider.cut",
-    "azure-blob": "portico.providers.azure_blob.uploads.cut",
-}
 SHAPE = next(iter(SHAPES.values()))
 
 
@@ -30,17 +25,17 @@ async def nothing() -> AsyncGenerator[bytes]:
     yield b""
 
 
-@pytest.mark.parametrize("kind", CUTS)
+@pytest.mark.parametrize("kind", ["s3", "gcs", "azure-blob"])
 async def test_a_refused_upload_stops_reading_before_it_is_reported(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = True
 
-    async def cut(*_: Any, **__: Any) -> AsyncGenerator[Part]:
+    async def cut(*_: Any, **__: Any) -> AsyncGenerator[UploadPart]:
         nonlocal reading
         try:
             for number in range(1, 100):
-                yield Part(number, [b"x"], 1, last=False)
+                yield UploadPart(number, [b"x"], 1, last=False)
         finally:
             reading = False
 
@@ -48,7 +43,7 @@ async def test_a_refused_upload_stops_reading_before_it_is_reported(
         await request.read()
         return web.Response(status=403)
 
-    monkeypatch.setattr(CUTS[kind], cut)
+    monkeypatch.setattr("portico.providers.parts.cut", cut)
     monkeypatch.setattr(EndlessService, "answer", refuse)
     async with endless_service(SHAPE) as service:
         provider: Any = open_provider(kind, service.options[kind])
@@ -73,7 +68,7 @@ async def test_azure_may_answer_before_the_end_of_the_body() -> None:
     async with endless_service(SHAPE) as service:
         provider: Any = open_provider("azure-blob", service.options["azure-blob"])
         body = azure.Body([b"x"], 1)
-        await provider._service.send("PUT", provider._url("file"), None, None, body)
+        await provider._service.send("PUT", provider._service.blob_url("file"), None, None, body)
         body.progress()
         await provider.close()
 
@@ -89,7 +84,7 @@ async def test_s3_may_answer_before_the_end_of_the_body() -> None:
             return {}
 
     service: Any = Service()
-    await s3._send(service, "put_object", Part(1, [bytes(MIB)] * 9, 9 * MIB, last=True))
+    await s3._send(service, "put_object", UploadPart(1, [bytes(MIB)] * 9, 9 * MIB, last=True))
     assert len([chunk async for chunk in bodies[0]]) == 9
 
 

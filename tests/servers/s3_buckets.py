@@ -31,7 +31,7 @@ async def make_buckets(options: Mapping[str, str], buckets: Iterable[str]) -> No
 
 
 async def remove_buckets(options: Mapping[str, str], buckets: Iterable[str]) -> None:
-    """With all that they hold; whoever runs two thousand tests must not keep it all in memory."""
+    """With their content: two thousand tests must not keep it all in memory."""
     async with plain_client(options) as client:
         for bucket in buckets:
             async for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):

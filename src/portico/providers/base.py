@@ -1,4 +1,4 @@
-"""The one storage interface. A provider is one storage service; everything shared by all of them is in `Drive`."""
+"""The storage interface. A provider is one storage service; what all of them share is in `Drive`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
@@ -8,36 +8,36 @@ from portico.entries import Download, Entry, Page
 from portico.paths import Path
 
 TIMEOUT_SECONDS = 30.0
-"""How long a service may take for an answer, or be silent where content moves, unless it is set otherwise."""
+"""The default timeout of a request with all its attempts, or without progress while content is transferred."""
 
 
 class Provider(ABC):
     """A tree of files and folders in one service.
 
-    Paths count from the top of the bucket, container, share or folder; `Drive` confines a user below it. A
-    provider raises only errors of `portico.errors`, and says in their `cause` what the administrator must know.
-    Any method may be called at any time by many tasks at once.
+    Paths start at the top of the bucket, container, share or folder; `Drive` confines a user below it. A provider
+    raises only errors of `portico.errors`, and puts into their `cause` what the administrator must know. All methods
+    may be called concurrently.
     """
 
     kind: ClassVar[str]
     max_page_size: ClassVar[int]
     max_file_size: ClassVar[int]
-    """Bytes; what is larger is refused, early where the size is known."""
+    """Bytes. Larger files are refused, before the upload if the size is known."""
 
     identity: str
-    """Names the bucket, container, share or folder: equal on two nodes that see the same tree, else different."""
+    """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""
 
     @abstractmethod
     async def list_page(
         self, folder: Path, size: int, token: str | None, *, file_first: bool = False
     ) -> Page:
-        """At most `size` entries of `folder`, from the start or from where `token` left off.
+        """At most `size` entries of `folder`, from the start or from where `token` ended.
 
-        A store of keys may hold a file and a folder of the same name. With `file_first` that is `NotAFolder`.
+        A store of keys may have a file and a folder of the same name. With `file_first` that is `NotAFolder`.
 
-        `size` is between 1 and `max_page_size`. A page may be short, and may be empty and still have a token.
-        Every entry that stands still during a walk appears exactly once. Names that `Path` cannot express are
-        left out and logged.
+        `size` is between 1 and `max_page_size`. A page may be short, or empty, and still have a token. Every entry
+        that does not change during a traversal appears exactly once. Names that `Path` cannot express are left out
+        and logged.
 
         `NotFound`: there is no such folder. `NotAFolder`: it is a file. `InvalidCursor`: the service rejects the
         token.
@@ -47,8 +47,8 @@ class Provider(ABC):
     async def stat(self, path: Path) -> Entry:
         """The entry at `path`, with its etag if it is a file. `NotFound` if there is none.
 
-        Of a file and a folder of the same name it is the folder if `path.as_folder`, else the file. The same holds
-        for `delete` and for the source of `copy` and `move`.
+        Of a file and a folder of the same name, this is the folder if `path.as_folder` is set, otherwise the file.
+        The same holds for `delete` and for the source of `copy` and `move`.
         """
 
     @abstractmethod
@@ -57,11 +57,11 @@ class Provider(ABC):
     ) -> Download:
         """The file's bytes from `start` up to `stop`, or to its end; `stop` beyond the end means the end.
 
-        Fails here or, by the provider's own fault, not at all: once the download is returned, its chunks come
-        as they are pulled, all of one version of the file. An abandoned download is closed by its taker.
+        Errors that can be known are raised here, before the download is returned. Its chunks arrive as they are
+        pulled, all of one version of the file. The caller closes a download that it does not read to the end.
 
-        `NotFound`, `IsAFolder`. `Changed`: the file's etag is not `etag`. `RangeNotSatisfiable`: `start` lies
-        behind the end.
+        `NotFound`, `IsAFolder`. `Changed`: the file's etag is not `etag`. `RangeNotSatisfiable`: `start` is
+        beyond the end.
         """
 
     @abstractmethod
@@ -73,40 +73,39 @@ class Provider(ABC):
         *,
         replace: bool = True,
         at_most: int | None = None,
-        otherwise: Iterator[Path] | None = None,
-        way_checked: bool = False,
+        alternatives: Iterator[Path] | None = None,
+        ancestors_checked: bool = False,
     ) -> Entry:
         """Make the file at `path` hold `chunks`, all or nothing, and return its entry.
 
-        `at_most` is the number of bytes that can come at most, where that is known; it only helps to plan.
-        `otherwise` are other names in the same folder, to be tried in turn if `path` turns out to be taken when the
-        file is committed; a service that fixes the name before that may pass them over. `way_checked`: the caller
-        knows from `check_way`, or from a file that it wrote just now, that the folder can be written into.
+        `at_most` is the largest number of bytes that can arrive, if known; it only helps to plan. `alternatives` are
+        other names in the same folder, tried in order if `path` is taken when the file is committed; a service that
+        fixes the name earlier may ignore them. `ancestors_checked`: the caller knows from `check_ancestors`, or from a
+        file that it has just written, that the folder can be written to.
 
-        Nobody sees the file before its last chunk is safe. When this returns, the file is durable and listed.
-        If `chunks` raises, if the task is cancelled or the process dies, the old file stands and nothing stays
-        behind that `sweep` does not remove. Memory is a constant, whatever the size. Missing folders on the way
-        are made when the file is committed.
+        The file is not visible before its last chunk is safe. When this returns, the file is durable and listed. If
+        `chunks` raises, the task is cancelled or the process dies, the old file stays, and `sweep` removes whatever
+        is left behind. Memory is bounded by a constant. Missing folders are made when the file is committed.
 
         `AlreadyExists`: there is such a file and `replace` is false, decided atomically. `IsAFolder`: there is a
-        folder of that name. `NotAFolder`: something on the way is a file. `InvalidPath`: the service cannot hold
+        folder of that name. `NotAFolder`: an ancestor is a file. `InvalidPath`: the service cannot hold
         the name.
         """
 
     @abstractmethod
-    async def check_way(self, folder: Path) -> None:
+    async def check_ancestors(self, folder: Path) -> None:
         """`NotAFolder` if `folder`, or one above it, is a file, so that nothing can be written into it.
 
-        The number of calls to a service grows with the logarithm of the depth at most.
+        The number of requests grows at most with the logarithm of the depth.
         """
 
     @abstractmethod
     async def make_folder(self, path: Path) -> None:
-        """Make the folder and those above it; one that exists is fine. `NotAFolder`: something there is a file."""
+        """Make the folder and its ancestors; existing ones are fine. `NotAFolder`: one of them is a file."""
 
     @abstractmethod
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
-        """Remove a file, an empty folder or, if `recursive`, a folder with all that it holds.
+        """Remove a file, an empty folder or, if `recursive`, a folder with its content.
 
         `NotFound`. `FolderNotEmpty`: the folder has content and `recursive` is false.
         """
@@ -115,8 +114,8 @@ class Provider(ABC):
     async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
         """Copy a file or a whole folder. Each file appears whole or not at all.
 
-        A folder copied onto a folder is merged into it. If it fails midway the error says how much was done, and
-        asking again with `replace` carries on. When it is cancelled, files that were copied stay, each of them whole.
+        A folder copied onto a folder is merged into it. If it fails midway, the error says how much was done, and
+        repeating it with `replace` continues. When it is cancelled, complete copies stay.
 
         `NotFound`: no `source`. `AlreadyExists`: `target` exists and `replace` is false, or a folder would
         replace a file. `IsAFolder`: a file would replace a folder.
@@ -124,18 +123,18 @@ class Provider(ABC):
 
     @abstractmethod
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        """As `copy`, and the source goes: what was moved is at the target before, and what came since stays.
+        """As `copy`, but the source is removed after its copy exists. What was added to the source meanwhile stays.
 
         A file that is replaced meanwhile is moved or stays, in either case as its newest version.
         """
 
     async def check(self, *, writable: bool) -> None:  # noqa: B027
-        """Raise what keeps this machine from using the storage, or from writing if `writable`; no service is asked."""
+        """Raise what prevents this machine from using the storage, or from writing if `writable`. Sends no request."""
 
     async def sweep(self) -> int:
-        """Remove what broken uploads of ours left behind, without touching running ones; how many there were."""
+        """Remove what failed uploads left behind, without touching running ones. Returns how many there were."""
         return 0
 
     async def close(self) -> None:
-        """Give back what the provider holds; it is not used afterwards."""
+        """Release all resources. The provider is not used afterwards."""
         return

@@ -1,7 +1,7 @@
-"""Keys and paths: what a store of keys has to offer, and which names its listings show.
+"""Keys and paths: what a store of keys has to implement, and which names its listings show.
 
-A key is a path without its leading slash. A service says how its keys are listed, found, read, stored, copied and
-removed; what that means for files and folders is in `objects`, and for whole trees in `object_trees`.
+A key is a path without its leading slash. A service implements how keys are listed, found, read, stored, copied and
+removed. Files and folders are built on that in `objects`, whole trees in `object_trees`.
 """
 
 from abc import abstractmethod
@@ -22,11 +22,11 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class Listing:
-    """A service's answer: objects and common prefixes, both by their whole keys, and the service's own token."""
+class KeyPage:
+    """A page of a listing: objects and common prefixes, both with whole keys, and the service's token."""
 
     objects: list[Entry]
-    """Their `name` is the whole key. In a flat listing they have their etag."""
+    """Their `name` is the whole key. In a flat listing they have an etag."""
     prefixes: list[str] = field(default_factory=list)
     token: str | None = None
 
@@ -36,7 +36,7 @@ class Listing:
 
 
 class Version(NamedTuple):
-    """An object as it was seen: its etag, or None where any will do, as for the marker of a folder."""
+    """A version of an object: its etag, or None for any version, as for the marker of a folder."""
 
     key: str
     etag: str | None
@@ -45,17 +45,20 @@ class Version(NamedTuple):
 class KeyStore(Provider):
     max_key_bytes: ClassVar[int] = 1024
     removal_passes: ClassVar[int] = 1
-    """Walks over a tree that is removed: more than one where a folder may be listed pages before what it holds."""
+    """How often a tree is listed to remove it: more than once if a folder may be listed pages before its content."""
 
-    # What a service has to say. Keys are whole; errors are ours.
+    # What a service implements. Keys are whole; errors are those of `portico.errors`.
 
     @abstractmethod
-    async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> Listing:
-        """One call: keys that begin with `prefix`; unless `flat`, those behind a further slash as prefixes."""
+    async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:
+        """One request: keys that begin with `prefix`.
+
+        Unless `flat`, those with a further slash are grouped as prefixes.
+        """
 
     @abstractmethod
     async def find(self, key: str) -> Entry | None:
-        """The object, or None; a folder's entry where the service marks the folder by an object without the slash."""
+        """The object, or None; a folder's entry if the service marks the folder by an object without the slash."""
 
     @abstractmethod
     async def open(self, key: str, start: int, stop: int | None, etag: str | None) -> Download:
@@ -71,24 +74,24 @@ class KeyStore(Provider):
     async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
         """Copy one object inside the service.
 
-        `NotFound`, `AlreadyExists`. `Changed`: the source is another version by now.
+        `NotFound`, `AlreadyExists`. `Changed`: the source has another version by now.
         """
 
     @abstractmethod
     async def remove(self, keys: list[str]) -> None:
-        """Remove objects, up to a page of them; one that is gone already is no error.
+        """Remove up to a page of objects; missing ones are ignored.
 
-        A key that ends in a slash is a folder's marker, in whichever form the service has it.
+        A key that ends in a slash is a folder's marker, whatever its form in the service.
         """
 
     @abstractmethod
     async def remove_versions(self, versions: list[Version]) -> None:
-        """As `remove`, but what is another version by now stays."""
+        """As `remove`, but an object that has another version by now stays."""
 
-    # What follows from it.
+    # What is built on that.
 
     async def mark(self, key: str) -> None:
-        """Make a folder's marker, unless there is one."""
+        """Make a folder's marker unless it exists."""
         try:
             await self.store(key, _nothing(), "application/x-directory", replace=False, at_most=0)
         except AlreadyExists:
@@ -98,18 +101,18 @@ class KeyStore(Provider):
         """Whether the service can hold such a key."""
         return len(key.encode()) <= self.max_key_bytes
 
-    async def peek(self, prefix: str, size: int) -> Listing:
-        """The first of what is below a prefix that ends in a slash, or at it.
+    async def peek(self, prefix: str, size: int) -> KeyPage:
+        """The first keys at or below a prefix that ends in a slash.
 
-        By the delimiter, as folders are listed: some stores keep folders that hold nothing, and list them only so.
+        With the delimiter: some stores keep empty folders and list them only that way.
         """
         return await self.list_keys(prefix, size, None)
 
     async def holds_keys(self, prefix: str) -> bool:
         return self.fits(prefix) and (await self.peek(prefix, 1)).holds_anything(prefix)
 
-    async def pages(self, prefix: str, *, flat: bool) -> AsyncIterator[Listing]:
-        """Every page of a listing; keys that do not begin with `prefix` are left out."""
+    async def pages(self, prefix: str, *, flat: bool) -> AsyncIterator[KeyPage]:
+        """All pages of a listing, without keys that do not begin with `prefix`."""
         token = None
         progress = Progress()
         while True:
@@ -127,8 +130,13 @@ def key_of(path: Path) -> str:
     return "/".join(path.segments)
 
 
+def name_of(key: str) -> str:
+    """The name of the file at a key, or of the folder whose marker it is."""
+    return key.removesuffix("/").rpartition("/")[2]
+
+
 def folder_key(path: Path) -> str:
-    """What the keys of everything in the folder begin with: always ending in a slash, so that `al` is not `alice`."""
+    """The prefix of all keys in the folder. It ends in a slash, so that `al` does not match `alice`."""
     return key_of(path) + "/" if path.segments else ""
 
 
@@ -136,13 +144,13 @@ def folder_entry(path: Path) -> Entry:
     return Entry(path.name, True, content_type=FOLDER_TYPE)
 
 
-def entries_of(prefix: str, listing: Listing) -> tuple[list[Entry], bool]:
-    """What a listing shows as the content of its folder, and whether the folder's own marker was among it."""
+def entries_of(prefix: str, listing: KeyPage) -> tuple[list[Entry], bool]:
+    """The entries of a folder, and whether the folder exists even if there are none."""
     cut = len(prefix)
     keys = [entry.name for entry in listing.objects]
     names = [key[cut:] for key in keys]
-    marked = any(key.startswith(prefix) for key in keys)  # even by what has no name that could be shown
-    # A page is nearly always flawless, and to see that of all names at once costs little.
+    marked = any(key.startswith(prefix) for key in keys)  # even a key whose name cannot be shown
+    # Nearly always all names are valid, and checking all of them at once is cheap.
     if flawless_names(names) and all(key.startswith(prefix) for key in keys):
         entries = listing.objects
     else:
@@ -156,12 +164,12 @@ def entries_of(prefix: str, listing: Listing) -> tuple[list[Entry], bool]:
         if _shown(prefix, key, name):
             entries.append(Entry(name, True, content_type=FOLDER_TYPE))
         else:
-            marked = True  # there is something, even if it has no name that could be shown
+            marked = True  # something exists, even if its name cannot be shown
     return entries, marked
 
 
 def _shown(prefix: str, key: str, name: str) -> bool:
-    flaw = name_flaw(name) if key.startswith(prefix) else "lies outside of the folder that was asked for"
+    flaw = name_flaw(name) if key.startswith(prefix) else "is outside the requested folder"
     if flaw and not name.startswith(RESERVED_PREFIX):
         log.warning("left-out-of-listing", key=ascii(key), why=f"the name {flaw}")
     return not flaw

@@ -1,10 +1,10 @@
-"""One budget of memory for all uploads of a process, given out by whole parts.
+"""The memory budget that all uploads of a process share.
 
-A part can be sent, and its memory given back, only when it is filled. So memory must not be spread over so many parts
-that none can be filled: an upload reserves the whole of a part before it fills it, and those for whom nothing is left
-wait in turn, and so do their clients. A reservation is a lease that has to be used: while others wait, a client that
-is silent or slow loses what it has not filled. It keeps what it has, and goes on as long as the rest of its part fits
-into what is free. Reservations always leave enough for one of those parts, so that there is no deadlock.
+A part can be sent, and its memory released, only when it is full. If memory were spread over too many parts, none of
+them could be filled. So an upload reserves a whole part before it fills it; if nothing is left, it waits in line, and
+so does its client. While others wait, a silent or slow client loses the part of its reservation that it has not
+filled. It keeps what it has filled, and continues when the rest of its part fits into the free memory. Reservations
+always leave enough for one such part, so there is no deadlock.
 """
 
 import asyncio
@@ -13,46 +13,48 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-_PATIENCE = 1.0
-"""Seconds for which a reservation is kept for a client that sends nothing, while others wait."""
-_LEAST_RATE = 256 * 1024
-"""Bytes a second by which a client keeps its reservation, on average."""
+_GRACE_SECONDS = 1.0
+"""How long a client that sends nothing keeps its reservation while others wait, in seconds."""
+_MIN_RATE = 256 * 1024
+"""Average bytes a second at which a client keeps its reservation."""
+UPLOAD_MEMORY = 512 * 2**20
+"""The default budget for uploads to services. Uploads to local folders hold little and are not counted."""
 
 
 class Lease:
-    """What one upload holds."""
+    """The memory that one upload holds."""
 
     def __init__(self, budget: "MemoryBudget") -> None:
         self._budget = budget
         self.held = 0
-        """Bytes of parts that are filled or on their way."""
+        """Bytes of parts that are filled or being sent."""
         self.reserved = 0
-        """Bytes that are kept for the part that is being filled."""
+        """Bytes reserved for the part that is being filled."""
         self.lacking = 0
-        """Bytes that this part needs before it can be sent, reserved or not."""
+        """Bytes that this part still needs, reserved or not."""
         self.due = 0.0
-        """When the reservation may be taken back."""
+        """When the reservation may be revoked."""
 
     async def take(self, size: int, lacking: int | None = None) -> None:
-        """Take `size` bytes for a part that lacks `lacking` before it is full, these among them."""
+        """Take `size` bytes for a part that needs `lacking` more to be full, including these."""
         lacking = size if lacking is None else max(size, lacking)
         if size > self.reserved:
-            await self._budget._take(self, size, lacking)
+            await self._budget.allocate(self, size, lacking)
             return
         self.reserved -= size
         self.held += size
         self.lacking = lacking - size
-        latest = asyncio.get_running_loop().time() + _PATIENCE
-        self.due = min(self.due + size / _LEAST_RATE, latest)
+        latest = asyncio.get_running_loop().time() + _GRACE_SECONDS
+        self.due = min(self.due + size / _MIN_RATE, latest)
 
     def settle(self) -> None:
-        """Nothing more comes for this part."""
-        self._budget._give_back_reservation(self)
+        """Release the reservation: the part is complete."""
+        self._budget.release_reservation(self)
         self.lacking = 0
 
     def give(self, size: int) -> None:
         self.held -= size
-        self._budget._give(size)
+        self._budget.release(size)
 
 
 @dataclass(slots=True, eq=False)
@@ -64,16 +66,16 @@ class _Claim:
 
 
 class MemoryBudget:
-    """Bytes that all uploads together may hold. Only one that is alone may hold more, if its part is larger."""
+    """Limits the bytes that all uploads together hold. A single upload may exceed it if its part is larger."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int = UPLOAD_MEMORY) -> None:
         self._total = total
         self._free = total
         self._leases: set[Lease] = set()
         self._beginning: deque[_Claim] = deque()
-        """Who waits to begin a part, in turn."""
+        """Uploads that wait to begin a part, first come first served."""
         self._resuming: list[_Claim] = []
-        """Who waits in the middle of a part, without a reservation any more."""
+        """Uploads that wait in the middle of a part, after their reservation was revoked."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -92,10 +94,11 @@ class MemoryBudget:
             yield lease
         finally:
             self._leases.remove(lease)
-            self._give(lease.held + lease.reserved)
+            self.release(lease.held + lease.reserved)
 
-    async def _take(self, lease: Lease, size: int, lacking: int) -> None:
-        self._give_back_reservation(lease)
+    async def allocate(self, lease: Lease, size: int, lacking: int) -> None:
+        """Give memory to a lease, as soon as there is enough. Arguments as of `Lease.take`."""
+        self.release_reservation(lease)
         if not self.waiting and self._grant(lease, size, lacking):
             return
         claim = _Claim(lease, size, lacking, asyncio.get_running_loop().create_future())
@@ -113,17 +116,17 @@ class MemoryBudget:
                 lease.settle()
             raise
 
-    def _give(self, size: int) -> None:
+    def release(self, size: int) -> None:
         self._free += size
         self._wake()
 
-    def _give_back_reservation(self, lease: Lease) -> None:
+    def release_reservation(self, lease: Lease) -> None:
         size, lease.reserved = lease.reserved, 0
         if size:
-            self._give(size)
+            self.release(size)
 
     def _grant(self, lease: Lease, size: int, lacking: int) -> bool:
-        if lease.lacking:  # in the middle of a part: what it takes is safe if it could take all that it lacks
+        if lease.lacking:  # in the middle of a part, which must be able to fill up
             cost, fits = size, self._free >= lacking
         else:
             cost, fits = lacking, self._free - lacking >= self._least_to_leave()
@@ -133,33 +136,33 @@ class MemoryBudget:
         lease.held += size
         lease.reserved = cost - size
         lease.lacking = lacking - size
-        lease.due = asyncio.get_running_loop().time() + _PATIENCE
+        lease.due = asyncio.get_running_loop().time() + _GRACE_SECONDS
         return True
 
     def _least_to_leave(self) -> int:
-        """By which one of the parts that have no reservation can still be filled."""
+        """Bytes to leave free so that one of the parts without a reservation can still fill up."""
         return min(
             (lease.lacking for lease in self._leases if lease.lacking and not lease.reserved), default=0
         )
 
     def _wake(self) -> None:
-        """Grant what can be granted; then look whose reservation has run out, as long as somebody waits."""
+        """Grant what fits; while uploads wait, revoke reservations that have run out."""
         while self.waiting:
             self._resuming[:] = [claim for claim in self._resuming if not self._granted(claim)]
             while self._beginning and self._granted(self._beginning[0]):
                 self._beginning.popleft()
-            if not self.waiting or not self._take_back():
+            if not self.waiting or not self._revoke_due():
                 break
-        self._watch()
+        self._set_timer()
 
     def _granted(self, claim: _Claim) -> bool:
         if claim.granted.done() or not self._grant(claim.lease, claim.size, claim.lacking):
-            return False  # one that was cancelled leaves by itself when its task runs next
+            return False  # a cancelled claim is removed by its own task
         claim.granted.set_result(None)
         return True
 
-    def _take_back(self) -> bool:
-        """Whether anything was left of reservations that are due."""
+    def _revoke_due(self) -> bool:
+        """Revoke the reservations that are due; whether there were any."""
         now = asyncio.get_running_loop().time()
         due = [lease for lease in self._leases if lease.reserved and lease.due <= now]
         for lease in due:
@@ -167,8 +170,8 @@ class MemoryBudget:
             lease.reserved = 0
         return bool(due)
 
-    def _watch(self) -> None:
-        """Come back when the next reservation is due, if somebody waits for it."""
+    def _set_timer(self) -> None:
+        """Set a timer for the next reservation that is due, if an upload waits."""
         if self._timer:
             self._timer.cancel()
             self._timer = None

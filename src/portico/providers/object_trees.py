@@ -1,7 +1,7 @@
-"""Whole trees of a store of keys: copied, moved and removed object by object, a page at a time.
+"""Copying, moving and removing whole trees of a store of keys, object by object, a page at a time.
 
-Each is ended by cancelling it, within a batch, too. That leaves objects that are whole: a copy is there or is not, a
-source goes only after its copy is there, and what was removed stays removed.
+Each operation can be cancelled at any point, also within a batch. Every object stays whole: a copy exists or does not,
+a source is removed only after its copy exists, and what was removed stays removed.
 """
 
 from collections import defaultdict
@@ -9,22 +9,23 @@ from collections import defaultdict
 from portico.errors import (
     AlreadyExists,
     Changed,
-    IsAFolder,
     NotFound,
     PorticoError,
     ProviderFailed,
+    cannot_replace_folder,
+    not_found,
 )
-from portico.providers.keys import KeyStore, Version
-from portico.providers.tasks import each
+from portico.providers.keys import KeyStore, Version, name_of
+from portico.providers.tasks import for_each
 
 _ATTEMPTS = 4
-"""At copying one object that is replaced all the time."""
+"""How often the copy of an object that keeps being replaced is tried."""
 
 
 async def copy_object(store: KeyStore, source: Version, target: str, *, replace: bool) -> Version | None:
-    """Copy an object; the version that was copied, which may be newer than the one that was seen.
+    """Copy an object. Returns the version that was copied, which may be newer than `source`.
 
-    None for one that is replaced all the time: it was copied as it was at some moment, and must stay at its source.
+    None if the object keeps being replaced: some version of it was copied, and the source must stay.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -33,7 +34,7 @@ async def copy_object(store: KeyStore, source: Version, target: str, *, replace:
         except Changed:
             found = await store.find(source.key)
             if found is None or found.is_folder:
-                raise NotFound(f"There is no '{_name(source.key)}'.") from None
+                raise not_found(name_of(source.key)) from None
             source = Version(source.key, found.etag)
     await store.duplicate(Version(source.key, None), target, replace=replace)
     return None
@@ -42,32 +43,32 @@ async def copy_object(store: KeyStore, source: Version, target: str, *, replace:
 async def copy_tree(
     store: KeyStore, source: str, target: str, *, replace: bool, merging: bool
 ) -> list[Version]:
-    """Copy all below one prefix to below another; what was copied."""
+    """Copy everything below one prefix to another. Returns what was copied."""
     copied: list[Version] = []
     folders: set[str] = set()
 
     async def copy_one(version: Version) -> None:
-        place = target + version.key[len(source) :]
+        key = target + version.key[len(source) :]
         try:
             if merging:
-                await _check_merge(store, target, place, folders)
-            if done := await copy_object(store, version, place, replace=replace):
+                await _check_merge(store, target, key, folders)
+            if done := await copy_object(store, version, key, replace=replace):
                 copied.append(done)
         except NotFound:
-            return  # somebody deleted it meanwhile
+            return  # deleted in the meantime
 
     try:
         async for listing in store.pages(source, flat=True):
-            await each(copy_one, [Version(entry.name, entry.etag) for entry in listing.objects])
+            await for_each(copy_one, [Version(entry.name, entry.etag) for entry in listing.objects])
     except PorticoError as error:
         raise error.after(f"{len(copied)} files were copied") from error
     return copied
 
 
 async def _check_merge(store: KeyStore, top: str, key: str, folders: set[str]) -> None:
-    """That below `top` no folder takes the place of a file, nor a file that of a folder.
+    """Fail if, below `top`, a folder would replace a file or a file a folder.
 
-    `folders` holds what is known to be in nobody's way.
+    `folders` caches the folders that were checked.
     """
     *above, name = key[len(top) :].split("/")
     for depth in range(len(above)):
@@ -78,11 +79,11 @@ async def _check_merge(store: KeyStore, top: str, key: str, folders: set[str]) -
                 raise AlreadyExists(f"'{above[depth]}' is a file; a folder cannot take its place.")
             folders.add(folder)
     if name and await store.holds_keys(f"{key}/"):
-        raise IsAFolder(f"'{name}' is a folder; a file cannot take its place.")
+        raise cannot_replace_folder(name)
 
 
 async def remove_copied(store: KeyStore, copied: list[Version]) -> None:
-    """Remove the sources of a move, but nothing that was replaced since it was copied."""
+    """Remove the sources of a move, except those that were replaced after they were copied."""
     removed = 0
     try:
         for start in range(0, len(copied), store.max_page_size):
@@ -95,7 +96,7 @@ async def remove_copied(store: KeyStore, copied: list[Version]) -> None:
 
 
 async def remove_tree(store: KeyStore, prefix: str) -> None:
-    """Remove all below the prefix, folders that the store keeps without content included."""
+    """Remove everything below the prefix, including empty folders that the store keeps."""
     removed = 0
     try:
         for _ in range(store.removal_passes):
@@ -113,8 +114,8 @@ async def remove_tree(store: KeyStore, prefix: str) -> None:
 async def remove_empty_folders(store: KeyStore, prefix: str) -> None:
     """Remove a folder that holds nothing but folders.
 
-    Stores that are a file system within keep them when their last object goes. Where content has come meanwhile, all
-    is left as it is.
+    Stores that are file systems inside keep folders when their last object is removed. If new content has arrived,
+    nothing is removed.
     """
     if not await store.holds_keys(prefix):
         return
@@ -126,8 +127,8 @@ async def remove_empty_folders(store: KeyStore, prefix: str) -> None:
         folder = pending.pop()
         if not store.fits(folder):
             raise ProviderFailed(
-                "The storage service shows folders without an end; tell the administrator.",
-                cause="the service sent a folder whose key is longer than a key can be",
+                "The storage service lists endlessly nested folders; tell the administrator.",
+                cause="the service sent a folder whose key exceeds the longest possible key",
             )
         by_depth[folder.count("/")].append(folder)
         async for listing in store.pages(folder, flat=False):
@@ -136,7 +137,3 @@ async def remove_empty_folders(store: KeyStore, prefix: str) -> None:
         folders = by_depth[depth]
         for start in range(0, len(folders), store.max_page_size):
             await store.remove(folders[start : start + store.max_page_size])
-
-
-def _name(key: str) -> str:
-    return key.removesuffix("/").rpartition("/")[2]

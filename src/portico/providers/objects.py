@@ -1,7 +1,8 @@
-"""Files and folders on a store that has only keys: what S3, Azure Blob and Google Cloud Storage share.
+"""Files and folders on a store of keys: what S3, Azure Blob and Google Cloud Storage share.
 
-A folder exists while a key lies below it, or as a zero-byte marker whose key ends in a slash. So a file `a` and a
-folder `a/` may be there both. Then `a` is the file, `a/` (`Path.as_folder`) is the folder, and so is what is listed.
+A folder exists while there are keys below it, or as a zero-byte marker whose key ends in a slash. So a file `a` and a
+folder `a/` may both exist. Then `a` is the file, and `a/` (`Path.as_folder`) is the folder, which is also what a
+listing of `a` shows.
 """
 
 import asyncio
@@ -9,8 +10,19 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 from portico.entries import Download, Entry, Page
-from portico.errors import FolderNotEmpty, InvalidPath, IsAFolder, NotAFolder, NotFound, already_exists
+from portico.errors import (
+    InvalidPath,
+    NotFound,
+    already_exists,
+    cannot_replace_folder,
+    folder_not_empty,
+    is_a_folder,
+    not_a_folder,
+    not_found,
+    root_is_a_folder,
+)
 from portico.paths import Path
+from portico.providers.ancestors import existing_depth
 from portico.providers.keys import KeyStore, Version, entries_of, folder_entry, folder_key, key_of
 from portico.providers.object_trees import (
     copy_object,
@@ -20,15 +32,15 @@ from portico.providers.object_trees import (
     remove_tree,
 )
 
-_PLAIN_SECONDS = 10.0
-"""How long a folder is listed without asking again whether a file has the same name, which only others can have made."""
-_MOST_PLAIN = 4096
+_CHECKED_SECONDS = 10.0
+"""How long a folder is listed without checking again for a file of the same name, which only other programs make."""
+_MAX_CHECKED = 4096
 
 
 class ObjectStore(KeyStore):
     def __init__(self) -> None:
-        self._plain: dict[str, float] = {}
-        """Prefixes of folders beside which there was no file of the same name, and until when that is believed."""
+        self._checked: dict[str, float] = {}
+        """Prefixes of folders without a file of the same name, and until when that is assumed."""
 
     # Looking
 
@@ -39,13 +51,13 @@ class ObjectStore(KeyStore):
         prefix = folder_key(folder)
         if not self.fits(prefix):
             await self._check_folder(folder)
-        if file_first and not folder.is_root and time.monotonic() > self._plain.get(prefix, 0.0):
+        if file_first and not folder.is_root and time.monotonic() > self._checked.get(prefix, 0.0):
             found, listing = await asyncio.gather(
                 self.find(key_of(folder)), self.list_keys(prefix, size, token)
             )
             if found and not found.is_folder:
-                raise _no_folder(folder)
-            self._note_plain(prefix)
+                raise not_a_folder(folder.name)
+            self._note_checked(prefix)
         else:
             listing = await self.list_keys(prefix, size, token)
         entries, marked = entries_of(prefix, listing)
@@ -55,18 +67,18 @@ class ObjectStore(KeyStore):
             await self._check_folder(folder)
         return Page(entries, listing.token)
 
-    def _note_plain(self, prefix: str) -> None:
-        if len(self._plain) >= _MOST_PLAIN:
-            self._plain.clear()
-        self._plain[prefix] = time.monotonic() + _PLAIN_SECONDS
+    def _note_checked(self, prefix: str) -> None:
+        if len(self._checked) >= _MAX_CHECKED:
+            self._checked.clear()
+        self._checked[prefix] = time.monotonic() + _CHECKED_SECONDS
 
     async def _check_folder(self, folder: Path) -> None:
-        """`NotFound` or `NotAFolder` for a folder below which there is nothing, unless it is marked as one."""
+        """`NotFound` or `NotAFolder` for an empty prefix, unless a marker makes it a folder."""
         entry = await self.find(key_of(folder))
         if entry is None:
-            raise _missing(folder)
+            raise not_found(folder.name)
         if not entry.is_folder:
-            raise _no_folder(folder)
+            raise not_a_folder(folder.name)
 
     async def stat(self, path: Path) -> Entry:
         if path.is_root:
@@ -78,10 +90,10 @@ class ObjectStore(KeyStore):
             return entry
         if await self._is_folder(path):
             return folder_entry(path)
-        raise _missing(path)
+        raise not_found(path.name)
 
     async def _found(self, path: Path) -> Entry | None:
-        """The object at the path's own key, but no file where the folder beside it is meant."""
+        """The object at the path's own key; None for a file if the folder of the same name is meant."""
         entry = await self.find(key_of(path))
         if entry and not entry.is_folder and path.as_folder and await self._is_folder(path):
             return None
@@ -94,13 +106,13 @@ class ObjectStore(KeyStore):
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
     ) -> Download:
         if path.is_root:
-            raise IsAFolder("The root is a folder.")
+            raise root_is_a_folder()
         self._check_key(path)
         try:
             download = await self.open(key_of(path), start, stop, etag)
         except NotFound:
             if await self._is_folder(path):
-                raise IsAFolder(f"'{path.name}' is a folder.") from None
+                raise is_a_folder(path.name) from None
             raise
         download.entry.name = path.name
         return download
@@ -115,14 +127,14 @@ class ObjectStore(KeyStore):
         *,
         replace: bool = True,
         at_most: int | None = None,
-        otherwise: Iterator[Path] | None = None,
-        way_checked: bool = False,
+        alternatives: Iterator[Path] | None = None,
+        ancestors_checked: bool = False,
     ) -> Entry:
         self._check_key(path)
-        if way_checked:
+        if ancestors_checked:
             await self._check_no_folder(path)
         else:
-            await asyncio.gather(self.check_way(path.parent), self._check_no_folder(path))
+            await asyncio.gather(self.check_ancestors(path.parent), self._check_no_folder(path))
         entry = await self.store(key_of(path), chunks, content_type, replace=replace, at_most=at_most)
         entry.name = path.name
         return entry
@@ -131,30 +143,23 @@ class ObjectStore(KeyStore):
         if path.is_root:
             return
         self._check_key(path, as_folder=True)
-        await self.check_way(path)
+        await self.check_ancestors(path)
         await self.mark(folder_key(path))
 
-    async def check_way(self, folder: Path) -> None:
-        # Above a folder that holds something there are only folders that hold something. So the deepest of these is
-        # found by bisection, and of all below it only the next one can be a file.
-        holding, deepest = 0, len(folder.segments)
-        depth = deepest
-        while holding < deepest:
-            if await self._is_folder(Path(folder.segments[:depth])):
-                holding = depth
-            else:
-                deepest = depth - 1
-            depth = (holding + deepest + 1) // 2
-        if holding == len(folder.segments):
+    async def check_ancestors(self, folder: Path) -> None:
+        # A folder that holds something is only below folders that hold something. Of those below the deepest one,
+        # only the next can be a file.
+        depth = await existing_depth(folder, self._is_folder)
+        if depth == len(folder.segments):
             return
-        first = Path(folder.segments[: holding + 1])
+        first = Path(folder.segments[: depth + 1])
         entry = await self.find(key_of(first))
         if entry and not entry.is_folder:
-            raise _no_folder(first)
+            raise not_a_folder(first.name)
 
     async def _check_no_folder(self, path: Path) -> None:
         if await self._is_folder(path):
-            raise IsAFolder(f"'{path.name}' is a folder; a file cannot take its place.")
+            raise cannot_replace_folder(path.name)
 
     # Removing
 
@@ -166,15 +171,13 @@ class ObjectStore(KeyStore):
             return
         prefix = folder_key(path)
         if not self.fits(prefix):
-            raise _missing(path)
+            raise not_found(path.name)
         listing = await self.peek(prefix, 2)
         if not (entry or listing.holds_anything(prefix)):
-            raise _missing(path)
+            raise not_found(path.name)
         inside = {*(found.name for found in listing.objects), *listing.prefixes} - {prefix}
         if not recursive and (listing.token or any(key.startswith(prefix) for key in inside)):
-            raise FolderNotEmpty(
-                f"'{path.name}' is not empty; add recursive=true to remove it with its content."
-            )
+            raise folder_not_empty(path.name)
         if recursive:
             await remove_tree(self, prefix)
         if entry or not recursive:
@@ -194,10 +197,10 @@ class ObjectStore(KeyStore):
             await self.remove_versions(copied)
 
     async def _transfer(self, source: Path, target: Path, replace: bool) -> tuple[list[Version], bool]:
-        """Copy a file or a tree; what was copied, and whether it was a tree."""
+        """Copy a file or a tree. Returns what was copied, and whether it was a tree."""
         self._check_key(source)
         self._check_key(target)
-        await self.check_way(target.parent)
+        await self.check_ancestors(target.parent)
         marked = None if source.is_root else await self._found(source)
         if marked and not marked.is_folder:
             await self._check_no_folder(target)
@@ -205,11 +208,11 @@ class ObjectStore(KeyStore):
             copy = await copy_object(self, seen, key_of(target), replace=replace)
             return [copy] if copy else [], False
         if not (marked or await self._is_folder(source)):
-            raise _missing(source)
+            raise not_found(source.name)
         self._check_key(target, as_folder=True)
-        standing = await self.find(key_of(target))
-        merging = bool(standing) or await self._is_folder(target)
-        if merging and not (replace and (not standing or standing.is_folder)):
+        existing = await self.find(key_of(target))
+        merging = bool(existing) or await self._is_folder(target)
+        if merging and not (replace and (not existing or existing.is_folder)):
             raise already_exists(target.name)
         origin, goal = folder_key(source), folder_key(target)
         copied = await copy_tree(self, origin, goal, replace=replace, merging=merging)
@@ -224,13 +227,5 @@ class ObjectStore(KeyStore):
 
     @property
     def key_limit(self) -> str:
-        """How long a path may be, as a sentence."""
-        return f"A whole path may have {self.max_key_bytes} bytes in this storage, that of a folder one less."
-
-
-def _missing(path: Path) -> NotFound:
-    return NotFound(f"There is no '{path.name}'.")
-
-
-def _no_folder(path: Path) -> NotAFolder:
-    return NotAFolder(f"'{path.name}' is a file, not a folder.")
+        """A sentence that says how long a path may be."""
+        return f"A path can have {self.max_key_bytes} bytes in this storage, the path of a folder one less."

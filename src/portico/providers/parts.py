@@ -1,53 +1,94 @@
-"""Cutting an upload into parts and sending them, within one budget of memory for all uploads of a process."""
+"""Uploads in parts: a stream is cut into parts, and several of them are sent at the same time."""
 
 import asyncio
+import hashlib
 import sys
+from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from portico.providers.memory import Lease, MemoryBudget
+from portico.providers.tasks import first_error
 
 T = TypeVar("T")
 
 MIB = 2**20
-PER_UPLOAD = 32 * MIB
-"""Bytes that one upload holds, as long as its parts are not larger than half of that."""
-SMALLEST_PART = 8 * MIB
-LARGEST_PART = 64 * MIB
-_GROWTH = 500
-"""Parts of one size before the next ones are twice as large, where nobody knows how many will come."""
+MAX_UPLOAD_MEMORY = 32 * MIB
+"""Bytes that one upload holds, unless a single part is larger than half of that."""
+MIN_PART_BYTES = 8 * MIB
+MAX_PART_BYTES = 64 * MIB
+_PARTS_PER_SIZE = 500
+"""How many parts have the same size before it doubles, if the size of the file is unknown."""
+MARK = "portico-upload"
+"""The metadata that identifies the object of an upload, if the response was lost."""
+LOOKUP_FRACTION = 3
+"""A look-up after a lost response may take the timeout divided by this: the client has waited already."""
+_HASH_INLINE_BYTES = 256 * 1024
+"""Up to this size, hashing takes less time than the hop to a thread."""
 
 
 @dataclass(slots=True)
-class Part:
+class UploadPart:
     number: int
-    """From 1 on."""
+    """Counted from 1."""
     chunks: list[bytes]
     size: int
     last: bool
 
+    async def md5(self) -> str:
+        """The MD5 of the part in base64, as `Content-MD5` wants it."""
+        return self._md5() if self.size <= _HASH_INLINE_BYTES else await asyncio.to_thread(self._md5)
 
-UPLOADS = MemoryBudget(512 * MIB)
-"""The one budget of this process for uploads to services; those to folders hold little: see `local/gathering.py`."""
+    def _md5(self) -> str:
+        digest = hashlib.md5(usedforsecurity=False)
+        for chunk in self.chunks:
+            digest.update(chunk)
+        return b64encode(digest.digest()).decode()
 
 
-def part_sizes(at_most: int | None, most_parts: int) -> Callable[[int], int]:
-    """The size of the nth part, so that `most_parts` suffice.
+@dataclass(slots=True)
+class Parts:
+    """The parts of one upload: the first one, which may be the only one, and the rest as it arrives."""
 
-    A known size gives equal parts, which every service takes; an unknown one parts that grow.
+    first: UploadPart
+    rest: AsyncGenerator[UploadPart]
+    lease: Lease
+
+    async def send(self, send: Callable[[UploadPart], Awaitable[T]]) -> list[T]:
+        """As `send_all`."""
+        return await send_all(self.first, self.rest, send, self.lease)
+
+
+@asynccontextmanager
+async def split(
+    memory: MemoryBudget, chunks: AsyncIterator[bytes], sizes: Callable[[int], int], at_most: int | None
+) -> AsyncIterator[Parts]:
+    """The parts of a stream, within the memory budget, as soon as the first part is complete.
+
+    If `first.last` is set, the whole file fits into one request.
+    """
+    async with memory.lease() as lease, aclosing(cut(chunks, sizes, lease, at_most=at_most)) as parts:
+        yield Parts(await anext(parts), parts, lease)
+
+
+def part_sizes(at_most: int | None, max_parts: int) -> Callable[[int], int]:
+    """The size of the nth part, chosen so that `max_parts` are enough.
+
+    If the size is known, all parts are equal, which every service accepts. If not, they grow.
     """
     if at_most is not None:
-        size = max(SMALLEST_PART, -(-at_most // most_parts))
+        size = max(MIN_PART_BYTES, -(-at_most // max_parts))
         size += -size % MIB
         return lambda _: size
-    return lambda number: min(LARGEST_PART, SMALLEST_PART << min((number - 1) // _GROWTH, 3))
+    return lambda number: min(MAX_PART_BYTES, MIN_PART_BYTES << min((number - 1) // _PARTS_PER_SIZE, 3))
 
 
-def most_bytes(most_parts: int) -> int:
-    """The largest file that `part_sizes` can plan for, of known size or not."""
-    sizes = part_sizes(None, most_parts)
-    return sum(sizes(number) for number in range(1, most_parts + 1))
+def max_file_bytes(max_parts: int) -> int:
+    """The largest file that `part_sizes` can plan for, whether its size is known or not."""
+    sizes = part_sizes(None, max_parts)
+    return sum(sizes(number) for number in range(1, max_parts + 1))
 
 
 async def cut(
@@ -56,19 +97,19 @@ async def cut(
     lease: Lease,
     *,
     at_most: int | None = None,
-) -> AsyncGenerator[Part]:
-    """The stream in parts: at least one, which may be empty; the last one is marked as such.
+) -> AsyncGenerator[UploadPart]:
+    """Cut a stream into parts: at least one, which may be empty. The last one is marked.
 
-    `at_most` is the number of bytes that can come at most: no more memory is reserved than that.
+    `at_most` is the largest number of bytes that can arrive; no more memory is reserved.
     """
-    part = Part(1, [], 0, last=False)
+    part = UploadPart(1, [], 0, last=False)
     target = sizes(1)
     left = sys.maxsize if at_most is None else at_most
     async for chunk in chunks:
         while chunk:
             if part.size == target:
                 yield part
-                part = Part(part.number + 1, [], 0, last=False)
+                part = UploadPart(part.number + 1, [], 0, last=False)
                 target = sizes(part.number)
             piece = chunk[: target - part.size]
             await lease.take(len(piece), min(target - part.size, left))
@@ -82,33 +123,37 @@ async def cut(
 
 
 async def send_all(
-    first: Part, rest: AsyncIterator[Part], send: Callable[[Part], Awaitable[T]], lease: Lease
+    first: UploadPart,
+    rest: AsyncIterator[UploadPart],
+    send: Callable[[UploadPart], Awaitable[T]],
+    lease: Lease,
 ) -> list[T]:
-    """Send the parts, a few at a time, and give back each one's memory when it is acknowledged; results in order.
+    """Send the parts, several at a time, and return the results in order.
 
-    The first failure ends the others and is raised as it is.
+    The memory of a part is given back once the part is acknowledged. The first failure cancels the others and is
+    raised.
     """
     results: dict[int, T] = {}
-    under_way = 0
-    landed = asyncio.Event()
+    in_flight = 0
+    acknowledged = asyncio.Event()
 
-    async def run(part: Part) -> None:
-        nonlocal under_way
+    async def run(part: UploadPart) -> None:
+        nonlocal in_flight
         try:
             results[part.number] = await send(part)
             part.chunks.clear()
             lease.give(part.size)
         finally:
-            under_way -= part.size
-            landed.set()
+            in_flight -= part.size
+            acknowledged.set()
 
-    async def start(part: Part) -> None:
-        """Send it as soon as, with the one that is filled meanwhile, it keeps within the bounds; parts may grow."""
-        nonlocal under_way
-        while under_way and under_way + 2 * part.size > PER_UPLOAD:
-            landed.clear()
-            await landed.wait()
-        under_way += part.size
+    async def start(part: UploadPart) -> None:
+        """Wait until this part and the next one, which fills up meanwhile, fit into the upload's memory."""
+        nonlocal in_flight
+        while in_flight and in_flight + 2 * part.size > MAX_UPLOAD_MEMORY:
+            acknowledged.clear()
+            await acknowledged.wait()
+        in_flight += part.size
         group.create_task(run(part))
 
     try:
@@ -117,10 +162,5 @@ async def send_all(
             async for part in rest:
                 await start(part)
     except BaseExceptionGroup as errors:
-        raise _first(errors) from errors
+        raise first_error(errors) from errors
     return [results[number] for number in sorted(results)]
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,4 +1,4 @@
-"""Trying a provider out: does it list, write, read and delete?"""
+"""Testing a connection: list, write, read and delete."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
@@ -19,7 +19,7 @@ class ProbeStep:
 
 
 async def probe(provider: Provider, folder: Path) -> AsyncIterator[ProbeStep]:
-    """List `folder`, then write, read and delete a file in it; ends with the first step that fails."""
+    """List `folder`, then write, read and delete a file in it. Ends with the first step that fails."""
     file = Path((*folder.segments, f"{RESERVED_PREFIX}probe-{token_hex(8)}"))
     for name, step in (("list", _list), ("write", _write), ("read", _read), ("delete", _delete)):
         try:
@@ -34,7 +34,7 @@ async def probe(provider: Provider, folder: Path) -> AsyncIterator[ProbeStep]:
 
 
 async def _list(provider: Provider, file: Path) -> None:
-    with suppress(NotFound):  # the folder need not be there yet: writing makes it
+    with suppress(NotFound):  # the folder may not exist yet: writing makes it
         await provider.list_page(file.parent, 1, None)
 
 
@@ -50,7 +50,7 @@ async def _read(provider: Provider, file: Path) -> None:
     async with aclosing(download.chunks) as chunks:
         content = b"".join([chunk async for chunk in chunks])
     if content != _CONTENT:
-        raise ProviderFailed("The probe file came back with other content than it was written with.")
+        raise ProviderFailed("The probe file was read with other content than was written.")
 
 
 async def _delete(provider: Provider, file: Path) -> None:

@@ -1,20 +1,20 @@
-"""Walks over what a service lists, bounded by progress: a service that goes in circles is found out."""
+"""Detects listings that never end: every page must make progress."""
 
 from collections.abc import Sequence
 
 from portico.errors import ProviderFailed
 
-MOST_EMPTY = 100
-"""Pages in a row that may show nothing, as long as each has a token of its own: services do that at times."""
-MOST_REPEATED = 3
-"""Pages in a row that may show only what was shown before."""
+MAX_EMPTY_PAGES = 100
+"""How many pages in a row may be empty, each with a new token: services send such pages at times."""
+MAX_REPEATED_PAGES = 3
+"""How many pages in a row may show only known names."""
 
 
 class Progress:
-    """Is shown every page of one walk, and raises `ProviderFailed` where the walk does not get on.
+    """The progress of one traversal; `ProviderFailed` if a page makes none.
 
-    Most services list in order, where a page gets on if it goes beyond all before it. What comes out of order is
-    remembered, so that memory is used only for services that do not.
+    Most services list in order: then a page makes progress if it goes beyond all previous ones. Only names that arrive
+    out of order are remembered, so memory is used only for services that do not list in order.
     """
 
     def __init__(self) -> None:
@@ -25,17 +25,17 @@ class Progress:
         self._repeated = 0
 
     def page(self, names: Sequence[str], token: str | None) -> None:
-        """`names`: what the page shows, by keys or ids; `token`: where the next one begins."""
+        """Record a page with these keys or ids, and the token of the next page."""
         if token is None:
             return
         if hash(token) in self._tokens:
-            raise endless("a listing whose tokens go in circles")
+            raise endless("a listing with repeated tokens")
         self._tokens.add(hash(token))
         self._empty = 0 if names else self._empty + 1
         self._repeated = self._repeated + 1 if names and not self._is_new(names) else 0
-        if self._empty > MOST_EMPTY:
+        if self._empty > MAX_EMPTY_PAGES:
             raise endless("one empty page after another")
-        if self._repeated >= MOST_REPEATED:
+        if self._repeated >= MAX_REPEATED_PAGES:
             raise endless("the same entries again and again")
 
     def _is_new(self, names: Sequence[str]) -> bool:
@@ -50,6 +50,6 @@ class Progress:
 
 def endless(what: str) -> ProviderFailed:
     return ProviderFailed(
-        "The storage service sends a listing without an end; tell the administrator.",
+        "The storage service sends an endless listing; tell the administrator.",
         cause=f"the service sent {what}",
     )

@@ -1,7 +1,6 @@
-"""Which kinds of storage there are, which options each takes, and how one is opened.
+"""The kinds of storage, the options of each, and how a provider is opened.
 
-A provider is named here and imported on first use, so that its SDK need not be installed by those who use
-another service.
+A provider is imported on first use, so that only the SDKs of the services in use need to be installed.
 """
 
 from collections.abc import Mapping
@@ -14,24 +13,25 @@ from typing import Any
 from portico.errors import InvalidPath, InvalidRequest, ProviderRefused
 from portico.paths import Path
 from portico.providers.base import TIMEOUT_SECONDS, Provider
+from portico.providers.memory import MemoryBudget
 
 SECRET_OPTIONS = frozenset({"secret-access-key", "connection-string", "account-key", "sas-token"})
 PATH_OPTIONS = frozenset({"folder", "service-account-file"})
-"""Files and folders of the gateway's machine."""
+"""Options that name a file or folder on the gateway's machine."""
 PREFIX_OPTION = "prefix"
-"""Taken by every cloud kind, and applied by whoever builds the drive: a provider never sees it."""
+"""An option of every cloud kind. `Drives` applies it; a provider never sees it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     implementation: str
-    """`module:Class`; the class takes the options as keyword arguments, dashes as underscores."""
+    """`module:Class`. The class takes the options as keyword arguments, with underscores for dashes."""
     required: frozenset[str]
     optional: frozenset[str] = frozenset()
     extra: str | None = None
-    """The installation extra that brings the service's SDK."""
+    """The extra that installs the service's SDK."""
     sdk: str | None = None
-    """The module by which that SDK is known to be there."""
+    """A module that shows whether the SDK is installed. Providers that have one also take `timeout` and `memory`."""
 
     @property
     def options(self) -> frozenset[str]:
@@ -70,7 +70,7 @@ KINDS: Mapping[str, Kind] = {
         required=frozenset({"bucket"}),
         optional=frozenset({"prefix", "service-account-file", "endpoint-url", "anonymous"}),
         extra="gcs",
-        sdk="gcloud.aio.auth",
+        sdk="google.auth",
     ),
 }
 
@@ -91,25 +91,29 @@ def check_options(kind: str, options: Mapping[str, str]) -> None:
     try:
         Path.parse(options.get(PREFIX_OPTION, ""))
     except InvalidPath as error:
-        raise InvalidRequest(
-            f"The option {PREFIX_OPTION!r} is no path within the storage: {error.detail}"
-        ) from None
+        raise InvalidRequest(f"The option {PREFIX_OPTION!r} is not a valid path: {error.detail}") from None
 
 
 def missing_extra(kind: str) -> str | None:
-    """How to install what this kind still needs on this machine; None if nothing is missing."""
+    """The command that installs what this kind lacks on this machine; None if nothing is missing."""
     known = _kind(kind)
     try:
         there = known.sdk is None or find_spec(known.sdk) is not None
-    except ModuleNotFoundError:  # not even the package that it would be in
+    except ModuleNotFoundError:  # its package is missing, too
         there = False
     return None if there else _install(known)
 
 
-def open_provider(kind: str, options: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> Provider:
-    """The provider for options that `check_options` accepts; secrets are options like any other here.
+def open_provider(
+    kind: str,
+    options: Mapping[str, str],
+    timeout: float = TIMEOUT_SECONDS,
+    memory: MemoryBudget | None = None,
+) -> Provider:
+    """The provider for options that `check_options` accepts; secrets are options like any other.
 
-    `timeout`: seconds that a service may take for an answer, or be silent where content moves.
+    `timeout`: see `TIMEOUT_SECONDS`. `memory`: the budget that uploads to all services share; without one, the
+    provider has its own.
     """
     check_options(kind, options)
     known = _kind(kind)
@@ -124,8 +128,8 @@ def open_provider(kind: str, options: Mapping[str, str], timeout: float = TIMEOU
     arguments: dict[str, Any] = {
         key.replace("-", "_"): value for key, value in options.items() if key != PREFIX_OPTION and value
     }
-    if known.sdk:  # what is on this machine has no service to wait for
-        arguments["timeout"] = timeout
+    if known.sdk:  # local folders have no service to wait for
+        arguments |= {"timeout": timeout, "memory": memory}
     return implementation(**arguments)
 
 

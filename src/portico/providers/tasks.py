@@ -1,4 +1,4 @@
-"""Many small pieces of asynchronous work."""
+"""Running many small tasks, a few at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -6,21 +6,24 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AT_ONCE = 8
-"""Files of a tree that are worked on at the same time."""
+CONCURRENCY = 8
+"""How many files of a tree are worked on at the same time."""
 
 
-async def each(work: Callable[[T], Awaitable[None]], items: Iterable[T], at_once: int = AT_ONCE) -> None:
-    """Do the work for all items, a few at a time.
+async def for_each(
+    work: Callable[[T], Awaitable[object]], items: Iterable[T], concurrency: int = CONCURRENCY
+) -> None:
+    """Call `work` for every item, with at most `concurrency` calls at a time.
 
-    After a failure nothing more is begun; it is raised when what runs has ended. A cancellation ends what runs.
+    After a failure no further call begins. The first failure is raised once the running calls have ended. A
+    cancellation cancels them.
     """
-    waiting = iter(items)
+    remaining = iter(items)
     failed = False
 
     async def worker() -> None:
         nonlocal failed
-        for item in waiting:
+        for item in remaining:
             if failed:
                 return
             try:
@@ -29,6 +32,12 @@ async def each(work: Callable[[T], Awaitable[None]], items: Iterable[T], at_once
                 failed = True
                 raise
 
-    for error in await asyncio.gather(*(worker() for _ in range(at_once)), return_exceptions=True):
+    for error in await asyncio.gather(*(worker() for _ in range(concurrency)), return_exceptions=True):
         if isinstance(error, BaseException):
             raise error
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group, however deeply nested."""
+    error = group.exceptions[0]
+    return first_error(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,7 +1,7 @@
-"""What every answer is held to, of a service and of where its credentials come from: it ends, and leads nowhere else.
+"""HTTP for all SDKs and credential sources: no redirects, bounded responses.
 
-The SDKs follow redirects, and read an answer to its end before they look at it. All of them use aiohttp in the end,
-so both are refused there, once.
+The SDKs follow redirects and read a response to its end before they look at it. All of them use aiohttp, so both are
+prevented there, once.
 """
 
 import asyncio
@@ -14,31 +14,31 @@ import aiohttp
 from aiohttp import hdrs
 
 from portico.errors import ProviderFailed
-from portico.providers.answers import nonsense
+from portico.providers.responses import malformed_response
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
 CONNECT_SECONDS = 5.0
-LARGEST_ANSWER = 2**20
-"""Bytes of an answer about one thing, unless more is expected."""
-LARGEST_ERROR = 64 * 1024
-LARGEST_PAGE = 16 * 2**20
+MAX_RESPONSE_BYTES = 2**20
+"""The largest response unless more is expected."""
+MAX_ERROR_BYTES = 64 * 1024
+MAX_PAGE_BYTES = 16 * 2**20
 _PAGE_FRAME = 64 * 1024
 _LARGE = 2**20
-_LARGE_AT_ONCE = 4
-"""Answers of more than `_LARGE` that one connection holds at the same time: what a hostile one fills is bounded."""
+_CONCURRENT_LARGE = 4
+"""How many responses larger than `_LARGE` a connection holds at the same time, which bounds its memory."""
 
-_expected: ContextVar[int] = ContextVar("expected", default=LARGEST_ANSWER)
+_expected: ContextVar[int] = ContextVar("expected", default=MAX_RESPONSE_BYTES)
 
 
-class TooLargeAnswer(ProviderFailed):
-    """The service sent more than can be meant."""
+class ResponseTooLarge(ProviderFailed):
+    """The service sent more than any valid response has."""
 
 
 @contextmanager
 def at_most(count: int) -> Iterator[None]:
-    """Within this, an answer may have so many bytes. It is not an argument, because SDKs would not hand it on."""
+    """Limit the size of responses in this context. Not an argument, because the SDKs would not pass it on."""
     token = _expected.set(count)
     try:
         yield
@@ -47,33 +47,34 @@ def at_most(count: int) -> Iterator[None]:
 
 
 def extend(watch: asyncio.Timeout, seconds: float) -> None:
-    """Count the deadline from now, because bytes were taken.
+    """Restart the timeout, because there was progress.
 
-    Without effect after its end: the answer may come before the whole body was sent.
+    Has no effect after it ended: the response may arrive before the whole body was sent.
     """
     with suppress(RuntimeError):
         watch.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 def page_bytes(entries: int, each: int) -> int:
-    """How large a page of so many entries may be; `each` is what the service needs for the longest of them."""
-    return min(entries * each + _PAGE_FRAME, LARGEST_PAGE)
+    """The largest page of so many entries; `each` is the size of the largest entry."""
+    return min(entries * each + _PAGE_FRAME, MAX_PAGE_BYTES)
 
 
-class Response(aiohttp.ClientResponse):
+class BoundedResponse(aiohttp.ClientResponse):
     large: ClassVar[asyncio.Semaphore]
     _cut = False
 
-    async def start(self, connection: "Connection") -> "Response":
+    async def start(self, connection: "Connection") -> "BoundedResponse":
         await super().start(connection)
         if 300 <= self.status < 400 and (hdrs.LOCATION in self.headers or hdrs.URI in self.headers):
-            raise nonsense(
-                f"a redirect to another address ({self.status}), which is not followed: check the connection's own address"
+            raise malformed_response(
+                f"a redirect to another address ({self.status}), which is not followed: "
+                "check the connection's own address"
             )
         return self
 
     async def read(self) -> bytes:
-        """As it is, but no more than was expected; of an error only the beginning."""
+        """The body, limited to what is expected; an error is truncated instead of refused."""
         if self._body is None:
             try:
                 self._body = await self._bounded()
@@ -83,13 +84,13 @@ class Response(aiohttp.ClientResponse):
         return self._body if self._cut else await super().read()
 
     def close(self) -> None:
-        # Closed in the usual way, a connection whose peer no longer reads would linger with what is still to be sent.
+        # Aborted, because a connection whose peer no longer reads would otherwise linger until all is sent.
         if self.connection is not None and self.connection.transport is not None:
             self.connection.transport.abort()
         super().close()
 
     async def _bounded(self) -> bytes:
-        most = LARGEST_ERROR if self.status >= 300 else _expected.get()
+        most = MAX_ERROR_BYTES if self.status >= 300 else _expected.get()
         if self.status < 300 and self.method != hdrs.METH_HEAD and (self.content_length or 0) > most:
             raise _too_large(most)
         chunks: list[bytes] = []
@@ -108,8 +109,8 @@ class Response(aiohttp.ClientResponse):
             if waited:
                 self.large.release()
         if size and self.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-            # Nobody asked for it; unpacked, it could be a thousand times as much.
-            raise nonsense("a compressed answer")
+            # It was not requested, and decompressed it could be a thousand times larger.
+            raise malformed_response("a compressed response")
         if size > most:
             if self.status < 300:
                 raise _too_large(most)
@@ -119,13 +120,13 @@ class Response(aiohttp.ClientResponse):
 
 
 def session(**options: Any) -> aiohttp.ClientSession:
-    """A session whose answers are held to that. Cookies are not kept: whoever sends them could fill the memory."""
-    bounded = type("Response", (Response,), {"large": asyncio.Semaphore(_LARGE_AT_ONCE)})
+    """A session with these limits. It ignores cookies, which could fill the memory."""
+    bounded = type("BoundedResponse", (BoundedResponse,), {"large": asyncio.Semaphore(_CONCURRENT_LARGE)})
     return aiohttp.ClientSession(
         response_class=bounded, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, **options
     )
 
 
-def _too_large(most: int) -> TooLargeAnswer:
-    error = nonsense(f"an answer of more than {most:,} bytes, which cannot be meant")
-    return TooLargeAnswer(error.detail, cause=error.cause)
+def _too_large(most: int) -> ResponseTooLarge:
+    error = malformed_response(f"a response of more than {most:,} bytes")
+    return ResponseTooLarge(error.detail, cause=error.cause)

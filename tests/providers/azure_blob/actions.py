@@ -6,12 +6,12 @@ from contextlib import aclosing
 from portico.entries import Entry
 from portico.paths import Path
 from portico.providers.azure_blob import AzureBlobProvider
-from portico.providers.azure_common import Body, Fault
-from portico.providers.parts import SMALLEST_PART
+from portico.providers.azure_common import Body, ServiceError
+from portico.providers.parts import MIN_PART_BYTES
 
 from ...servers.proxy import Call
 
-PART = SMALLEST_PART
+PART = MIN_PART_BYTES
 SECRETS = ("Eby8vdM02x", "sig=", "SharedKey")
 
 
@@ -49,14 +49,16 @@ async def walk(provider: AzureBlobProvider, folder: str = "", size: int = 100) -
 async def make_blob(provider: AzureBlobProvider, key: str, data: bytes = b"", **metadata: str) -> None:
     """A blob as another program makes it."""
     headers = {"x-ms-blob-type": "BlockBlob"} | {f"x-ms-meta-{name}": text for name, text in metadata.items()}
-    await provider._service.send("PUT", provider._url(key), None, headers, Body([data], len(data)))
+    await provider._service.send(
+        "PUT", provider._service.blob_url(key), None, headers, Body([data], len(data))
+    )
 
 
 async def uncommitted(provider: AzureBlobProvider, key: str) -> bytes:
     query = {"comp": "blocklist", "blocklisttype": "uncommitted"}
     try:
-        return (await provider._service.send("GET", provider._url(key), query)).body
-    except Fault:
+        return (await provider._service.send("GET", provider._service.blob_url(key), query)).body
+    except ServiceError:
         return b""
 
 

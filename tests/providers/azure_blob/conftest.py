@@ -13,8 +13,8 @@ from ...servers.proxy import FaultProxy
 
 
 @pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repeat at once."""
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry without a pause."""
 
     def at_once(_: object, settings: dict[str, Any]) -> float:
         return 0.01

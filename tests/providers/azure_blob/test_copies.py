@@ -29,7 +29,7 @@ def status(word: str) -> Altered:
 
 
 @pytest.fixture(autouse=True)
-def haste(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "_FIRST_WAIT", 0.01)
 
 
@@ -41,14 +41,14 @@ async def source(provider: AzureBlobProvider) -> None:
 async def test_a_copy_keeps_what_others_said_about_the_blob(provider: AzureBlobProvider) -> None:
     await make_blob(provider, "dressed", b"x", author="somebody")
     await provider.copy(at("dressed"), at("copy"))
-    answer = await provider._service.send("HEAD", provider._url("copy"))
+    answer = await provider._service.send("HEAD", provider._service.blob_url("copy"))
     assert answer.headers["x-ms-meta-author"] == "somebody"
 
 
 async def test_a_copy_that_takes_its_time(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     proxy.on(copy, status("pending"))
     looks = len([call for call in proxy.calls if look(call)])
-    proxy.on(look, Reply(404, {"x-ms-error-code": "BlobNotFound"}))  # before the copy: nothing stands there
+    proxy.on(look, Reply(404, {"x-ms-error-code": "BlobNotFound"}))  # before the copy: there is nothing
     proxy.on(look, status("pending"), turns=2)
     await provider.copy(at("file"), at("copy"))
     assert await content(provider, "copy") == b"content"

@@ -86,7 +86,7 @@ async def test_a_mark_on_content_is_no_folder(provider: AzureBlobProvider) -> No
 
 async def test_our_own_folders_are_marked_both_ways(provider: AzureBlobProvider) -> None:
     await provider.make_folder(at("f/own"))
-    answer = await provider._service.send("HEAD", provider._url("f/own/"))
+    answer = await provider._service.send("HEAD", provider._service.blob_url("f/own/"))
     assert answer.headers["x-ms-meta-hdi_isfolder"] == "true"
     assert await walk(provider, "f") == [("own", True)]
 

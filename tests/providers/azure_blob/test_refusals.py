@@ -1,4 +1,4 @@
-"""Credentials, permissions and addresses that are wrong: what the administrator is told, and what nobody is."""
+"""Credentials, permissions and addresses that are wrong: what the administrator sees, and what nobody does."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from portico.errors import PorticoError, ProviderFailed, ProviderRefused, ProviderUnavailable
 from portico.providers.azure_blob import AzureBlobProvider
 from portico.providers.azure_common import Access, credential_and_url
-from portico.providers.azure_common.access import StorageTokens
+from portico.providers.azure_common.credentials import StorageCredential
 from portico.providers.azure_common.errors import _CAUSES
 from portico.providers.azure_common.service import IdentityTransport
 from portico.providers.probe import probe
@@ -124,13 +124,13 @@ def test_one_container_has_one_identity() -> None:
     [
         ({}, "missing"),
         ({"account_url": "acc.blob.core.windows.net"}, "https://"),
-        ({"account_url": "https://acc:x"}, "no URL"),
+        ({"account_url": "https://acc:x"}, "not a URL"),
         ({"account_url": "https://acc.blob.core.windows.net/?sv=1&sig=secret"}, "sas-token"),
         ({"account_url": "http://acc.blob.core.windows.net"}, "https://"),
         ({"account_url": "https://127.0.0.1"}, "name the account"),
         ({"account_url": "https://a.b", "account_key": "not base64!"}, "base64"),
         ({"account_url": "https://a.b", "account_key": KEY, "sas_token": "sig=x"}, "exclude"),
-        ({"account_url": "https://a.b", "connection_string": "x=y"}, "alone"),
+        ({"account_url": "https://a.b", "connection_string": "x=y"}, "excludes the other options"),
         ({"connection_string": "no pairs"}, "Name=Value"),
         ({"connection_string": "AccountName=a"}, "AccountKey"),
         ({"connection_string": f"AccountKey={KEY}"}, "BlobEndpoint"),
@@ -172,8 +172,10 @@ async def test_a_missing_container(url: str) -> None:
 
 
 async def test_an_expired_sas(url: str, container: str) -> None:
-    told = await refusal(AzureBlobProvider(container, account_url=url, sas_token=sas(container, hours=-1)))
-    assert "SAS" in told or "sas-token" in told
+    reported = await refusal(
+        AzureBlobProvider(container, account_url=url, sas_token=sas(container, hours=-1))
+    )
+    assert "SAS" in reported or "sas-token" in reported
 
 
 @pytest.mark.parametrize(
@@ -188,13 +190,13 @@ async def test_a_sas_without_a_permission(url: str, container: str, permission: 
 
 
 @pytest.mark.parametrize("code", _CAUSES)
-async def test_every_refusal_says_what_to_mend(
+async def test_every_refusal_says_what_to_do(
     provider: AzureBlobProvider, proxy: FaultProxy, code: str
 ) -> None:
     proxy.on(lambda _: True, Reply(403, {"x-ms-error-code": code}, b"raw text " * 2**16))
-    told = await refusal(provider)
-    assert code in told
-    assert "raw text" not in told
+    reported = await refusal(provider)
+    assert code in reported
+    assert "raw text" not in reported
     assert len(proxy.calls) == 1
 
 
@@ -243,9 +245,9 @@ class Identity:
 async def test_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = Identity(works=False)
     monkeypatch.setattr(Access, "credential", lambda *_: identity)
-    told = await refusal(AzureBlobProvider("box", account_url="https://acc.blob.core.windows.net"))
-    assert "identity" in told
-    assert "1234" not in told
+    reported = await refusal(AzureBlobProvider("box", account_url="https://acc.blob.core.windows.net"))
+    assert "identity" in reported
+    assert "1234" not in reported
     assert identity.closed
 
 
@@ -254,14 +256,14 @@ async def test_the_identity_is_the_platforms_chain() -> None:
 
     access = credential_and_url("blob", account_url="https://acc.blob.core.windows.net")
     credential = access.credential(IdentityTransport)
-    assert isinstance(credential, StorageTokens)
+    assert isinstance(credential, StorageCredential)
     assert isinstance(credential._identity, DefaultAzureCredential)
     await credential.close()
 
 
 async def test_the_identity_is_not_lent_to_who_asks_for_another_service() -> None:
     """A refusal may name the service that a token is wanted for, and the SDK would get one."""
-    tokens = StorageTokens(Identity(works=True), IdentityTransport())
+    tokens = StorageCredential(Identity(works=True), IdentityTransport())
     assert (await tokens.get_token("https://storage.azure.com/.default")).token == "token-of-the-platform"
     with pytest.raises(ProviderFailed):
         await tokens.get_token("https://management.azure.com/.default", tenant_id="1234")
@@ -270,7 +272,7 @@ async def test_the_identity_is_not_lent_to_who_asks_for_another_service() -> Non
 # Secrets
 
 
-async def test_no_secret_is_ever_told(
+async def test_no_secret_is_ever_reported(
     url: str, container: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -7,7 +7,7 @@ import pytest
 
 from portico.errors import AlreadyExists, NotPossible, PorticoError, ProviderFailed, ProviderUnavailable
 from portico.providers.azure_blob import AzureBlobProvider
-from portico.providers.parts import PER_UPLOAD, UPLOADS
+from portico.providers.parts import MAX_UPLOAD_MEMORY
 
 from ...servers.azurite import KEY, Azurite
 from ...servers.proxy import Call, FaultProxy, Lost, Reply, Reset
@@ -100,7 +100,7 @@ async def test_down_for_good(provider: AzureBlobProvider, proxy: FaultProxy, ste
             await put(provider, path, data)
     assert await walk(provider) == [("old", False)]
     assert await content(provider, "old") == b"old"
-    assert UPLOADS._free == 512 * 2**20
+    assert provider._memory._free == 512 * 2**20
 
 
 @pytest.mark.parametrize("replace", [True, False])
@@ -188,7 +188,7 @@ async def test_a_broken_or_cancelled_upload_leaves_no_blob(
         await task
     assert await walk(provider) == []
     assert kinds(proxy.calls).count("commit") == 0
-    assert UPLOADS._free == 512 * 2**20
+    assert provider._memory._free == 512 * 2**20
     await put(provider, "broken", LARGE)
     assert await content(provider, "broken") == LARGE
 
@@ -211,7 +211,7 @@ async def test_memory_is_bounded(container: str) -> None:
         tracemalloc.stop()
         await provider.close()
     assert entry.size == total
-    assert peak < PER_UPLOAD + 8 * 2**20
+    assert peak < MAX_UPLOAD_MEMORY + 8 * 2**20
 
 
 def test_the_largest_file() -> None:

@@ -1,4 +1,4 @@
-"""What the administrator has to mend, and that no secret is told."""
+"""What the administrator has to fix, and that no secret leaks."""
 
 import base64
 import traceback
@@ -60,7 +60,7 @@ async def refused(provider: AzureFilesProvider, cause: str) -> None:
         with pytest.raises(ProviderRefused) as caught:
             await action()
         assert cause in (caught.value.cause or "")
-        assert caught.value.detail == "The storage service refuses the gateway; tell the administrator."
+        assert caught.value.detail == "The storage denied the gateway access; tell the administrator."
 
 
 async def test_a_wrong_key(server: AzureFilesServer, share_name: str) -> None:
@@ -182,7 +182,7 @@ async def test_two_ways_to_one_share_are_one_identity() -> None:
     assert first.identity == second.identity != other.identity
 
 
-async def test_no_secret_is_told(server: AzureFilesServer, share_name: str) -> None:
+async def test_no_secret_is_reported(server: AzureFilesServer, share_name: str) -> None:
     secret = base64.b64encode(b"canary-canary-canary").decode()
     token = f"sv=2022-11-02&sig={secret}"
     for text in (
@@ -192,18 +192,22 @@ async def test_no_secret_is_told(server: AzureFilesServer, share_name: str) -> N
         async with opened(share_name, connection_string=text) as provider:
             with pytest.raises(ProviderRefused) as caught:
                 await put(provider, "file", b"1")
-            told = [
+            reported = [
                 repr(provider),
                 repr(provider._share),
                 repr(provider._share._service.access),
                 repr(caught.value),
             ]
-            told += [caught.value.detail, caught.value.cause or "", *traceback.format_exception(caught.value)]
-            assert not any(secret in words for words in told)
-            assert not any(secret.rstrip("=") in words for words in told)
+            reported += [
+                caught.value.detail,
+                caught.value.cause or "",
+                *traceback.format_exception(caught.value),
+            ]
+            assert not any(secret in words for words in reported)
+            assert not any(secret.rstrip("=") in words for words in reported)
 
 
-async def test_what_ends_early_is_told(
+async def test_what_ends_early_is_reported(
     provider: AzureFilesProvider, server: AzureFilesServer, share: Share
 ) -> None:
     await put(provider, "file", b"12345")

@@ -16,7 +16,7 @@ async def test_a_deep_folder_costs_a_call_for_each_level_and_few_more(
     await provider.make_folder(at(DEEP))
     assert len(server.calls) <= 60 + 8
     server.calls.clear()
-    await provider.check_way(at(f"{DEEP}/{DEEP}"))
+    await provider.check_ancestors(at(f"{DEEP}/{DEEP}"))
     assert len(server.calls) <= 10
 
 
@@ -25,7 +25,7 @@ async def test_a_file_whose_folder_was_checked_costs_no_look_at_it(
 ) -> None:
     await put(provider, "folder/first", b"x")
     server.calls.clear()
-    await provider.write(at("folder/second"), _one(), "text/plain", way_checked=True)
+    await provider.write(at("folder/second"), _one(), "text/plain", ancestors_checked=True)
     assert not [call for call in server.calls if call.path == ("folder",)]
 
 

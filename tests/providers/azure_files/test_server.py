@@ -10,7 +10,7 @@ from azure.storage.fileshare import ContentSettings
 from azure.storage.fileshare.aio import ShareClient, ShareServiceClient
 
 from portico.paths import Path
-from portico.providers.azure_common import Fault
+from portico.providers.azure_common import ServiceError
 from portico.providers.azure_files import AzureFilesProvider
 
 from ...servers.azure_files import AzureFilesServer, Share
@@ -71,7 +71,7 @@ async def test_pages(client: ShareClient, share: Share) -> None:
 
 @pytest.mark.parametrize("size", [0, -1])
 async def test_page_sizes_that_are_refused(provider: AzureFilesProvider, size: int) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(ServiceError) as caught:
         await provider._share.list(Path(), size, None)
     assert caught.value.code == "OutOfRangeQueryParameterValue"
 

@@ -8,7 +8,6 @@ import pytest
 
 from portico.errors import AlreadyExists, InvalidPath, NotFound, ProviderUnavailable
 from portico.providers.azure_files import AzureFilesProvider
-from portico.providers.parts import UPLOADS
 
 from ...servers.azure_files import Answer, AzureFilesServer, Call, Lost, Share
 from .actions import RANGE, at, busy, failing, get, lost, pieces, put
@@ -133,7 +132,7 @@ async def test_a_client_that_goes_away(provider: AzureFilesProvider, share: Shar
     with pytest.raises(ConnectionResetError):
         await provider.write(at("a/b"), broken(), "text/plain")
     assert left(share) == []
-    assert not UPLOADS._leases
+    assert not provider._memory._leases
 
 
 async def test_a_cancelled_upload(provider: AzureFilesProvider, share: Share) -> None:
@@ -151,7 +150,7 @@ async def test_a_cancelled_upload(provider: AzureFilesProvider, share: Share) ->
     with pytest.raises(asyncio.CancelledError):
         await task
     assert left(share) == []
-    assert not UPLOADS._leases
+    assert not provider._memory._leases
 
 
 async def test_what_could_not_be_removed_is_swept_when_it_is_old(
@@ -200,7 +199,7 @@ async def test_a_large_upload_takes_little_memory(
     async def chunks() -> AsyncIterator[bytes]:
         nonlocal held
         for _ in range(size // len(piece)):
-            held = max(held, sum(lease.held for lease in UPLOADS._leases))
+            held = max(held, sum(lease.held for lease in provider._memory._leases))
             yield bytes(bytearray(piece))  # a copy, as each chunk of a client is
 
     server.fault = swallow

@@ -2,14 +2,14 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path as Folder
 from typing import Any
 
-import jwt
 import pytest
-from gcloud.aio.auth import token as gcloud_token
+from google.auth import jwt
 
-from portico.errors import ProviderRefused, ProviderUnavailable
+from portico.errors import PorticoError, ProviderRefused, ProviderTimeout, ProviderUnavailable
 from portico.providers.gcs import GcsProvider, credentials
 
 from ...servers.gcs import Fault, GcsServer, Status
@@ -25,7 +25,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Folder) -> None:
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     monkeypatch.delenv("CLOUDSDK_CONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(gcloud_token, "GCE_ENDPOINT_TOKEN", "http://127.0.0.1:9/nobody")
+    monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ async def test_the_key_of_another_account(server: GcsServer, open_with: Open) ->
 async def test_a_clock_that_is_wrong(
     server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = time.time()
-    monkeypatch.setattr("gcloud.aio.auth.token.time.time", lambda: now - 7200)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    monkeypatch.setattr("google.auth._helpers.utcnow", lambda: now - timedelta(hours=2))
     await refused(open_with(server.accounts.service_account(server.token_uri)), "clock")
 
 
@@ -85,7 +85,7 @@ async def test_a_clock_that_is_wrong(
         (b"not json", "not JSON"),
         (b"[]", "type"),
         (b'{"type": "other"}', "type"),
-        (b'{"type": "service_account"}', "KeyError"),
+        (b'{"type": "service_account"}', "MalformedError"),
         (b'{"type": "service_account", "client_email": "a@b", "private_key": "x"}', "cannot be used"),
         (b'{"type": "external_account"}', "cannot be used"),
     ],
@@ -123,8 +123,7 @@ async def test_a_login_that_was_revoked(server: GcsServer, open_with: Open) -> N
 async def test_the_metadata_server(
     server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    way = "/computeMetadata/v1/instance/service-accounts/default/token"
-    monkeypatch.setattr(gcloud_token, "GCE_ENDPOINT_TOKEN", f"{server.address}{way}?recursive=true")
+    monkeypatch.setenv("GCE_METADATA_HOST", server.address.removeprefix("http://"))
     await works(open_with(None))
 
 
@@ -153,12 +152,8 @@ async def test_impersonation_by_a_user(
     await works(open_with(key))
 
 
-async def test_impersonation_by_a_service_account(
-    server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which gcloud-aio cannot do, and google-auth does in a thread."""
+async def test_impersonation_by_a_service_account(server: GcsServer, open_with: Open) -> None:
     impersonated = f"{server.address}/v1/projects/-/serviceAccounts/a@b:generateAccessToken"
-    monkeypatch.setattr("google.auth.iam._IAM_ENDPOINT", impersonated)
     key = {
         "type": "impersonated_service_account",
         "service_account_impersonation_url": impersonated,
@@ -167,7 +162,7 @@ async def test_impersonation_by_a_service_account(
     await works(open_with(key))
 
 
-async def test_identities_of_a_program_go_through_google_auth(open_with: Open) -> None:
+async def test_the_identity_of_a_program(open_with: Open) -> None:
     source = {"executable": {"command": "/bin/false"}}
     key = {
         "type": "external_account",
@@ -209,6 +204,32 @@ async def test_a_token_serves_on_while_no_other_can_be_had(
     await works(provider)
 
 
+@pytest.mark.parametrize(("ending", "expected"), [("stall", ProviderTimeout), ("close", ProviderUnavailable)])
+async def test_a_token_response_that_breaks_off_is_no_fault_of_the_credentials(
+    server: GcsServer,
+    open_with: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    ending: str,
+    expected: type[PorticoError],
+) -> None:
+    monkeypatch.setattr("portico.providers.gcs.google_auth.READ_SECONDS", 0.2)
+    monkeypatch.setattr("portico.providers.gcs.service.ATTEMPTS", 2)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"acc')
+        await writer.drain()
+        if ending == "stall":
+            await reader.read()  # the form, and then until the client gives up
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as endpoint:
+        port = endpoint.sockets[0].getsockname()[1]
+        provider = open_with(server.accounts.service_account(f"http://127.0.0.1:{port}/token"))
+        with pytest.raises(expected):
+            await provider.list_page(at("/"), 1, None)
+
+
 async def test_a_refused_token_and_a_rotated_key(server: GcsServer, open_with: Open) -> None:
     provider = open_with(server.accounts.service_account(server.token_uri))
     await works(provider)
@@ -234,10 +255,10 @@ async def test_the_assertion_asks_for_no_more_than_storage(
     seen: list[dict[str, Any]] = []
     encode = jwt.encode
 
-    def watched(payload: dict[str, Any], *rest: Any, **more: Any) -> str:
+    def watched(signer: Any, payload: dict[str, Any], **more: Any) -> bytes:
         seen.append(payload)
-        return encode(payload, *rest, **more)
+        return encode(signer, payload, **more)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("gcloud.aio.auth.token.jwt.encode", watched)
+    monkeypatch.setattr(jwt, "encode", watched)
     await works(open_with(server.accounts.service_account(server.token_uri)))
     assert [claims["scope"] for claims in seen] == ["https://www.googleapis.com/auth/devstorage.read_write"]

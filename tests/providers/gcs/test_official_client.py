@@ -1,4 +1,4 @@
-"""Our server as Google's own client sees it: what passes here is no invention of ours."""
+"""The test server against Google's own client, which shows that it behaves like the service."""
 
 from collections.abc import Iterator
 from pathlib import Path as Folder

@@ -184,16 +184,18 @@ async def test_secrets_stay_secret(server: GcsServer, bucket: Bucket, provider: 
         "upload_id=",
     ]
     echo = json.dumps({"error": {"message": f"Authorization: Bearer {token} upload_id=abc"}}).encode()
-    told = []
+    reported = []
     for status in (400, 401, 403, 404, 412, 418, 500):
         for name, action in ACTIONS.items():
             server.faults.append(Fault(Status(status, echo), address="/o", times=99))
             with pytest.raises(PorticoError) as caught:
                 await action(provider)
             server.faults.clear()
-            told.append("".join(traceback.format_exception(caught.value)) + str(caught.value.cause) + name)
-    told.append(repr(provider) + repr(vars(provider)) + provider.identity)
-    for text in told:
+            reported.append(
+                "".join(traceback.format_exception(caught.value)) + str(caught.value.cause) + name
+            )
+    reported.append(repr(provider) + repr(vars(provider)) + provider.identity)
+    for text in reported:
         for secret in secrets:
             assert secret not in text
 

@@ -13,7 +13,6 @@ from portico.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from portico.providers import parts
 from portico.providers.gcs import GcsProvider, checksums
 from portico.providers.keys import Version
 
@@ -62,7 +61,7 @@ async def test_a_large_file_is_one_session(server: GcsServer, provider: GcsProvi
     ],
     ids=lambda fault: f"{type(fault.what).__name__}-{fault.method}-{fault.times}-{fault.skip}",
 )
-async def test_what_goes_wrong_for_a_moment_is_mended(
+async def test_a_temporary_fault_is_retried(
     server: GcsServer, bucket: Bucket, provider: GcsProvider, fault: Fault, data: bytes, replace: bool
 ) -> None:
     if replace:
@@ -88,7 +87,7 @@ async def test_a_lost_commit_is_looked_at_and_not_repeated(
 async def test_a_lost_commit_of_another_is_not_ours(
     server: GcsServer, bucket: Bucket, provider: GcsProvider
 ) -> None:
-    """The answer to a refusal is lost, and what stands there is another's with the same bytes."""
+    """The answer to a refusal is lost, and the object there is another's with the same bytes."""
     await put(provider, "f", SMALL)
     server.faults.append(Fault(DropAnswer(), "POST", INSERT))
     with pytest.raises(AlreadyExists):
@@ -145,7 +144,7 @@ async def test_what_goes_wrong_for_good_leaves_nothing(
         server.faults.clear()
         assert sorted(bucket.objects) == ["old"]
         assert server.open_sessions == 0
-        assert parts.UPLOADS._free == 512 * MIB
+        assert provider._memory._free == 512 * MIB
 
 
 async def test_a_cancelled_upload_is_cancelled_at_the_service(
@@ -169,7 +168,7 @@ async def test_a_cancelled_upload_is_cancelled_at_the_service(
         await task
     assert server.open_sessions == 0
     assert bucket.objects == {}
-    assert parts.UPLOADS._free == 512 * MIB
+    assert provider._memory._free == 512 * MIB
 
 
 async def test_an_upload_that_is_never_called_complete(
@@ -262,7 +261,7 @@ async def test_bytes_that_were_damaged_on_the_way(
     assert server.open_sessions == 0
 
 
-async def test_md5_stands_in_for_a_slow_crc(
+async def test_md5_replaces_a_slow_crc(
     bucket: Bucket, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checksums, "FAST", False)
@@ -282,7 +281,7 @@ async def test_memory_is_bounded(provider: GcsProvider, monkeypatch: pytest.Monk
     async def chunks() -> AsyncIterator[bytes]:
         nonlocal most
         for _ in range(512):
-            most = max(most, 512 * MIB - parts.UPLOADS._free)
+            most = max(most, 512 * MIB - provider._memory._free)
             yield bytes(MIB // 4)
 
     tracemalloc.start()

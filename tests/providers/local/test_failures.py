@@ -1,4 +1,4 @@
-"""The operating system's failures, told as ours, without its words."""
+"""Errors of the operating system become errors of Portico, without its words."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ from portico.errors import (
     Unavailable,
 )
 from portico.providers.local import LocalProvider
-from portico.providers.local.staging import StagedFile
+from portico.providers.local.uploads import StagedFile
 
 from .actions import at, content, names, put
 

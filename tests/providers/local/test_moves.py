@@ -17,17 +17,17 @@ async def test_what_comes_while_a_tree_is_merged_is_not_lost(
 ) -> None:
     for path in ("from/a/one", "from/two", "to/a/other"):
         await put(provider, path, b"old")
-    place = staging.place
+    move_into = staging.move_into
 
-    def placed(folder: int, name: str, *arguments: Any, **options: Any) -> None:
+    def add_and_move(folder: int, name: str, *arguments: Any, **options: Any) -> None:
         if name == "one":
             (top / "from" / "a" / "late").write_bytes(b"new")
         if name == "two":
             (top / "changed").write_bytes(b"changed")
             (top / "changed").replace(top / "from" / "two")
-        place(folder, name, *arguments, **options)
+        move_into(folder, name, *arguments, **options)
 
-    monkeypatch.setattr(trees, "place", placed)
+    monkeypatch.setattr(trees, "move_into", add_and_move)
     await provider.move(at("from"), at("to"))
     assert await names(provider, "to") == ["a", "two"]
     assert await content(provider, "to/two") == b"changed"

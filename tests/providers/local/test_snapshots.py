@@ -1,4 +1,4 @@
-"""A folder is read once while it stands, in order, and never shown as it no longer is."""
+"""A folder is read once while it does not change, in order, and never shown as it no longer is."""
 
 import os
 import random
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.providers.local import LocalProvider
-from portico.providers.local.snapshots import Names, Snapshot, Snapshots
+from portico.providers.local.snapshots import FolderSnapshot, Names, SnapshotCache
 
 from .actions import at, names, put
 
@@ -101,15 +101,15 @@ async def test_what_changed_its_kind_meanwhile_is_not_shown_out_of_place(
 ) -> None:
     for name in ("a", "b"):
         (top / name).touch()
-    genuine = Snapshots.take
+    genuine = SnapshotCache.take
 
-    def overtaken(snapshots: Snapshots, descriptor: int) -> Snapshot:
+    def overtaken(snapshots: SnapshotCache, descriptor: int) -> FolderSnapshot:
         snapshot = genuine(snapshots, descriptor)
         (top / "b").unlink()
         (top / "b").mkdir()
         return snapshot
 
-    monkeypatch.setattr(Snapshots, "take", overtaken)
+    monkeypatch.setattr(SnapshotCache, "take", overtaken)
     assert await names(provider) == ["a"]
     monkeypatch.undo()
     assert await names(provider) == ["b", "a"]
@@ -132,15 +132,15 @@ def test_the_budget_lets_the_least_used_go(top: Folder, scans: list[object]) -> 
         return os.open(top / name, os.O_RDONLY)
 
     first, second, third = map(descriptor_of, ("1", "2", "3"))
-    one = Snapshots(1000).take(first).cost
-    kept = Snapshots(1000, budget=2 * one)
+    one = SnapshotCache(1000).take(first).cost
+    kept = SnapshotCache(1000, budget=2 * one)
     for descriptor in (first, second):
         kept.take(descriptor)
     now = time.monotonic_ns()
     assert kept.get(first, now)
     kept.take(third)
     assert [bool(kept.get(descriptor, now)) for descriptor in (first, second, third)] == [True, False, True]
-    tight = Snapshots(1000, budget=1)
+    tight = SnapshotCache(1000, budget=1)
     for descriptor in (first, second):
         tight.take(descriptor)
     assert [bool(tight.get(descriptor, now)) for descriptor in (first, second)] == [False, True]
@@ -170,7 +170,7 @@ def test_names_come_in_order_from_any_position(seed: int, count: int, spread: in
     given_names = {f"{dealer.randrange(10**spread)}" for _ in range(count)}
     ordered = sorted(given_names)
     shuffled = list(given_names)
-    names = Names(most_at_once=1000)
+    names = Names(max_page_size=1000)
     while shuffled:
         size = dealer.randint(1, 5000)
         names.add(shuffled[:size])
@@ -210,9 +210,9 @@ async def test_names_that_cannot_be_expressed_are_left_out(
     assert not (top / "f").exists()
 
 
-def test_a_name_that_was_told_twice_is_listed_once() -> None:
+def test_a_name_that_was_returned_twice_is_listed_once() -> None:
     for rest in ([], [f"{number}" for number in range(20_000)]):
-        names = Names(most_at_once=10)
+        names = Names(max_page_size=10)
         names.add(["a", "b", "a", *rest])
         names.add(["b", "c"])
         letters = [name for name in names.after(None, 30_000)[0] if name.isalpha()]
@@ -231,13 +231,13 @@ def test_a_small_folder_that_changes_while_it_is_read_is_read_again(
         scans += 1
         if scans == 1:
             (top / "b").touch()
-            time.sleep(0.02)  # longer than the disk's clock may stand still
             (top / "a").rename(top / "c")
+            os.utime(top, (1, 1))  # the disk's clock may be too coarse to show the change
         return genuine(place)
 
     monkeypatch.setattr(os, "scandir", disturbed)
     descriptor = os.open(top, os.O_RDONLY)
-    snapshot = Snapshot(descriptor, 1000)
+    snapshot = FolderSnapshot(descriptor, 1000)
     os.close(descriptor)
     assert snapshot.files.after(None, 10) == (["b", "c"], False)
     assert scans == 2

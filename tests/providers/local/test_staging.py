@@ -1,4 +1,4 @@
-"""Nobody sees a part of a file, and nothing of ours stays behind."""
+"""A partial file is never visible, and no staged file is left behind."""
 
 import asyncio
 import os

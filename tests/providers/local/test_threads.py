@@ -6,19 +6,19 @@ import threading
 import pytest
 
 from portico import logs
-from portico.providers.local.threads import Threads
+from portico.providers.local.threads import ThreadPool
 
 
 async def test_results_and_errors_come_back() -> None:
-    threads = Threads(2, "test")
-    assert await threads.run(divmod, 7, 2) == (3, 1)
+    pool = ThreadPool(2, "test")
+    assert await pool.start(divmod, 7, 2) == (3, 1)
     with pytest.raises(ZeroDivisionError):
-        await threads.run(divmod, 7, 0)
-    threads.close()
+        await pool.start(divmod, 7, 0)
+    pool.close()
 
 
 async def test_no_more_threads_than_allowed_and_none_before_it_is_needed() -> None:
-    threads = Threads(2, "test")
+    pool = ThreadPool(2, "test")
     seen: set[int] = set()
 
     def work(number: int) -> int:
@@ -26,42 +26,41 @@ async def test_no_more_threads_than_allowed_and_none_before_it_is_needed() -> No
         return number
 
     for number in range(5):
-        await threads.run(work, number)
+        await pool.start(work, number)
     assert len(seen) == 1
-    assert sorted(await asyncio.gather(*(threads.run(work, number) for number in range(50)))) == list(
+    assert sorted(await asyncio.gather(*(pool.start(work, number) for number in range(50)))) == list(
         range(50)
     )
     assert len(seen) <= 2
-    threads.close()
+    pool.close()
 
 
 async def test_work_is_done_at_the_same_time() -> None:
-    threads = Threads(3, "test")
-    meeting = threading.Barrier(3, timeout=10)
-    await asyncio.gather(*(threads.run(meeting.wait) for _ in range(3)))
-    threads.close()
+    pool = ThreadPool(3, "test")
+    meeting = threading.Barrier(3, timeout=60)
+    await asyncio.gather(*(pool.start(meeting.wait) for _ in range(3)))
+    pool.close()
 
 
 async def test_work_goes_on_when_nobody_waits_and_closing_waits_for_it() -> None:
-    threads = Threads(1, "test")
+    pool = ThreadPool(1, "test")
     begin, done = threading.Event(), threading.Event()
 
     def work() -> None:
         begin.wait(10)
         done.set()
 
-    task = asyncio.create_task(threads.run(work))
-    await asyncio.sleep(0)
+    task = pool.start(work)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     begin.set()
-    threads.close()
+    pool.close()
     assert done.is_set()
 
 
 async def test_work_knows_which_request_it_is_for() -> None:
-    threads = Threads(1, "test")
+    pool = ThreadPool(1, "test")
     logs.REQUEST_ID.set("the request")
-    assert await threads.run(logs.REQUEST_ID.get) == "the request"
-    threads.close()
+    assert await pool.start(logs.REQUEST_ID.get) == "the request"
+    pool.close()

@@ -1,4 +1,4 @@
-"""Trees that take long: they stand in nobody's way, end when they are called off, and cost the same at any depth."""
+"""Long operations on trees: they block nothing else, can be cancelled, and cost the same at any depth."""
 
 import asyncio
 import os
@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from portico.errors import NotFound, Unavailable
-from portico.providers.local import LocalProvider, descents, staging, trees
-from portico.providers.local.stops import Stop
+from portico.providers.local import LocalProvider, staging, traversal, trees
+from portico.providers.local.cancellation import CancelToken
 
 from .actions import at, content, names, put
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Copying:
@@ -26,7 +26,7 @@ class Copying:
         self.begun = threading.Semaphore(0)
         self.ended = threading.Semaphore(0)
 
-    def __call__(self, stop: Stop, source: int, target: int) -> None:
+    def __call__(self, stop: CancelToken, source: int, target: int) -> None:
         os.write(target, b"half")
         self.begun.release()
         try:
@@ -254,7 +254,7 @@ async def test_a_folder_that_is_moved_away_meanwhile_leads_nowhere_else(
     provider: LocalProvider, top: Folder, outside: Folder
 ) -> None:
     await put(provider, "from/a/file", b"x")
-    with descents.Descent(str(top), at("from")) as descent:
+    with traversal.Traversal(str(top), at("from")) as descent:
         descent.down("a")
         (top / "from/a").rename(outside / "a")
         with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""A provider on a fresh bucket of moto, with a proxy between them that can be told to misbehave."""
+"""A provider on a fresh bucket of moto, with a proxy between them that misbehaves on request."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from secrets import token_hex

@@ -38,7 +38,7 @@ async def test_an_abandoned_download_gives_its_connection_back(provider: S3Provi
     assert busy_connections(provider) == 0
 
 
-async def test_content_that_ends_early_is_told(provider: S3Provider, proxy: FaultProxy) -> None:
+async def test_content_that_ends_early_is_reported(provider: S3Provider, proxy: FaultProxy) -> None:
     await put(provider, "file", DATA)
     proxy.on(reading, Cut(after=2**20))
     with pytest.raises(PorticoError):

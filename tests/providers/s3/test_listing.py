@@ -112,7 +112,7 @@ async def test_failures_that_pass_are_not_seen(provider: S3Provider, proxy: Faul
     assert len(proxy.calls) == 3
 
 
-async def test_failures_that_stay_are_told_after_four_attempts(
+async def test_failures_that_stay_are_reported_after_four_attempts(
     provider: S3Provider, proxy: FaultProxy
 ) -> None:
     proxy.on(listing, said(503, error("SlowDown"), {"Retry-After": "7"}), turns=9)

@@ -1,4 +1,4 @@
-"""What the administrator is told, and what nobody is told."""
+"""What the administrator sees, and what nobody does."""
 
 import asyncio
 from pathlib import Path as File
@@ -152,7 +152,7 @@ def test_half_a_pair_of_keys(opened: Opener) -> None:
     for name in ("access_key_id", "secret_access_key"):
         with pytest.raises(ProviderRefused) as caught:
             opened(**{name: ""})
-        assert "both or none" in (caught.value.cause or "")
+        assert "both or neither" in (caught.value.cause or "")
 
 
 PROBES = {

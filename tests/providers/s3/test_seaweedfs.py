@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from bench.buckets import BUCKET, Weed, weed_program
 from bench.servers import S3_KEY, S3_SECRET
-from bench.workplace import Workplace
+from bench.workspace import Workspace
 
 from portico.errors import FolderNotEmpty, NotFound
 from portico.providers.s3 import S3Provider
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(weed_program() is None, reason="SeaweedFS is not
 
 @pytest.fixture(scope="module")
 def weed() -> Iterator[Weed]:
-    work = Workplace()
+    work = Workspace()
     weed = Weed(work)
     yield weed
     weed.stop()

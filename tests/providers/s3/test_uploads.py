@@ -11,7 +11,7 @@ import pytest
 
 from portico.errors import AlreadyExists, PorticoError, ProviderFailed, ProviderTimeout, ProviderUnavailable
 from portico.providers import parts
-from portico.providers.parts import MIB, SMALLEST_PART
+from portico.providers.parts import MIB, MIN_PART_BYTES
 from portico.providers.s3 import S3Provider, copies, journal
 from portico.providers.s3.service import Service
 
@@ -32,7 +32,7 @@ from .actions import (
 )
 from .conftest import Opener
 
-BIG = random.Random(1).randbytes(2 * SMALLEST_PART + 5)
+BIG = random.Random(1).randbytes(2 * MIN_PART_BYTES + 5)
 SMALL = random.Random(2).randbytes(300_000)
 Leftovers = Callable[[], Awaitable[list[str]]]
 
@@ -59,7 +59,7 @@ async def test_a_large_file_is_sent_in_parts_of_known_length(
     entry = await put(provider, "file", BIG)
     assert (entry.size, entry.content_type) == (len(BIG), "text/x-own")
     sent = [call for call in proxy.calls if part(call)]
-    assert sorted(int(call.headers["content-length"]) for call in sent) == [5, SMALLEST_PART, SMALLEST_PART]
+    assert sorted(int(call.headers["content-length"]) for call in sent) == [5, MIN_PART_BYTES, MIN_PART_BYTES]
     for call in sent:
         assert "transfer-encoding" not in call.headers
         assert "expect" not in call.headers
@@ -75,7 +75,7 @@ async def test_amazon_gets_a_checksum_of_each_part(
     await put(provider, "large", BIG)
     await put(provider, "small", SMALL)
     sums = [call.headers["x-amz-checksum-crc32"] for call in proxy.calls if part(call) or whole(call)]
-    pieces_sent = [BIG[:SMALLEST_PART], BIG[SMALLEST_PART : 2 * SMALLEST_PART], BIG[-5:], SMALL]
+    pieces_sent = [BIG[:MIN_PART_BYTES], BIG[MIN_PART_BYTES : 2 * MIN_PART_BYTES], BIG[-5:], SMALL]
     assert sorted(sums) == sorted(encoded_crc(piece) for piece in pieces_sent)
     assert await content(provider, "large") == BIG
     assert await content(provider, "small") == SMALL
@@ -86,17 +86,17 @@ def encoded_crc(data: bytes) -> str:
 
 
 async def test_memory_is_bounded(provider: S3Provider, proxy: FaultProxy) -> None:
-    lowest = total = parts.UPLOADS._free
+    lowest = total = provider._memory._free
 
     async def chunks() -> AsyncIterator[bytes]:
         nonlocal lowest
         for _ in range(64):
             yield bytes(MIB)
-            lowest = min(lowest, parts.UPLOADS._free)
+            lowest = min(lowest, provider._memory._free)
 
     await provider.write(at("file"), chunks(), "text/plain")
-    assert total - lowest <= parts.PER_UPLOAD + MIB
-    assert parts.UPLOADS._free == total
+    assert total - lowest <= parts.MAX_UPLOAD_MEMORY + MIB
+    assert provider._memory._free == total
 
 
 # What goes wrong on the way
@@ -181,7 +181,7 @@ async def test_an_error_inside_of_a_success_is_a_failure(
     proxy.on(completing, said(200, error("InternalError")), turns=9)
     with pytest.raises(ProviderFailed) as caught:
         await put(provider, "file", BIG)
-    assert "InternalError inside of a success" in (caught.value.cause or "")
+    assert "InternalError within a success" in (caught.value.cause or "")
     assert await provider.find("file") is None
     assert await leftovers() == []
 
@@ -245,7 +245,7 @@ async def test_a_service_that_stops_reading(opened: Opener) -> None:
     port = server.sockets[0].getsockname()[1]
     stuck = opened(endpoint_url=f"http://127.0.0.1:{port}", timeout=0.3)
     with pytest.raises(ProviderTimeout):
-        await stuck.write(at("file"), pieces(bytes(SMALLEST_PART - 1)), "text/plain")
+        await stuck.write(at("file"), pieces(bytes(MIN_PART_BYTES - 1)), "text/plain")
     await stuck.close()
     for writer in stalled:
         writer.transport.abort()
@@ -318,7 +318,7 @@ async def test_a_process_that_died_before_it_knew_its_upload(
         ).encode()
 
     proxy.on(lambda call: call.method == "GET" and "uploads" in call.query, Altered.body(dated))
-    await journal.Note(provider._service, "file").begin()
+    await journal.JournalEntry(provider._service, "file").begin()
     for key in ("file", "file2"):
         await client.create_multipart_upload(Bucket=bucket, Key=key)
     assert await provider.sweep() == 1
@@ -343,7 +343,7 @@ async def test_a_note_is_renewed_as_long_as_its_upload_goes_on(
     monkeypatch.setattr(journal, "_RENEWAL_SECONDS", 0.02)
 
     async def slow() -> AsyncIterator[bytes]:
-        yield bytes(SMALLEST_PART)
+        yield bytes(MIN_PART_BYTES)
         yield b"x"
         async with asyncio.timeout(20):
             while len([call for call in proxy.calls if note(call)]) < 5:
@@ -353,7 +353,7 @@ async def test_a_note_is_renewed_as_long_as_its_upload_goes_on(
 
 
 async def test_our_notes_are_not_seen(provider: S3Provider) -> None:
-    await journal.Note(provider._service, "file").begin()
+    await journal.JournalEntry(provider._service, "file").begin()
     assert (await provider.list_page(at("/"), 10, None)).entries == []
 
 
@@ -363,7 +363,7 @@ async def test_our_notes_are_not_seen(provider: S3Provider) -> None:
 async def test_a_copy_of_more_than_5_gib_goes_in_parts(
     provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_ONE_CALL", SMALLEST_PART)
+    monkeypatch.setattr(copies, "_ONE_CALL", MIN_PART_BYTES)
     monkeypatch.setattr(copies, "_PART", 5 * MIB)
     await put(provider, "source", BIG)
     too_large = said(400, error("InvalidRequest"))
@@ -386,7 +386,7 @@ async def test_a_small_copy_that_is_refused_stays_refused(provider: S3Provider, 
 async def test_a_large_copy_that_fails_leaves_nothing(
     provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_ONE_CALL", SMALLEST_PART)
+    monkeypatch.setattr(copies, "_ONE_CALL", MIN_PART_BYTES)
     monkeypatch.setattr(copies, "_PART", 5 * MIB)
     await put(provider, "source", BIG)
     proxy.on(lambda call: copying(call) and not call.query, said(400, error("InvalidRequest")))
@@ -424,7 +424,7 @@ async def test_an_error_inside_of_a_copy_is_a_failure(provider: S3Provider, prox
         await provider.copy(at("source"), at("target"))
 
 
-async def test_an_object_that_cannot_be_removed_is_told(provider: S3Provider, proxy: FaultProxy) -> None:
+async def test_an_object_that_cannot_be_removed_is_reported(provider: S3Provider, proxy: FaultProxy) -> None:
     for name in "ab":
         await put(provider, f"f/{name}")
     body = "<DeleteResult><Error><Key>f/a</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>"

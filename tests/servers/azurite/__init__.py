@@ -1,4 +1,4 @@
-"""Azurite, the emulator of Azure Blob Storage that its makers publish: installed once into `.cache`, started on demand."""
+"""Azurite, Microsoft's emulator of Azure Blob Storage: installed once into `.cache`, started on demand."""
 
 from .installation import installed
 from .server import ACCOUNT, KEY, Azurite

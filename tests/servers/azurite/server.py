@@ -1,6 +1,7 @@
 """One Azurite for all tests of a run: started on first use, ended with the process."""
 
 import atexit
+import shutil
 import socket
 import subprocess
 import time
@@ -17,7 +18,9 @@ from .installation import installed
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Published with Azurite; the same everywhere."""
-_START_SECONDS = 30
+_START_SECONDS = 180
+_ENDING_WITH_ITS_STARTER = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+"""A run that is killed leaves no server behind."""
 _numbers = count(1)
 
 
@@ -57,7 +60,15 @@ def _running() -> Azurite:
         port: int = free.getsockname()[1]
     options = ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
     process = subprocess.Popen(
-        [*installed(), *options, "--blobHost", "127.0.0.1", "--blobPort", str(port)],
+        [
+            *_ENDING_WITH_ITS_STARTER,
+            *installed(),
+            *options,
+            "--blobHost",
+            "127.0.0.1",
+            "--blobPort",
+            str(port),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -208,7 +208,9 @@ class GcsServer:
         raise Refusal(405, "methodNotAllowed", "Method not allowed")
 
     def _current(self, bucket: Bucket, name: str, query: Mapping[str, str]) -> StoredObject:
-        if name not in bucket.objects:  # who may not list is not told that there is nothing
+        if (
+            name not in bucket.objects
+        ):  # without the permission to list, the answer does not reveal that there is nothing
             self._allow(bucket, "storage.objects.list")
         return bucket.current(name, query)
 

@@ -1,6 +1,6 @@
-"""A storage service that wishes us ill: it speaks like each of the four until it attacks."""
+"""A hostile storage service: it behaves like one of the four until it attacks."""
 
-from .server import Ask, Attack, Hostile, Say, Trap, Voice
-from .voices import VOICES, options
+from .behaviours import BEHAVIOURS, options
+from .server import Attack, Behaviour, Hostile, Request, Response, Trap
 
-__all__ = ["VOICES", "Ask", "Attack", "Hostile", "Say", "Trap", "Voice", "options"]
+__all__ = ["BEHAVIOURS", "Attack", "Behaviour", "Hostile", "Request", "Response", "Trap", "options"]

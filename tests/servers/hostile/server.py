@@ -1,4 +1,4 @@
-"""The hostile service itself, and the place to which it would lure the gateway."""
+"""The hostile service, and the server to which it redirects the gateway."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ _IN_THE_CONTENT = (Attack.ENDLESS_WALK, Attack.NONSENSE, Attack.CROWD, Attack.FO
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Request:
     method: str
     path: str
     """Decoded, without its leading slash."""
@@ -40,14 +40,14 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Say:
+class Response:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes | str = field(default=b"", repr=False)
 
 
-Voice = Callable[[Ask, "Hostile"], Say]
-"""What the service that it plays would say."""
+Behaviour = Callable[[Request, "Hostile"], Response]
+"""How the service that it imitates would respond."""
 
 
 class _Listener:
@@ -108,9 +108,9 @@ class Trap(_Listener):
 class Hostile(_Listener):
     """Well-behaved until it has answered `since` requests; from then on it attacks."""
 
-    def __init__(self, voice: Voice, trap: Trap | None = None) -> None:
+    def __init__(self, behaviour: Behaviour, trap: Trap | None = None) -> None:
         super().__init__()
-        self._voice = voice
+        self._behaviour = behaviour
         self.trap = trap
         self.attack: Attack | None = None
         self.since = 0
@@ -129,7 +129,7 @@ class Hostile(_Listener):
 
     @property
     def walks(self) -> bool:
-        """Whether a listing is to say that it goes on, for ever."""
+        """Whether listings never end."""
         return self.attack is Attack.ENDLESS_WALK
 
     def page(self, most: str) -> int | None:
@@ -142,37 +142,41 @@ class Hostile(_Listener):
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            ask = await _ask(reader)
+            request = await _read_request(reader)
             self.asked += 1
             attack = self.attack if self.asked > self.since else None
             if attack in (None, *_IN_THE_CONTENT):
-                say = self._voice(ask, self)
-                self.written |= ask.method in ("PUT", "POST")
-                body = say.body.encode() if isinstance(say.body, str) else say.body
-                head = {"Content-Length": str(len(body)), **say.headers}
-                writer.write(_head(say.status, head) + (b"" if ask.method == "HEAD" else body))
+                response = self._behaviour(request, self)
+                self.written |= request.method in ("PUT", "POST")
+                body = response.body.encode() if isinstance(response.body, str) else response.body
+                head = {"Content-Length": str(len(body)), **response.headers}
+                writer.write(_head(response.status, head) + (b"" if request.method == "HEAD" else body))
                 await writer.drain()
                 continue
             self.attacks += 1
-            await self._strike(attack, ask, reader, writer)
+            await self._strike(attack, request, reader, writer)
             return
 
     async def _strike(
-        self, attack: Attack | None, ask: Ask, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        attack: Attack | None,
+        request: Request,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         if attack is Attack.REDIRECT:
             assert self.trap is not None
             status = _REDIRECTS[self.asked % len(_REDIRECTS)]
-            target = f"{self.trap.url}/stolen?of={ask.method}"
+            target = f"{self.trap.url}/stolen?of={request.method}"
             writer.write(_head(status, {"Location": target, "Content-Length": "0"}))
             await writer.drain()
         elif attack is Attack.SILENCE:
             await reader.read()
         elif attack is Attack.DENSE_BODY:
             writer.write(_head(200, {"Content-Length": str(len(_DENSE))}))
-            writer.write(b"" if ask.method == "HEAD" else _DENSE)
+            writer.write(b"" if request.method == "HEAD" else _DENSE)
             await reader.read()  # until it was taken: the connection is aborted afterwards
-        elif ask.method == "HEAD" or attack is Attack.TRICKLE:
+        elif request.method == "HEAD" or attack is Attack.TRICKLE:
             await self._headers_without_end(writer, slow=attack is Attack.TRICKLE)
         else:
             status = 200 if attack is Attack.ENDLESS_BODY else 400
@@ -193,7 +197,7 @@ class Hostile(_Listener):
                 await asyncio.sleep(0.05)
 
 
-async def _ask(reader: asyncio.StreamReader) -> Ask:
+async def _read_request(reader: asyncio.StreamReader) -> Request:
     text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = text.removesuffix("\r\n\r\n").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -201,7 +205,7 @@ async def _ask(reader: asyncio.StreamReader) -> Ask:
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     parts = urlsplit(target)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return Ask(method, unquote(parts.path).lstrip("/"), query, headers, body)
+    return Request(method, unquote(parts.path).lstrip("/"), query, headers, body)
 
 
 def _head(status: int, headers: Mapping[str, str]) -> bytes:

@@ -1,18 +1,76 @@
-"""A blob's content on its way out, all of one version, even if the connection breaks on the way."""
+"""Downloads: reading a blob, or a range of it, all of one version, even if the connection breaks."""
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import Self
 
 from azure.core.exceptions import AzureError, IncompleteReadError, ServiceResponseTimeoutError
 
-from portico.providers.azure_common import Stream, translated
+from portico.entries import Download
+from portico.errors import beyond_end, changed, is_a_folder, not_found
+from portico.providers.azure_blob.listing import entry_of
+from portico.providers.azure_blob.service import Container
+from portico.providers.azure_common import ServiceError, Stream, translated
+from portico.providers.keys import name_of
+from portico.providers.responses import size_of
 
 _ATTEMPTS = 4
 
 
-class BlobChunks:
-    """Holds a connection from the start; `aclose` gives it back, read or not."""
+async def open_blob(
+    container: Container, key: str, start: int, stop: int | None, etag: str | None
+) -> Download:
+    """As `KeyStore.open`."""
+    name = name_of(key)
+    with translated(name):
+        if start == stop:
+            return await _open_empty(container, key, start, etag)
+        try:
+            stream = await container.read(key, start, stop, etag)
+        except ServiceError as error:
+            if error.status == 416:
+                return await _open_empty(container, key, start, etag)
+            raise
+    try:
+        size = _blob_size(stream)
+        entry = entry_of(key, stream.headers, size)
+        if entry.is_folder:
+            raise is_a_folder(name)
+    except BaseException:
+        stream.close()
+        raise
+    end = size if stop is None else min(stop, size)
+
+    async def reopen(position: int) -> Stream:
+        return await container.read(key, position, end, entry.etag)
+
+    return Download(entry, start, end, BlobContent(name, stream, start, end, reopen))
+
+
+async def _open_empty(container: Container, key: str, start: int, etag: str | None) -> Download:
+    """An empty range, which the service has no request for, or `RangeNotSatisfiable`."""
+    entry = await container.find(key)
+    name = name_of(key)
+    if entry is None:
+        raise not_found(name)
+    if entry.is_folder:
+        raise is_a_folder(name)
+    if etag is not None and etag != entry.etag:
+        raise changed(name)
+    if start > (entry.size or 0):
+        raise beyond_end(name, entry.size or 0)
+    return Download(entry, start, start, BlobContent(name, None, start, start, None))
+
+
+def _blob_size(stream: Stream) -> int:
+    """The size of the blob, whichever range of it was requested."""
+    ranged = stream.headers.get("Content-Range", "").rpartition("/")[2]
+    return size_of(ranged or stream.headers.get("Content-Length", ""))
+
+
+class BlobContent:
+    """The chunks of a download. It holds a connection until the end or `aclose`, whether it is read or not."""
 
     def __init__(
         self,
@@ -20,26 +78,26 @@ class BlobChunks:
         stream: Stream | None,
         start: int,
         stop: int,
-        reopen: Callable[[int], Awaitable[Stream]],
+        reopen: Callable[[int], Awaitable[Stream]] | None,
     ) -> None:
+        """`reopen`: opens the same version of the blob at another position."""
         self._name = name
         self._stream = stream
-        self._at = start
+        self._position = start
         self._stop = stop
         self._reopen = reopen
-        """The same version of the blob, from another byte on."""
 
-    def __aiter__(self) -> "BlobChunks":
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._at >= self._stop:
+        if self._position >= self._stop:
             await self.aclose()
             raise StopAsyncIteration
         with translated(self._name):
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    return await self._piece()
+                    return await self._chunk()
                 except AzureError as error:
                     await self.aclose()
                     if attempt == _ATTEMPTS or isinstance(error, ServiceResponseTimeoutError):
@@ -47,14 +105,15 @@ class BlobChunks:
                     await asyncio.sleep(random.uniform(0.25, 0.5) * attempt)  # noqa: S311  (no secret)
         raise AssertionError
 
-    async def _piece(self) -> bytes:
+    async def _chunk(self) -> bytes:
         if self._stream is None:
-            self._stream = await self._reopen(self._at)
-        piece = await self._stream.piece()
-        if not piece or len(piece) > self._stop - self._at:
-            raise IncompleteReadError("the content has another length than was announced")
-        self._at += len(piece)
-        return piece
+            assert self._reopen is not None
+            self._stream = await self._reopen(self._position)
+        chunk = await self._stream.piece()
+        if not chunk or len(chunk) > self._stop - self._position:
+            raise IncompleteReadError("the content has another length than announced")
+        self._position += len(chunk)
+        return chunk
 
     async def aclose(self) -> None:
         stream, self._stream = self._stream, None

@@ -1,11 +1,10 @@
-"""What Azure's storage services say when something is wrong, and what that means here.
+"""Errors of both Azure services and of the SDK, translated to those of `portico.errors`.
 
-Both services answer a failure with a status and a code in `x-ms-error-code`; the text that comes with it is for
-developers and stays here.
+An error response has a status and a code in `x-ms-error-code`. Its text is for developers and is not passed on.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from azure.core.exceptions import (
@@ -16,38 +15,36 @@ from azure.core.exceptions import (
 )
 
 from portico.errors import (
-    AlreadyExists,
-    Changed,
-    FolderNotEmpty,
     InvalidCursor,
     InvalidPath,
-    NotFound,
     NotPossible,
     PorticoError,
-    ProviderFailed,
-    ProviderRefused,
-    ProviderTimeout,
-    ProviderUnavailable,
-    StorageFull,
     TooLarge,
     already_exists,
+    changed,
+    folder_not_empty,
+    invalid_name,
+    not_found,
+    service_failed,
+    service_refused,
+    service_timeout,
+    service_unavailable,
+    storage_full,
 )
-from portico.providers.answers import nonsense
+from portico.providers.responses import malformed_response
 
-_REFUSED = "The storage service refuses the gateway; tell the administrator."
-_BUSY = "The storage service cannot be used at the moment; try again shortly."
-_SILENT = "The storage service did not answer in time; try again."
 _RETRY_SECONDS = 10
 
 _KEY = "the account key or signature does not open this account: check account-url, account-key, sas-token"
 _CAUSES: Mapping[str, str] = {
     "AuthenticationFailed": _KEY,
-    "InvalidAuthenticationInfo": "the credential is not one that the service understands: check the sas-token or identity",
-    "NoAuthenticationInformation": "the request was not signed: give account-key or sas-token, or use https with an identity",
-    "AuthorizationFailure": "the credential is not let in: the account-key is not this account's, the account's firewall "
-    "keeps this host out, or the SAS does not cover the container or share",
-    "AuthorizationPermissionMismatch": "the identity or SAS lacks the permission for this: assign the role of the guide, "
-    "or make a SAS with read, add, create, write, delete and list",
+    "InvalidAuthenticationInfo": "the service does not understand the credential: check the sas-token or identity",
+    "NoAuthenticationInformation": "the request was not signed: give account-key or sas-token, "
+    "or use https with an identity",
+    "AuthorizationFailure": "the credential is not let in: the account-key is not this account's, the account's "
+    "firewall keeps this host out, or the SAS does not cover the container or share",
+    "AuthorizationPermissionMismatch": "the identity or SAS lacks the permission for this: assign the role of the "
+    "guide, or make a SAS with read, add, create, write, delete and list",
     "AuthorizationProtocolMismatch": "the SAS allows https only: change account-url to https://",
     "AuthorizationResourceTypeMismatch": "the SAS does not cover this kind of resource: make one with services, "
     "containers and objects",
@@ -65,62 +62,76 @@ _CAUSES: Mapping[str, str] = {
     "FeatureVersionMismatch": "the account is of a kind that does not support this operation",
     "BlobTypeNotSupported": "the account is of a kind that holds no block blobs",
 }
-"""Codes that say that the gateway, not its user, is refused: the sentence that tells what to mend."""
+"""Codes by which the gateway, not its user, is refused, and what the administrator can do."""
 
-_SENTENCES: Mapping[str, tuple[type[PorticoError], str]] = {
-    "BlobAlreadyExists": (AlreadyExists, already_exists("{name}").detail),
-    "ResourceAlreadyExists": (AlreadyExists, already_exists("{name}").detail),
-    "ConditionNotMet": (Changed, "'{name}' has changed meanwhile; start again."),
-    "TargetConditionNotMet": (Changed, "'{name}' has changed meanwhile; start again."),
-    "SourceConditionNotMet": (Changed, "'{name}' has changed meanwhile; start again."),
-    "BlobArchived": (
+
+def _error(kind: type[PorticoError], sentence: str) -> Callable[[str], PorticoError]:
+    return lambda name: kind(sentence.format(name=name))
+
+
+_ERRORS: Mapping[str, Callable[[str], PorticoError]] = {
+    "BlobAlreadyExists": already_exists,
+    "ResourceAlreadyExists": already_exists,
+    "ConditionNotMet": changed,
+    "TargetConditionNotMet": changed,
+    "SourceConditionNotMet": changed,
+    "BlobArchived": _error(
         NotPossible,
-        "'{name}' lies in the archive; it must be brought back before it can be used.",
+        "'{name}' is in the archive tier; it must be restored before it can be used.",
     ),
-    "BlobBeingRehydrated": (
+    "BlobBeingRehydrated": _error(
         NotPossible,
-        "'{name}' is being brought back from the archive; try again in some hours.",
+        "'{name}' is being restored from the archive tier; try again in a few hours.",
     ),
-    "BlobImmutableDueToPolicy": (
+    "BlobImmutableDueToPolicy": _error(
         NotPossible,
         "'{name}' is protected by the storage's policy and cannot be changed.",
     ),
-    "BlobImmutableDueToLegalHold": (NotPossible, "'{name}' is under a legal hold and cannot be changed."),
-    "InvalidBlobType": (NotPossible, "'{name}' is of a kind that cannot be replaced so; delete it first."),
-    "LeaseIdMissing": (NotPossible, "'{name}' is locked by another program; try again when it is done."),
-    "LeaseIdMismatchWithBlobOperation": (
+    "BlobImmutableDueToLegalHold": _error(
+        NotPossible, "'{name}' is under a legal hold and cannot be changed."
+    ),
+    "InvalidBlobType": _error(
+        NotPossible,
+        "'{name}' is of a type that cannot be replaced this way; delete it first.",
+    ),
+    "LeaseIdMissing": _error(
+        NotPossible, "'{name}' is locked by another program; try again when it is done."
+    ),
+    "LeaseIdMismatchWithBlobOperation": _error(
         NotPossible,
         "'{name}' is locked by another program; try again when it is done.",
     ),
-    "PendingCopyOperation": (NotPossible, "'{name}' is still being copied; try again when that is done."),
-    "SharingViolation": (NotPossible, "'{name}' is in use by another program; try again when it is done."),
-    "FileLockConflict": (NotPossible, "'{name}' is locked by another program; try again when it is done."),
-    "DeletePending": (NotPossible, "'{name}' is being deleted; try again in a moment."),
-    "DirectoryIsNotEmpty": (
-        FolderNotEmpty,
-        "'{name}' is not empty; add recursive=true to remove it with its content.",
+    "PendingCopyOperation": _error(
+        NotPossible, "'{name}' is still being copied; try again when that is done."
     ),
-    "DirectoryNotEmpty": (
-        FolderNotEmpty,
-        "'{name}' is not empty; add recursive=true to remove it with its content.",
+    "SharingViolation": _error(
+        NotPossible, "'{name}' is in use by another program; try again when it is done."
     ),
-    "InvalidBlobOrBlock": (
+    "FileLockConflict": _error(
+        NotPossible, "'{name}' is locked by another program; try again when it is done."
+    ),
+    "DeletePending": _error(NotPossible, "'{name}' is being deleted; try again in a moment."),
+    "DirectoryIsNotEmpty": folder_not_empty,
+    "DirectoryNotEmpty": folder_not_empty,
+    "InvalidBlobOrBlock": _error(
         NotPossible,
         "Another program's unfinished upload is in the way of '{name}'; choose another name.",
     ),
-    "ReadOnlyAttribute": (NotPossible, "'{name}' is read-only and cannot be changed."),
-    "InvalidResourceName": (InvalidPath, "The storage cannot hold the name '{name}'; choose another name."),
-    "InvalidUri": (InvalidPath, "The storage cannot hold the name '{name}'; choose another name."),
-    "OutOfRangeInput": (InvalidPath, "The storage cannot hold the name '{name}'; choose another name."),
-    "InvalidFileOrDirectoryPathName": (
+    "ReadOnlyAttribute": _error(NotPossible, "'{name}' is read-only and cannot be changed."),
+    "InvalidResourceName": invalid_name,
+    "InvalidUri": invalid_name,
+    "OutOfRangeInput": invalid_name,
+    "InvalidFileOrDirectoryPathName": _error(
         InvalidPath,
         "The path of '{name}' is longer than the storage can hold; choose shorter names.",
     ),
-    "RequestBodyTooLarge": (TooLarge, "'{name}' is larger than the storage can hold."),
-    "BlockCountExceedsLimit": (TooLarge, "'{name}' is larger than the storage can hold."),
-    "AccountLimitExceeded": (StorageFull, "The storage is full; free some space and try again."),
-    "ShareSizeLimitReached": (StorageFull, "The storage is full; free some space and try again."),
+    "RequestBodyTooLarge": _error(TooLarge, "'{name}' is larger than the storage can hold."),
+    "BlockCountExceedsLimit": _error(TooLarge, "'{name}' is larger than the storage can hold."),
+    "AccountLimitExceeded": lambda _: storage_full(),
+    "ShareSizeLimitReached": lambda _: storage_full(),
 }
+"""The error for the name of a file or folder, by the service's code."""
+
 _CURSOR_CODES = (
     "InvalidQueryParameterValue",
     "OutOfRangeQueryParameterValue",
@@ -135,7 +146,7 @@ _TIME_FRAME = re.compile(
 )
 
 
-class Fault(Exception):
+class ServiceError(Exception):
     """An answer of the service that is no success."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes, repeated: bool = False) -> None:
@@ -159,77 +170,73 @@ def translated(name: str, token: str | None = None) -> Iterator[None]:
     """Turn what goes wrong inside into our errors. `token`: the marker that was sent with a listing."""
     try:
         yield
-    except Fault as fault:
-        raise _meaning(fault, name, token) from fault
+    except ServiceError as error:
+        raise _meaning(error, name, token) from error
     except (AzureError, OSError) as error:
         raise _transport(error) from error
 
 
-def _meaning(fault: Fault, name: str, token: str | None) -> PorticoError:
-    said = f"the service answered {fault.status} {fault.code}".rstrip()
-    if fault.status >= 500 or fault.status in (408, 429):
-        return ProviderUnavailable(_BUSY, retry_after=_retry_after(fault), cause=f"{said}, again and again")
-    if token is not None and _rejects_marker(fault):
+def _meaning(error: ServiceError, name: str, token: str | None) -> PorticoError:
+    said = f"the service answered {error.status} {error.code}".rstrip()
+    if error.status >= 500 or error.status in (408, 429):
+        return service_unavailable(f"{said} after all attempts", _retry_after(error))
+    if token is not None and _rejects_marker(error):
         return InvalidCursor(
             "The storage no longer knows this cursor; start again without a cursor.", cause=said
         )
-    if fault.code in _CAUSES:
-        return ProviderRefused(_REFUSED, cause=f"{_refusal(fault)} ({said})")
-    if fault.code in _SENTENCES:
-        kind, sentence = _SENTENCES[fault.code]
-        return kind(sentence.format(name=name), cause=said)
-    if fault.status == 404:
-        return NotFound(f"There is no '{name}'.", cause=said)
-    if fault.status in (401, 403):
-        return ProviderRefused(
-            _REFUSED, cause=f"the service does not accept the gateway's credential ({said})"
-        )
-    if 300 <= fault.status < 400:
-        return nonsense(f"a redirect that names no address: check account-url ({said})")
-    if fault.status == 412:
-        return Changed(f"'{name}' has changed meanwhile; start again.", cause=said)
-    return ProviderFailed("The storage service reported an error; tell the administrator.", cause=said)
+    if error.code in _CAUSES:
+        return service_refused(f"{_refusal(error)} ({said})")
+    if error.code in _ERRORS:
+        translation = _ERRORS[error.code](name)
+        translation.cause = said
+        return translation
+    if error.status == 404:
+        return not_found(name, cause=said)
+    if error.status in (401, 403):
+        return service_refused(f"the service does not accept the gateway's credential ({said})")
+    if 300 <= error.status < 400:
+        return malformed_response(f"a redirect that names no address: check account-url ({said})")
+    if error.status == 412:
+        return changed(name, cause=said)
+    return service_failed(said)
 
 
-def _rejects_marker(fault: Fault) -> bool:
-    """Whether this 400 is about the marker, and not about something else in the request."""
+def _rejects_marker(error: ServiceError) -> bool:
+    """Whether this 400 is about the marker and not about another parameter."""
     return (
-        fault.status == 400
-        and (fault.code in _CURSOR_CODES or not fault.code)
-        and not _OTHER_PARAMETER.search(fault.body)
+        error.status == 400
+        and (error.code in _CURSOR_CODES or not error.code)
+        and not _OTHER_PARAMETER.search(error.body)
     )
 
 
-def _refusal(fault: Fault) -> str:
-    if fault.code == "AuthenticationFailed" and _TIME_FRAME.search(fault.body):
+def _refusal(error: ServiceError) -> str:
+    if error.code == "AuthenticationFailed" and _TIME_FRAME.search(error.body):
         return "the SAS has expired or is not valid yet: make a new one and set sas-token"
-    if fault.code == "AuthenticationFailed" and _CLOCK.search(fault.body):
+    if error.code == "AuthenticationFailed" and _CLOCK.search(error.body):
         return "the clock of this host is wrong by more than 15 minutes: set it"
-    return _CAUSES[fault.code]
+    return _CAUSES[error.code]
 
 
-def _retry_after(fault: Fault) -> int:
-    text = fault.headers.get("Retry-After", "")
+def _retry_after(error: ServiceError) -> int:
+    text = error.headers.get("Retry-After", "")
     return min(int(text), 300) if text.isascii() and text.isdigit() and len(text) < 6 else _RETRY_SECONDS
 
 
 def _transport(error: Exception) -> PorticoError:
     kind = type(error.__cause__ or error).__name__
     if isinstance(error, ClientAuthenticationError):
-        return ProviderRefused(
-            _REFUSED,
-            cause="no identity of this platform could be used: assign a managed or workload identity, set AZURE_CLIENT_ID, "
+        return service_refused(
+            "no identity of this platform could be used: assign a managed or workload identity, set AZURE_CLIENT_ID, "
             f"AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or give account-key or sas-token ({kind})",
         )
     if isinstance(error, ServiceResponseTimeoutError | TimeoutError):
-        return ProviderTimeout(_SILENT, cause=f"the service was silent past the deadline ({kind})")
+        return service_timeout(f"the service was silent past the deadline ({kind})")
     if kind in ("ClientResponseError", "BadHttpMessage"):
-        return nonsense("an answer that is no HTTP")
-    reached = "cannot be reached" if isinstance(error, ServiceRequestError) else "broke off its answer"
+        return malformed_response("a response that is not HTTP")
+    reached = "cannot be reached" if isinstance(error, ServiceRequestError) else "broke off its response"
     hint = _HINTS.get(kind, "")
-    return ProviderUnavailable(
-        _BUSY, retry_after=_RETRY_SECONDS, cause=f"the service {reached} ({kind}){hint}"
-    )
+    return service_unavailable(f"the service {reached} ({kind}){hint}", _RETRY_SECONDS)
 
 
 _HINTS: Mapping[str, str] = {
@@ -237,4 +244,4 @@ _HINTS: Mapping[str, str] = {
     "ClientConnectorCertificateError": ": its certificate is not trusted on this host",
     "ClientConnectorSSLError": ": it does not speak TLS, check http:// or https:// in account-url",
 }
-"""What the transport's errors mean, by their names: it is not ours to import."""
+"""Hints for errors of the transport, by class name, so that aiohttp need not be imported here."""

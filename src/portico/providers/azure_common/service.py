@@ -1,7 +1,7 @@
-"""Requests through the SDK's own pipeline: it signs, sends and repeats them, and leaves the bodies to us.
+"""Requests through the SDK's pipeline, which signs, sends and retries them; the bodies are ours.
 
-The SDK's operations turn every answer into objects, which costs a hundred times what the transport does. So we word
-the requests ourselves and take from the SDK what is hard to get right: signatures, identities and repetition.
+The SDK's operations turn every response into objects, which costs a hundred times more than the transport. So we build
+the requests ourselves, and use the SDK for what is hard to get right: signatures, identities and retries.
 """
 
 import asyncio
@@ -21,23 +21,23 @@ from azure.storage.blob.aio import ExponentialRetry
 
 from portico.errors import PorticoError
 from portico.providers import transport
-from portico.providers.azure_common.access import Access
-from portico.providers.azure_common.errors import Fault
+from portico.providers.azure_common.credentials import Access
+from portico.providers.azure_common.errors import ServiceError
 from portico.providers.base import TIMEOUT_SECONDS
 
 ATTEMPTS = 4
 _PIECE = 2**20
-"""The most that is read from, or handed to, a connection at once."""
+"""The most bytes that are read from or passed to a connection at once."""
 
 
 class Body:
-    """Content as the chunks that it came in, to be sent as often as it takes."""
+    """Content as the chunks that arrived. It can be sent again."""
 
     def __init__(self, chunks: Iterable[bytes], size: int) -> None:
         self._chunks = chunks
         self.size = size
         self.progress: Callable[[], None] = lambda: None
-        """Called for each piece that is taken."""
+        """Called for each piece that is sent."""
 
     async def __aiter__(self) -> AsyncIterator[bytes | memoryview]:
         for chunk in self._chunks:
@@ -49,17 +49,17 @@ class Body:
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     status: int
     headers: Mapping[str, str]
-    """Looked up without case."""
+    """Case-insensitive."""
     body: bytes
     repeated: bool = False
-    """Whether an earlier attempt failed, which may have done its work nevertheless."""
+    """Whether an earlier attempt failed, which may have succeeded at the service."""
 
 
 class Stream:
-    """An answer whose body is read as it comes. It holds a connection until its end or `close`."""
+    """A response whose body is streamed. It holds a connection until its end or `close`."""
 
     def __init__(self, headers: Mapping[str, str], response: Any, pipeline: Any) -> None:
         self.headers = headers
@@ -77,7 +77,7 @@ class Stream:
 class Service:
     """One account of one service. The client is opened on first use.
 
-    Errors are `Fault` or the SDK's own: use it inside of `translated`.
+    Methods raise `ServiceError` or the SDK's errors: call them inside `translated`.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Service:
         *,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
-        """`client`: a service client of an SDK, called with the account's URL, a credential and options; `version`:
-        the service's version that our requests are worded for; `headers`: sent with every request; `timeout`: seconds
-        that a request may take with all its attempts, or be silent while content moves."""
+        """`client`: a service client of an SDK, called with the account's URL, a credential and options. `version`:
+        the version of the REST API. `headers`: sent with every request. `timeout`: seconds for a request with all
+        its attempts, or without progress while content is transferred."""
         self.access = access
         self.timeout = timeout
         self._open = client
@@ -111,16 +111,16 @@ class Service:
         headers: Mapping[str, str] | None = None,
         body: Body | None = None,
         *,
-        at_most: int = transport.LARGEST_ANSWER,
+        at_most: int = transport.MAX_RESPONSE_BYTES,
         within: float | None = None,
-    ) -> Answer:
-        """The answer with its whole body, of `at_most` bytes; `Fault` unless the status is a success."""
+    ) -> Response:
+        """The response with its whole body of at most `at_most` bytes; `ServiceError` for an error status."""
         with transport.at_most(at_most):
             response, repeated = await self._run(method, url, query, headers, body, within)
         content: bytes = await response.internal_response.read()
         if not 200 <= response.status_code < 300:
-            raise Fault(response.status_code, response.headers, content, repeated)
-        return Answer(response.status_code, response.headers, content, repeated)
+            raise ServiceError(response.status_code, response.headers, content, repeated)
+        return Response(response.status_code, response.headers, content, repeated)
 
     async def stream(
         self,
@@ -128,7 +128,7 @@ class Service:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Stream:
-        """A GET whose body is not read yet; `Fault` unless the status is a success."""
+        """A GET whose body is not read yet; `ServiceError` for an error status."""
         response, repeated = await self._run("GET", url, query, headers, stream=True)
         if 200 <= response.status_code < 300:
             return Stream(response.headers, response, self._client._pipeline)
@@ -137,7 +137,7 @@ class Service:
                 body = await response.internal_response.read()
         finally:
             response.internal_response.close()
-        raise Fault(response.status_code, response.headers, body, repeated)
+        raise ServiceError(response.status_code, response.headers, body, repeated)
 
     async def _run(
         self,
@@ -157,7 +157,7 @@ class Service:
             request.headers.setdefault("Content-Type", "application/octet-stream")
         if method == "PUT":
             request.headers["Content-Length"] = str(body.size if body else 0)
-        # Without the option `stream` the transport reads the body, and no policy parses it.
+        # Without the option `stream`, the transport reads the body and no policy parses it.
         sent = _Sent()
         try:
             async with _within(within or self.timeout) as watch:
@@ -195,15 +195,15 @@ class Service:
 
 
 class _Sent:
-    """What became of a request so far."""
+    """The state of a request over its attempts."""
 
     times = 0
-    """How often it went out: aiohttp repeats what a stale connection swallowed without telling."""
+    """How often it was sent: aiohttp silently repeats requests that were lost on a stale connection."""
     response: Any = None
     error: AzureError | None = None
-    """By which the last attempt failed; None as soon as the next one goes out."""
+    """The error of the last attempt; None once the next one is sent."""
 
-    def go_out(self) -> None:
+    def sent(self) -> None:
         self.times += 1
         self.response = self.error = None
 
@@ -213,7 +213,7 @@ class _Sent:
 
 @asynccontextmanager
 async def _within(seconds: float) -> AsyncIterator[asyncio.Timeout]:
-    """As `asyncio.timeout`, with the SDK's own error: whoever has to look after a lost answer looks after this, too."""
+    """As `asyncio.timeout`, but raises the SDK's error, which is handled like any lost response."""
     try:
         async with asyncio.timeout(seconds) as watch:
             yield watch
@@ -222,7 +222,7 @@ async def _within(seconds: float) -> AsyncIterator[asyncio.Timeout]:
 
 
 class IdentityTransport(AioHttpTransport):  # type: ignore[misc]
-    """Remembers what was wrong with an answer: a chain of identities only tells that none of them could be used."""
+    """Remembers what was wrong with a response: a chain of identities only says that none could be used."""
 
     flaw: PorticoError | None = None
 
@@ -235,19 +235,19 @@ class IdentityTransport(AioHttpTransport):  # type: ignore[misc]
 
 
 def _transport(timeout: float, kind: type[AioHttpTransport] = AioHttpTransport) -> Any:
-    """As the SDK makes it, but for what stands beside it."""
+    """The SDK's transport with bounded responses and our connection settings."""
 
     async def count(_: ClientSession, context: SimpleNamespace, __: object) -> None:
         if context.trace_request_ctx:
-            context.trace_request_ctx.go_out()
+            context.trace_request_ctx.sent()
 
     trace = TraceConfig()
     trace.on_connection_create_end.append(count)
     trace.on_connection_reuseconn.append(count)
-    # The environment may name a proxy; to look for one costs every request two trips to a thread.
+    # Looking for a proxy costs every request two hops to a thread, so only if the environment names one.
     environment = bool(getproxies_environment())
     session = transport.session(
-        # Downloads hold connections for as long as their takers like: nobody else may have to wait for one.
+        # Slow downloads hold connections, and other requests must not wait for them.
         connector=TCPConnector(limit=0),
         trust_env=environment,
         trace_configs=[trace],
@@ -263,7 +263,7 @@ def _transport(timeout: float, kind: type[AioHttpTransport] = AioHttpTransport) 
 
 
 class _Backoff(ExponentialRetry):
-    """Half a second, one, two: each with jitter. The SDK's own begins with fifteen."""
+    """Waits half a second, one, two, with jitter. The SDK's own retry begins with fifteen."""
 
     def __init__(self) -> None:
         super().__init__(retry_total=ATTEMPTS - 1)
@@ -271,7 +271,7 @@ class _Backoff(ExponentialRetry):
     def increment(
         self, settings: dict[str, Any], request: Any, response: Any = None, error: AzureError | None = None
     ) -> bool:
-        # After so long a silence, nobody waits for another.
+        # A timeout is not retried: the client has waited long enough.
         silent = isinstance(error, ServiceResponseTimeoutError)
         return not silent and bool(super().increment(settings, request, response, error))
 

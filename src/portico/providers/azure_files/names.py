@@ -1,6 +1,7 @@
 """Which names an Azure file share can hold.
 
-Names keep their case and are compared without it: `.PORTICO~staging` is our own staging folder, which nobody may reach.
+Names keep their case but are compared without it: `.PORTICO~staging` is the gateway's staging folder, which users must
+not reach.
 """
 
 import re
@@ -8,9 +9,9 @@ import re
 from portico.errors import InvalidPath
 from portico.paths import RESERVED_PREFIX, Path, name_flaw
 
-_LONGEST_NAME = 255
-_LONGEST_PATH = 2048
-DEEPEST = 250
+_MAX_NAME = 255
+_MAX_PATH = 2048
+MAX_DEPTH = 250
 _FORBIDDEN = re.compile('["\\\\:|<>*?\ufffe\uffff]')
 
 
@@ -27,16 +28,16 @@ def possible(path: Path) -> bool:
 
 def shown(name: str) -> bool:
     """Whether a listing may show the name."""
-    return name_flaw(name) is None and not _is_ours(name)
+    return name_flaw(name) is None and not _is_reserved(name)
 
 
 def folded(name: str) -> str:
-    """Equal for two names that are the same name to the service."""
+    """Equal for two names that are the same to the service."""
     return "".join(upper if len(upper := letter.upper()) == 1 else letter for letter in name)
 
 
 def holds(folder: Path, path: Path) -> bool:
-    """As `Path.holds`, to the service."""
+    """As `Path.holds`, but compared as the service does."""
     above = path.segments[: len(folder.segments)]
     return [folded(name) for name in above] == [folded(name) for name in folder.segments]
 
@@ -44,17 +45,15 @@ def holds(folder: Path, path: Path) -> bool:
 def _flaw(path: Path) -> str | None:
     for name in path.segments:
         if _FORBIDDEN.search(name):
-            return (
-                f"""This storage cannot hold the name '{name}': leave out the characters " \\ : | < > * ?"""
-            )
-        if len(name.encode("utf-16-le", "surrogatepass")) > 2 * _LONGEST_NAME:
-            return f"A name may have {_LONGEST_NAME} characters in this storage; choose a shorter one."
-        if _is_ours(name) and not name.startswith(RESERVED_PREFIX):
+            return f"""This storage does not allow the name '{name}': leave out the characters " \\ : | < > * ?"""
+        if len(name.encode("utf-16-le", "surrogatepass")) > 2 * _MAX_NAME:
+            return f"A name can have {_MAX_NAME} characters in this storage; choose a shorter one."
+        if _is_reserved(name) and not name.startswith(RESERVED_PREFIX):
             return f"Names that begin with '{RESERVED_PREFIX}' belong to the gateway; choose another name."
-    if len(path.segments) > DEEPEST or len(str(path)) > _LONGEST_PATH:
-        return f"A path may have {_LONGEST_PATH} characters and {DEEPEST} folders in this storage."
+    if len(path.segments) > MAX_DEPTH or len(str(path)) > _MAX_PATH:
+        return f"A path can have {_MAX_PATH} characters and {MAX_DEPTH} folders in this storage."
     return None
 
 
-def _is_ours(name: str) -> bool:
+def _is_reserved(name: str) -> bool:
     return name.upper().startswith(RESERVED_PREFIX.upper())

@@ -1,27 +1,27 @@
-"""Removing folders, and what was left of uploads and removals that broke."""
+"""Removing folders, and what failed uploads and removals left behind."""
 
-from portico.errors import FolderNotEmpty, NotFound
+from portico.errors import FolderNotEmpty, not_found
 from portico.paths import Path
-from portico.providers.azure_common import Fault
-from portico.providers.azure_files.places import relocate
-from portico.providers.azure_files.share import Share
+from portico.providers.azure_common import ServiceError
+from portico.providers.azure_files.service import Share
 from portico.providers.azure_files.staging import ABANDONED, STAGING, hidden_path
-from portico.providers.azure_files.walks import counting, pages
-from portico.providers.tasks import each
+from portico.providers.azure_files.targets import relocate
+from portico.providers.azure_files.traversal import counting, pages
+from portico.providers.tasks import for_each
 
 
 async def remove(share: Share, folder: Path) -> None:
-    """Remove a folder with all that it holds: out of sight at once and as a whole, then bit by bit."""
+    """Remove a folder and its content: hidden at once by a rename, then deleted file by file."""
     found = await share.folder(folder)
     if found is None:
-        raise NotFound(f"There is no '{folder.name}'.")
+        raise not_found(folder.name)
     trash = hidden_path()
     try:
         await relocate(share, found, folder, trash, replace=False)
-    except Fault as fault:
-        if fault.status != 409:
+    except ServiceError as error:
+        if error.status != 409:
             raise
-        trash = folder  # something in it is in use; what is not can go
+        trash = folder  # something in it is in use: remove what can be removed
     await _remove_tree(share, trash)
 
 
@@ -42,27 +42,27 @@ async def _remove_tree(share: Share, top: Path) -> None:
             pending.append((here, True))
             async for page in pages(share, here):
                 inside = [(entry, Path((*here.segments, entry.name))) for entry in page.entries]
-                await each(remove_one, (path for entry, path in inside if not entry.is_folder))
+                await for_each(remove_one, (path for entry, path in inside if not entry.is_folder))
                 pending += [(path, False) for entry, path in inside if entry.is_folder]
 
 
 async def remove_emptied(share: Share, folder: Path) -> None:
-    """Remove a folder whose content is gone, unless more has come meanwhile."""
+    """Remove a folder whose content was removed, unless it has new content."""
     try:
         await share.delete_folder(folder)
-    except Fault as fault:
-        if fault.code != "DirectoryNotEmpty":
+    except ServiceError as error:
+        if error.code != "DirectoryNotEmpty":
             raise
-        raise FolderNotEmpty(f"'{folder.name}' holds what came into it meanwhile.") from fault
+        raise FolderNotEmpty(f"'{folder.name}' holds new content.") from error
 
 
 async def sweep(share: Share) -> int:
-    """Remove what broken uploads and deletions left in the staging folder."""
+    """Remove what failed uploads and deletions left in the staging folder. Returns how many there were."""
     swept = 0
     async for page in pages(share, STAGING):
         for entry in page.entries:
             path = Path((*STAGING.segments, entry.name))
-            if entry.is_folder:  # on its way out; two may carry it
+            if entry.is_folder:  # being removed, possibly by another worker as well
                 await _remove_tree(share, path)
                 swept += 1
             elif entry.modified and page.now - entry.modified > ABANDONED:

@@ -1,12 +1,10 @@
-"""Files on their way in.
+"""Staging: files and copies that are not visible yet.
 
-The service shows a file from its first byte on. So a file is made under a hidden name at the top of the share, grows
-there as its bytes arrive, and takes the place of its target by a rename, which the service does all or nothing.
+The service shows a file from its first byte. So a file is created under a hidden name at the top of the share, grows
+there, and is renamed to its target, which the service does atomically.
 """
 
 import asyncio
-import base64
-import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,29 +16,28 @@ from azure.core.exceptions import AzureError
 from portico.entries import Entry
 from portico.errors import PorticoError, ProviderFailed, ProviderTimeout
 from portico.paths import RESERVED_PREFIX, Path
-from portico.providers.azure_common import Body, Fault, translated
-from portico.providers.azure_files.places import make_folders, relocate
-from portico.providers.azure_files.share import Found, Share, lacks_parent
-from portico.providers.parts import MIB, Part
+from portico.providers.azure_common import Body, ServiceError, translated
+from portico.providers.azure_files.errors import lacks_parent
+from portico.providers.azure_files.service import Found, Share
+from portico.providers.azure_files.targets import make_folders, relocate
+from portico.providers.parts import MIB, UploadPart
 
 T = TypeVar("T")
 
 STAGING = Path((f"{RESERVED_PREFIX}staging",))
-RANGE = 4 * MIB
-"""The most that the service takes at once."""
+RANGE_BYTES = 4 * MIB
+"""The largest range that the service accepts in one request."""
 ABANDONED = timedelta(hours=24)
-"""How long nothing was written to a staged file that nobody writes any more."""
-_LEAST_GROWTH = 64 * MIB
-_MOST_GROWTH = 1024 * MIB
-_HASHED_HERE = 256 * 1024
-"""Bytes that are hashed before a thread is even reached."""
+"""A staged file that was not written for this long is abandoned."""
+_MIN_GROWTH = 64 * MIB
+_MAX_GROWTH = 1024 * MIB
 _COPY_STALLS_SECONDS = 300.0
-_BRIEF = 3
-"""The part of the deadline that it takes at most to clean up: somebody waits to hear that the upload failed."""
+_CLEANUP_FRACTION = 3
+"""Cleaning up may take the timeout divided by this: the client waits to learn that the upload failed."""
 
 
 class StagedFile:
-    """A file that nobody sees until `commit`."""
+    """A file that is invisible until `commit`."""
 
     def __init__(self, share: Share, content_type: str, at_most: int | None = None) -> None:
         self._share = share
@@ -53,8 +50,8 @@ class StagedFile:
         self._size = 0
         self._growing = asyncio.Lock()
 
-    async def begin(self, first: Part) -> None:
-        """Make the file, of its final size if the first part is all."""
+    async def begin(self, first: UploadPart) -> None:
+        """Create the file, with its final size if the first part is the last."""
         self._room = first.size if first.last else self._grown(first.size)
         self._begun = True
         with translated("upload"):
@@ -62,12 +59,12 @@ class StagedFile:
                 self._share, lambda: self._share.create(self._path, self._room, self._type)
             )
 
-    async def send(self, part: Part) -> None:
+    async def send(self, part: UploadPart) -> None:
         if not part.size:
             return
-        start = (part.number - 1) * RANGE
+        start = (part.number - 1) * RANGE_BYTES
         stop = start + part.size
-        md5 = await _md5(part)
+        md5 = await part.md5()
         with translated("upload"):
             async with self._growing:
                 if stop > self._room:
@@ -78,12 +75,12 @@ class StagedFile:
         self._size = max(self._size, stop)
 
     def _grown(self, size: int) -> int:
-        """Room for `size` and for what may follow, so that not every part waits for a resize of its own."""
-        room = size + min(max(size, _LEAST_GROWTH), _MOST_GROWTH)
+        """A size with room for more, so that not every part needs a resize."""
+        room = size + min(max(size, _MIN_GROWTH), _MAX_GROWTH)
         return room if self._at_most is None else max(size, min(room, self._at_most))
 
     async def copy(self, source: Path) -> None:
-        """Let the service itself copy a file here, and wait for that."""
+        """Let the service copy a file here, and wait until it is done."""
         self._begun = True
         with translated(source.name):
             await in_staging(self._share, lambda: self._share.start_copy(source, self._path))
@@ -100,7 +97,7 @@ class StagedFile:
             if status != "pending":
                 raise ProviderFailed(
                     "The storage service could not copy the file; try again.",
-                    cause=f"a copy inside of the share ended as {status or 'unknown'!r}",
+                    cause=f"a copy within the share ended as {status or 'unknown'!r}",
                 )
             waited, seen = (waited + pause, seen) if progress == seen else (0.0, progress)
             if waited > _COPY_STALLS_SECONDS:
@@ -116,10 +113,10 @@ class StagedFile:
             return await relocate(self._share, staged, self._path, target, replace=replace)
 
     async def discard(self) -> None:
-        """Leave no trace. Harmless after `commit`; what cannot be removed now is left to the sweeper."""
+        """Remove the file. Harmless after `commit`. What cannot be removed now is left to the sweep."""
         if self._begun:
-            with suppress(AzureError, Fault, OSError, PorticoError):
-                async with asyncio.timeout(self._share.timeout / _BRIEF):
+            with suppress(AzureError, ServiceError, OSError, PorticoError):
+                async with asyncio.timeout(self._share.timeout / _CLEANUP_FRACTION):
                     await self._share.delete_file(self._path)
 
 
@@ -128,23 +125,11 @@ def hidden_path() -> Path:
 
 
 async def in_staging(share: Share, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work; if the staging folder is what it lacks, make that and do it again."""
+    """Do the work; if the staging folder is missing, create it and do the work again."""
     try:
         return await work()
-    except Fault as fault:
-        if not lacks_parent(fault):
+    except ServiceError as error:
+        if not lacks_parent(error):
             raise
         await make_folders(share, STAGING)
         return await work()
-
-
-async def _md5(part: Part) -> str:
-    """What the service compares the bytes with that it received."""
-
-    def digest() -> str:
-        md5 = hashlib.md5(usedforsecurity=False)
-        for chunk in part.chunks:
-            md5.update(chunk)
-        return base64.b64encode(md5.digest()).decode()
-
-    return digest() if part.size <= _HASHED_HERE else await asyncio.to_thread(digest)

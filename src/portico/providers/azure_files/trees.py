@@ -8,25 +8,26 @@ from portico.errors import (
     AlreadyExists,
     FolderNotEmpty,
     InvalidPath,
-    IsAFolder,
     NotFound,
     NotPossible,
     already_exists,
+    cannot_replace_folder,
+    not_found,
 )
 from portico.paths import Path
-from portico.providers.azure_common import Fault
+from portico.providers.azure_common import ServiceError
 from portico.providers.azure_files import names
-from portico.providers.azure_files.places import (
+from portico.providers.azure_files.removal import remove_emptied
+from portico.providers.azure_files.service import Found, Share
+from portico.providers.azure_files.staging import StagedFile
+from portico.providers.azure_files.targets import (
     check_file_target,
     check_folder_target,
     make_folders,
     relocate,
 )
-from portico.providers.azure_files.removal import remove_emptied
-from portico.providers.azure_files.share import Found, Share
-from portico.providers.azure_files.staging import StagedFile
-from portico.providers.azure_files.walks import counting, entries, pages
-from portico.providers.tasks import each
+from portico.providers.azure_files.traversal import counting, entries, pages
+from portico.providers.tasks import for_each
 
 
 async def copy(share: Share, source: Path, target: Path, *, replace: bool) -> None:
@@ -60,24 +61,26 @@ async def move(share: Share, source: Path, target: Path, *, replace: bool) -> No
 async def _found(share: Share, path: Path) -> Found:
     if found := await share.find(path):
         return found
-    raise NotFound(f"There is no '{path.name}'.")
+    raise not_found(path.name)
 
 
 def _check_apart(source: Path, target: Path) -> None:
     if names.holds(source, target) or names.holds(target, source):
-        raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
+        raise NotPossible(
+            "A file or folder cannot be moved or copied into itself or onto a folder that holds it."
+        )
 
 
 async def _respell(share: Share, found: Found, source: Path, target: Path) -> None:
-    """To the service both paths are one: there is nothing to replace, and nothing may be removed."""
+    """Change only the case. To the service both paths are the same: nothing is replaced or removed."""
     try:
         await share.rename(source, target, is_folder=found.entry.is_folder)
-    except Fault as fault:
-        if fault.status != 409:
+    except ServiceError as error:
+        if error.status != 409:
             raise
         raise NotPossible(
-            "The storage does not change only the case of a name; move it to another name first."
-        ) from fault
+            "The storage cannot change only the case of a name; move it to another name first."
+        ) from error
 
 
 async def _copy_file(share: Share, source: Path, target: Path, *, replace: bool) -> None:
@@ -91,7 +94,7 @@ async def _copy_file(share: Share, source: Path, target: Path, *, replace: bool)
 
 
 async def _check_merge(share: Share, source: Path, target: Path) -> None:
-    """Fail before anything is changed where a file and a folder would meet."""
+    """Fail before anything changes if a file and a folder would collide."""
     pending = [(source, target)]
     while pending:
         source, target = pending.pop()
@@ -105,10 +108,10 @@ async def _check_merge(share: Share, source: Path, target: Path) -> None:
             elif entry.is_folder:
                 raise already_exists(entry.name)
             elif other.is_folder:
-                raise IsAFolder(f"'{entry.name}' is a folder; a file cannot take its place.")
+                raise cannot_replace_folder(entry.name)
             elif entry.name != other.name:
                 raise InvalidPath(
-                    f"'{entry.name}' and '{other.name}' differ only in case, which this storage cannot hold; "
+                    f"'{entry.name}' and '{other.name}' differ only in case, which this storage does not allow; "
                     "rename one of them first."
                 )
 
@@ -122,7 +125,7 @@ async def _copy_tree(share: Share, source: Path, target: Path, *, replace: bool)
         try:
             await _copy_file(share, here.child(entry.name), there.child(entry.name), replace=replace)
         except NotFound:
-            return  # somebody deleted it meanwhile
+            return  # deleted in the meantime
         done += 1
 
     with counting(lambda: f"{done} files were copied", target):
@@ -131,14 +134,14 @@ async def _copy_tree(share: Share, source: Path, target: Path, *, replace: bool)
             await make_folders(share, there)
             async for page in pages(share, here):
                 shown = [entry for entry in page.entries if names.shown(entry.name)]
-                await each(copy_one, (entry for entry in shown if not entry.is_folder))
+                await for_each(copy_one, (entry for entry in shown if not entry.is_folder))
                 pending += [
                     (here.child(entry.name), there.child(entry.name)) for entry in shown if entry.is_folder
                 ]
 
 
 async def _merge(share: Share, source: Path, target: Path) -> None:
-    """Move what is in one folder into another: whole folders by one rename where the other has none of that name."""
+    """Move the content of one folder into another; a folder that does not exist there is moved by one rename."""
     done = 0
     pending = [(source, target)]
     emptied: list[Path] = []
@@ -149,12 +152,12 @@ async def _merge(share: Share, source: Path, target: Path) -> None:
             for entry in [entry async for entry in entries(share, here)]:
                 step, goal = here.child(entry.name), there.child(entry.name)
                 if not (found := await share.find(step)):
-                    continue  # somebody deleted it meanwhile
+                    continue  # deleted in the meantime
                 try:
                     await relocate(share, found, step, goal, replace=not entry.is_folder)
                     done += 1
                 except AlreadyExists:
                     pending.append((step, goal))
         for folder in reversed(emptied):
-            with suppress(FolderNotEmpty):  # what came meanwhile stays
+            with suppress(FolderNotEmpty):  # new content stays
                 await remove_emptied(share, folder)

@@ -1,4 +1,4 @@
-"""`gcs`: a bucket of Google Cloud Storage, through its JSON interface."""
+"""`gcs`: a bucket of Google Cloud Storage, through its JSON API."""
 
 from portico.providers.gcs.provider import GcsProvider
 

@@ -1,6 +1,6 @@
-"""One checksum over an upload or a download, of the kind that Google verifies.
+"""The checksum of an upload or a download, which Google verifies.
 
-CRC32C where its C implementation is at hand (7 GB/s, measured), else MD5 (0.5 GB/s): never CRC32C in plain Python.
+CRC32C if its C implementation is installed (7 GB/s, measured), otherwise MD5 (0.5 GB/s), but never CRC32C in Python.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import google_crc32c
 
-from portico.providers.gcs.answers import ObjectAnswer
+from portico.providers.gcs.responses import ObjectResource
 
 FAST = google_crc32c.implementation == "c"
 
@@ -33,23 +33,23 @@ class Checksum:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """As it stands in an object's metadata."""
+        """The field of an object's metadata."""
         return {"crc32c" if self._md5 is None else "md5Hash": self.text}
 
     @property
     def header(self) -> dict[str, str]:
-        """As it stands in a request's headers."""
+        """The header of a request."""
         return {"X-Goog-Hash": f"{'crc32c' if self._md5 is None else 'md5'}={self.text}"}
 
-    def fits(self, stored: ObjectAnswer) -> bool:
-        """Whether the service holds these bytes, as far as it says."""
+    def matches(self, stored: ObjectResource) -> bool:
+        """Whether the stored object has this checksum, if the response names one."""
         theirs = stored.crc32c if self._md5 is None else stored.md5_hash
         return theirs is None or theirs == self.text
 
-    def fits_header(self, hashes: str) -> bool:
-        """The same for the header of a download."""
+    def matches_header(self, hashes: str) -> bool:
+        """Whether the header of a download has this checksum, if it names one."""
         name = "crc32c=" if self._md5 is None else "md5="
-        told = [
+        found = [
             item.strip().removeprefix(name) for item in hashes.split(",") if item.strip().startswith(name)
         ]
-        return all(theirs == self.text for theirs in told)
+        return all(theirs == self.text for theirs in found)

@@ -1,12 +1,11 @@
-"""Where the access token comes from.
+"""Access tokens.
 
-A key file that is named, else the one of `GOOGLE_APPLICATION_CREDENTIALS`, else what `gcloud auth application-default
-login` left, else the metadata server of the machine. The files are read anew for each token, so that a changed key
-needs no restart.
+Credentials come from the key file of the connection, from `GOOGLE_APPLICATION_CREDENTIALS`, from `gcloud auth
+application-default login`, or from the machine's metadata server: the first that exists. Files are read again for each
+token, so that a changed key needs no restart.
 """
 
 import asyncio
-import io
 import json
 import os
 import re
@@ -15,20 +14,20 @@ from pathlib import Path as File
 from typing import Any
 
 import aiohttp
+import msgspec
 import structlog
-from gcloud.aio.auth import Token
 
 from portico.errors import PorticoError, ProviderRefused
-from portico.providers.gcs import rare_identities
-from portico.providers.gcs.failures import translated
-from portico.providers.gcs.service import Patience
+from portico.providers.gcs import google_auth
+from portico.providers.gcs.errors import FAILURES, ServiceError, translated
+from portico.providers.gcs.responses import decode, read_error
+from portico.providers.gcs.service import Backoff
 
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
-_SECONDS = 10
-_AHEAD = 300
-"""Seconds before its end at which a token is renewed."""
-_ENOUGH = 30
-"""Seconds that a token must still be good for to be used while its successor cannot be had."""
+_RENEW_BEFORE = 300
+"""How long before it expires a token is renewed, in seconds."""
+_MIN_VALIDITY = 30
+"""How long a token must still be valid to be used if it cannot be renewed, in seconds."""
 
 _TYPES = frozenset(
     {
@@ -52,14 +51,14 @@ class Anonymous:
         return
 
 
-class Tokens:
-    """The current access token, got once for all requests and renewed before it ends."""
+class AccessTokens:
+    """The current access token, shared by all requests and renewed before it expires."""
 
     def __init__(self, key_file: str | None) -> None:
         self._key_file = key_file
         self._token: str | None = None
         self._renew_at = 0.0
-        self._ends_at = 0.0
+        self._expires_at = 0.0
         self._renewal = asyncio.Lock()
 
     async def token(self, session: aiohttp.ClientSession) -> str | None:
@@ -81,76 +80,92 @@ class Tokens:
         try:
             self._token, lifetime = await _obtain(self._key_file, session)
         except PorticoError as error:
-            if self._token is None or self._ends_at - asked < _ENOUGH:
+            if self._token is None or self._expires_at - asked < _MIN_VALIDITY:
                 raise
             log.warning("token-not-renewed", provider="gcs", why=error.cause)
-            self._renew_at = asked + _ENOUGH / 2
+            self._renew_at = asked + _MIN_VALIDITY / 2
             return
-        self._ends_at = asked + lifetime
-        self._renew_at = asked + max(lifetime - _AHEAD, lifetime / 2)
+        self._expires_at = asked + lifetime
+        self._renew_at = asked + max(lifetime - _RENEW_BEFORE, lifetime / 2)
 
 
 async def _obtain(key_file: str | None, session: aiohttp.ClientSession) -> tuple[str, float]:
-    """A new token and the seconds that it is good for."""
-    place, data = await asyncio.to_thread(_key_data, key_file)
-    patience = Patience()
+    """A new token and its lifetime in seconds."""
+    origin, data = await asyncio.to_thread(_read_credentials, key_file)
+    backoff = Backoff()
     with translated("token"):
         while True:
             try:
-                if rare_identities.is_rare(data):
-                    return await asyncio.to_thread(rare_identities.obtain, data, SCOPE)
-                return await _through_gcloud_aio(data, session)
-            except aiohttp.ClientResponseError as error:
-                if error.status < 500 and error.status != 429:
-                    raise _refused(f"{place}: {_why(error)}") from None
-                await patience.after(error, again=True)
-            except aiohttp.ClientConnectionError as error:
-                if not data:
-                    raise _refused(f"{place}: it is out of reach. {_NO_CREDENTIALS}") from None
-                await patience.after(error)
-            except (TimeoutError, PorticoError):
+                if data:
+                    return await asyncio.to_thread(google_auth.obtain_token, data, SCOPE)
+                return await _ask_metadata_server(session)
+            except google_auth.CredentialsRejected as error:
+                raise _refused(f"{origin}: {_reason(str(error))}") from None
+            except FAILURES as error:
+                if not data and isinstance(error, aiohttp.ClientConnectionError):
+                    raise _refused(f"{origin}: it cannot be reached. {_NO_CREDENTIALS}") from None
+                await backoff.after(error)
+            except PorticoError:
                 raise
             except Exception as error:
-                # Bad keys, missing fields and unreadable tokens of other parties have no common family.
-                raise _refused(f"{place} cannot be used ({type(error).__name__})") from None
+                # google-auth has no common base class for malformed keys and missing fields.
+                raise _refused(f"{origin} cannot be used ({type(error).__name__})") from None
 
 
-def _key_data(key_file: str | None) -> tuple[str, dict[str, Any]]:
-    """What the credentials are called, and what their file says; nothing of a file means the metadata server."""
+class _MetadataToken(msgspec.Struct):
+    access_token: str
+    expires_in: float
+
+
+async def _ask_metadata_server(session: aiohttp.ClientSession) -> tuple[str, float]:
+    host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
+    async with session.get(
+        f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token",
+        headers={"Metadata-Flavor": "Google"},
+        timeout=aiohttp.ClientTimeout(google_auth.READ_SECONDS),
+        allow_redirects=False,
+    ) as response:
+        body = await response.read()
+    if response.status != 200:
+        error = ServiceError(response.status, read_error(body))
+        if error.temporary:
+            raise error
+        raise google_auth.CredentialsRejected(f"status {response.status}")
+    token = decode(_METADATA_TOKENS, body)
+    return token.access_token, token.expires_in
+
+
+_METADATA_TOKENS = msgspec.json.Decoder(_MetadataToken)
+
+
+def _read_credentials(key_file: str | None) -> tuple[str, dict[str, Any]]:
+    """A name for the credentials, and the content of their file; no content means the metadata server."""
     if file := key_file or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
-        place = f"the credentials file {file}"
+        origin = f"the credentials file {file}"
     else:
         folder = os.environ.get("CLOUDSDK_CONFIG") or File.home() / ".config" / "gcloud"
         file = str(File(folder) / "application_default_credentials.json")
         if not File(file).exists():
             return "the metadata server of this machine", {}
-        place = f"the login of gcloud in {file}"
+        origin = f"the login of gcloud in {file}"
     try:
         data = json.loads(File(file).read_bytes())
     except OSError as error:
-        raise _refused(f"{place} cannot be read: {error.strerror}") from None
+        raise _refused(f"{origin} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise _refused(f"{place} is not JSON") from None
+        raise _refused(f"{origin} is not JSON") from None
     if not isinstance(data, dict) or data.get("type") not in _TYPES:
-        raise _refused(f"{place} is no credentials file: its type is none of {', '.join(sorted(_TYPES))}")
-    return place, data
+        raise _refused(f"{origin} is not a credentials file: its type is none of {', '.join(sorted(_TYPES))}")
+    return origin, data
 
 
-async def _through_gcloud_aio(data: dict[str, Any], session: aiohttp.ClientSession) -> tuple[str, float]:
-    # Not by its name: of a file that it cannot read, gcloud-aio makes a request to the metadata server.
-    file = io.StringIO(json.dumps(data))
-    source = Token(file, session=session, scopes=[SCOPE])  # type: ignore[arg-type] # one name for two libraries
-    answer = await source.refresh(timeout=_SECONDS)
-    return answer.value, float(answer.expires_in)
-
-
-def _why(error: aiohttp.ClientResponseError) -> str:
-    """What the token endpoint had against it."""
-    code = re.search(r'"error"\s*:\s*"([a-z_]{1,40})"', error.message)
-    told = f"{error.status} {code[1] if code else ''}".rstrip()
-    if "iat and exp" in error.message:
-        return f"no token ({told}): the clock of this machine is wrong; set it"
-    return f"no token ({told}): the key, login or identity was deleted, disabled or never valid"
+def _reason(message: str) -> str:
+    """Why the token endpoint refused, without what else the message holds."""
+    code = re.search(r"\b(invalid|unauthorized|unsupported|access)_[a-z_]{1,40}\b|status [0-9]{3}", message)
+    reason = f" ({code[0]})" if code else ""
+    if "iat and exp" in message:
+        return f"no token{reason}: the clock of this machine is wrong; set it"
+    return f"no token{reason}: the key, login or identity was deleted, disabled or never valid"
 
 
 def _now() -> float:

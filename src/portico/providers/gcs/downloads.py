@@ -1,4 +1,4 @@
-"""Reading an object: one request, and more only where its connection breaks."""
+"""Downloads: one request, and further ones if its connection breaks."""
 
 from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
@@ -8,36 +8,33 @@ import aiohttp
 
 from portico import timestamps
 from portico.entries import Download, Entry, guess_content_type
-from portico.errors import Changed, NotFound, RangeNotSatisfiable
-from portico.providers.answers import nonsense, size_of
+from portico.errors import beyond_end, changed, not_found
 from portico.providers.gcs.checksums import Checksum
-from portico.providers.gcs.failures import FAILURES, ServiceError, translated
-from portico.providers.gcs.service import Patience, Request, Service
+from portico.providers.gcs.errors import FAILURES, ServiceError, translated
+from portico.providers.gcs.service import Backoff, Request, Service
+from portico.providers.keys import name_of
+from portico.providers.responses import malformed_response, size_of
 
 
 class ObjectReader:
-    """One object; `find` looks it up where a download's headers do not say enough."""
+    """Reads one object."""
 
-    def __init__(
-        self, service: Service, url: str, key: str, find: Callable[[str], Awaitable[Entry | None]]
-    ) -> None:
+    def __init__(self, service: Service, key: str) -> None:
         self._service = service
-        self._url = url
         self._key = key
-        self._name = key.rpartition("/")[2]
-        self._find = find
+        self._name = name_of(key)
 
     async def open(self, start: int, stop: int | None, etag: str | None) -> Download:
         if (stop is not None and stop <= start) or (etag is not None and not etag.isdigit()):
-            return await self._empty(start, etag)
+            return await self._open_empty(start, etag)
         with translated(self._name):
             try:
                 response = await self._media(start, stop, {"ifGenerationMatch": etag})
             except ServiceError as error:
                 if error.status == 416:
-                    return await self._empty(start, etag)
+                    return await self._open_empty(start, etag)
                 if error.status == 412:
-                    raise self._changed() from None
+                    raise changed(self._name) from None
                 raise
             try:
                 entry = await self._entry(response)
@@ -52,59 +49,62 @@ class ObjectReader:
                 return await self._media(position, end, {"generation": entry.etag})
             except ServiceError as error:
                 if error.status == 404:
-                    raise self._changed() from None
+                    raise changed(self._name) from None
                 raise
 
-        return Download(entry, start, end, Content(self._name, response, start, end, reopen))
+        return Download(entry, start, end, GcsContent(self._name, response, start, end, reopen))
 
     async def _media(
         self, start: int, stop: int | None, version: dict[str, str | None]
     ) -> aiohttp.ClientResponse:
-        # Without this header the service would unpack what is stored with `Content-Encoding: gzip`.
+        # Without this header the service would decompress what is stored with `Content-Encoding: gzip`.
         headers = {"Accept-Encoding": "gzip"}
         if start or stop is not None:
             headers["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
-        response = await self._service.stream(Request("GET", self._url, {"alt": "media", **version}, headers))
+        response = await self._service.stream(
+            Request("GET", self._service.object_url(self._key), {"alt": "media", **version}, headers)
+        )
         begins = f"bytes {start}-"
         if not response.headers.get("Content-Range", "bytes 0-").startswith(begins):
             response.close()
-            raise nonsense("content that does not begin where it was asked to")
+            raise malformed_response("content that does not begin at the requested byte")
         return response
 
     async def _entry(self, response: aiohttp.ClientResponse) -> Entry:
         headers = response.headers
-        told = headers.get("Content-Range" if response.status == 206 else "Content-Length", "")
-        size, etag = told.rpartition("/")[2], headers.get("X-Goog-Generation", "")
+        value = headers.get("Content-Range" if response.status == 206 else "Content-Length", "")
+        size, etag = value.rpartition("/")[2], headers.get("X-Goog-Generation", "")
         if not (etag.isascii() and etag.isdigit() and len(etag) < 32):
-            raise nonsense("content without its generation")
+            raise malformed_response("content without its generation")
         modified = _stamp(headers.get("Last-Modified"))
-        if modified is None:  # the JSON interface does not promise it
-            found = await self._find(self._key)
+        if modified is None:  # the JSON API does not promise it
+            found = await self._find()
             if found is None or found.etag != etag:
-                raise self._changed()
+                raise changed(self._name)
             modified = found.last_modified
         kind = headers.get("Content-Type") or guess_content_type(self._name)
         return Entry(self._key, False, size_of(size), modified, kind, etag)
 
-    async def _empty(self, start: int, etag: str | None) -> Download:
-        """A download of no bytes, for which there is no request, or the reason why there is none."""
-        entry = await self._find(self._key)
+    async def _open_empty(self, start: int, etag: str | None) -> Download:
+        """An empty range, which the service has no request for, or `RangeNotSatisfiable`."""
+        entry = await self._find()
         if entry is None:
-            raise NotFound(f"There is no '{self._name}'.")
+            raise not_found(self._name)
         if etag is not None and etag != entry.etag:
-            raise self._changed()
+            raise changed(self._name)
         if start > (entry.size or 0):
-            raise RangeNotSatisfiable(f"'{self._name}' has only {entry.size} bytes.", size=entry.size or 0)
-        return Download(entry, start, start, Content(self._name, None, start, start, None))
+            raise beyond_end(self._name, entry.size or 0)
+        return Download(entry, start, start, GcsContent(self._name, None, start, start, None))
 
-    def _changed(self) -> Changed:
-        return Changed(f"'{self._name}' has changed meanwhile; start the download again.")
+    async def _find(self) -> Entry | None:
+        found = await self._service.find(self._key)
+        return found.entry() if found else None
 
 
-class Content:
-    """The bytes from `start` up to `stop`; a connection that breaks is replaced where it broke, for the same version.
+class GcsContent:
+    """The bytes from `start` up to `stop`. A broken connection is replaced, for the same version.
 
-    Not a generator: one that was never started cannot close its connection.
+    Not a generator: a generator that was never started could not close its connection.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class Content:
         self._position = start
         self._stop = stop
         self._reopen = reopen
-        self._patience = Patience()
+        self._backoff = Backoff()
         self._checksum = Checksum()
         self._hashes = ""
         if response is not None and response.status == 200 and response.content_length == stop:
-            self._hashes = response.headers.get("X-Goog-Hash", "")  # of the whole object, as it is stored
+            self._hashes = response.headers.get("X-Goog-Hash", "")  # of the whole object as stored
 
     def __aiter__(self) -> Self:
         return self
@@ -135,10 +135,10 @@ class Content:
                 try:
                     return await self._chunk()
                 except FAILURES as error:
-                    await self._patience.after(error)
+                    await self._backoff.after(error)
         await self.aclose()
-        if self._hashes and not self._checksum.fits_header(self._hashes):
-            raise nonsense("content with another checksum than it was announced with")
+        if self._hashes and not self._checksum.matches_header(self._hashes):
+            raise malformed_response("content with another checksum than announced")
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
@@ -146,7 +146,7 @@ class Content:
             if self._response.content.at_eof():
                 self._response.release()
             else:
-                self._response.close()  # what was not read would have to be, before the connection is of use again
+                self._response.close()  # unread content would have to be read before the connection could be reused
             self._response = None
         self._stop = self._position
 
@@ -161,7 +161,7 @@ class Content:
             self._response = None
             raise
         if not chunk:
-            raise nonsense(f"{self._stop - self._position} bytes of content less than it had announced")
+            raise malformed_response(f"{self._stop - self._position} bytes of content less than announced")
         chunk = chunk[: self._stop - self._position]
         self._position += len(chunk)
         if self._hashes:
@@ -173,4 +173,4 @@ def _stamp(text: str | None) -> str | None:
     try:
         return timestamps.from_datetime(parsedate_to_datetime(text)) if text else None
     except ValueError:
-        raise nonsense("a Last-Modified that no calendar has") from None
+        raise malformed_response("an invalid Last-Modified") from None

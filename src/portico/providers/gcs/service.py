@@ -1,4 +1,4 @@
-"""Requests to the JSON interface: signed, timed, and repeated where that is safe."""
+"""Requests to the JSON API: authenticated, with timeouts, and retried if that is safe."""
 
 import asyncio
 import random
@@ -11,16 +11,17 @@ import aiohttp
 from yarl import URL
 
 from portico.providers import transport
-from portico.providers.gcs.answers import read_fault
-from portico.providers.gcs.failures import FAILURES, ServiceError, is_temporary
+from portico.providers.gcs.errors import FAILURES, ServiceError, is_temporary, translated
+from portico.providers.gcs.responses import OBJECT_FIELDS, ObjectResource, read_error, read_object
+from portico.providers.keys import name_of
 
 ATTEMPTS = 4
 FIRST_WAIT = 0.5
-"""Seconds before the second attempt at most; each further wait may be twice as long."""
+"""The longest wait before the second attempt, in seconds; it doubles with each further attempt."""
 LONGEST_WAIT = 10
 
-_ODD_SUCCESS = {"PUT": 308, "DELETE": 499}
-"""What says of a resumable upload that it is not complete, and that it was cancelled."""
+_OTHER_SUCCESS = {"PUT": 308, "DELETE": 499}
+"""Statuses of a resumable upload: 308 is incomplete, 499 is cancelled."""
 _PIECE = 256 * 1024
 _READ_BUFFER = 512 * 1024
 
@@ -30,7 +31,7 @@ class Credentials(Protocol):
         """The access token, or None for anonymous requests."""
 
     def discard(self, token: str) -> None:
-        """The service no longer takes this token."""
+        """Forget a token that the service no longer accepts."""
 
 
 @dataclass(slots=True)
@@ -38,12 +39,12 @@ class Request:
     method: str
     url: str
     params: Mapping[str, str | None] = field(default_factory=dict)
-    """Those that are None are left out."""
+    """Those that are None are omitted."""
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Sequence[bytes | memoryview] = ()
     signed: bool = True
-    at_most: int = transport.LARGEST_ANSWER
-    """Bytes of the answer."""
+    at_most: int = transport.MAX_RESPONSE_BYTES
+    """The largest response, in bytes."""
 
     @property
     def address(self) -> URL:
@@ -52,14 +53,14 @@ class Request:
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-class Patience:
-    """How often something is tried, and how long to wait before that."""
+class Backoff:
+    """Exponential backoff with jitter, and a limit on attempts."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -67,7 +68,10 @@ class Patience:
     async def after(
         self, error: Exception, *, again: bool | None = None, deadline: float | None = None
     ) -> None:
-        """Wait before the next attempt; if none makes sense or the deadline is before it, raise the error instead."""
+        """Wait before the next attempt, or raise the error if there is none before the deadline.
+
+        `again`: whether to retry; None if the error decides.
+        """
         self._failures += 1
         if not (is_temporary(error) if again is None else again) or self._failures >= ATTEMPTS:
             raise error
@@ -80,60 +84,83 @@ class Patience:
 
 
 class Service:
-    def __init__(self, endpoint: str, credentials: Credentials, timeout: float) -> None:
-        """`timeout`: seconds that a request may take with all its attempts, or be silent while content moves."""
+    """One bucket. The HTTP session is opened on first use."""
+
+    def __init__(self, endpoint: str, bucket: str, credentials: Credentials, timeout: float) -> None:
+        """`timeout`: seconds for a request with all its attempts, or without progress while content is transferred."""
         self.endpoint = endpoint
+        self.objects_url = f"{endpoint}/storage/v1/b/{bucket}/o"
+        self.uploads_url = f"{endpoint}/upload/storage/v1/b/{bucket}/o"
+        self._bucket = bucket
         self.timeout = timeout
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
 
-    async def call(self, request: Request, within: float | None = None) -> Answer:
-        """The answer to a request that may be repeated."""
+    def object_url(self, key: str) -> str:
+        return f"{self.objects_url}/{quote(key, safe='')}"
+
+    def rewrite_url(self, source: str, target: str) -> str:
+        return f"{self.object_url(source)}/rewriteTo/b/{self._bucket}/o/{quote(target, safe='')}"
+
+    async def find(self, key: str, within: float | None = None) -> ObjectResource | None:
+        """The object, or None; errors are those of `portico.errors`."""
+        request = Request("GET", self.object_url(key), {"fields": OBJECT_FIELDS})
+        with translated(name_of(key)):
+            try:
+                response = await self.call(request, within)
+            except ServiceError as error:
+                if error.status == 404 and not error.missing_bucket:
+                    return None
+                raise
+        return read_object(response.body)
+
+    async def call(self, request: Request, within: float | None = None) -> Response:
+        """The response to a request that may be retried."""
         async with asyncio.timeout(within or self.timeout) as watch:
-            patience = Patience()
+            backoff = Backoff()
             while True:
                 try:
                     return await self.once(request)
                 except FAILURES as error:
-                    await patience.after(error, deadline=watch.when())
+                    await backoff.after(error, deadline=watch.when())
 
-    async def once(self, request: Request) -> Answer:
-        """The answer to a single attempt; `ServiceError` if it is no success."""
-        # aiohttp's own limit begins when the body is sent: this one also ends a service that stops reading.
+    async def once(self, request: Request) -> Response:
+        """The response to a single attempt; `ServiceError` if it is an error."""
+        # aiohttp's own timeout begins when the body is sent. This one also covers a service that stops reading.
         async with asyncio.timeout(self.timeout) as watch:
             with transport.at_most(request.at_most):
                 response = await self._success(request, watch)
                 async with response:
                     body = await response.read()
-        return Answer(response.status, response.headers, body)
+        return Response(response.status, response.headers, body)
 
     async def stream(self, request: Request) -> aiohttp.ClientResponse:
-        """As `call`, but the body is left to the caller, who has to close the response."""
+        """As `call`, but the caller reads the body and closes the response."""
         async with asyncio.timeout(self.timeout) as watch:
-            patience = Patience()
+            backoff = Backoff()
             while True:
                 try:
                     return await self._success(request, watch)
                 except FAILURES as error:
-                    await patience.after(error, deadline=watch.when())
+                    await backoff.after(error, deadline=watch.when())
 
     async def close(self) -> None:
         if self._session:
             await self._session.close()
 
     async def _success(self, request: Request, watch: asyncio.Timeout) -> aiohttp.ClientResponse:
-        """The response, its body unread; a token that was refused is renewed once."""
+        """The response with its body unread. A rejected token is renewed once."""
         for renewed in (False, True):
             token = await self._credentials.token(self._opened()) if request.signed else None
             response = await self._send(request, token, watch)
-            if response.status < 300 or response.status == _ODD_SUCCESS.get(request.method):
+            if response.status < 300 or response.status == _OTHER_SUCCESS.get(request.method):
                 return response
             async with response:
-                fault = read_fault(await response.read())
+                error_body = read_error(await response.read())
             if response.status != 401 or token is None or renewed:
                 break
             self._credentials.discard(token)
-        raise ServiceError(response.status, fault, _seconds(response.headers.get("Retry-After")))
+        raise ServiceError(response.status, error_body, _seconds(response.headers.get("Retry-After")))
 
     async def _send(
         self, request: Request, token: str | None, watch: asyncio.Timeout
@@ -164,7 +191,7 @@ class Service:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = transport.session(
-                connector=aiohttp.TCPConnector(limit=0),  # slow downloads must not keep listings waiting
+                connector=aiohttp.TCPConnector(limit=0),  # slow downloads must not block listings
                 timeout=aiohttp.ClientTimeout(
                     total=None, connect=10, sock_connect=transport.CONNECT_SECONDS, sock_read=self.timeout
                 ),

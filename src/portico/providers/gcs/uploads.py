@@ -1,7 +1,8 @@
-"""The two ways in: one request for what fits into a part, a resumable session for the rest."""
+"""Uploads: one request for what fits into a part, otherwise a resumable session."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from secrets import token_hex
 from urllib.parse import urlsplit, urlunsplit
 
@@ -9,37 +10,35 @@ import msgspec
 import structlog
 
 from portico.entries import UNKNOWN_TYPE
-from portico.errors import ProviderUnavailable
-from portico.providers.answers import nonsense
-from portico.providers.gcs.answers import MARK, OBJECT_FIELDS, ObjectAnswer, read_object
+from portico.errors import ProviderUnavailable, already_exists
 from portico.providers.gcs.checksums import Checksum
-from portico.providers.gcs.failures import FAILURES, ServiceError
-from portico.providers.gcs.service import Answer, Patience, Request, Service
-from portico.providers.parts import MIB, Part
+from portico.providers.gcs.errors import FAILURES, ServiceError, translated
+from portico.providers.gcs.responses import OBJECT_FIELDS, ObjectResource, read_object
+from portico.providers.gcs.service import Backoff, Request, Response, Service
+from portico.providers.keys import name_of
+from portico.providers.parts import LOOKUP_FRACTION, MARK, MIB, Parts, UploadPart
+from portico.providers.responses import malformed_response
 
-CHUNK = 8 * MIB
-"""Of a session; Google wants a multiple of 256 KiB."""
+PART_BYTES = 8 * MIB
+"""Of a resumable upload; the service requires a multiple of 256 KiB."""
 _CANCEL_SECONDS = 10
-_BRIEF = 3
-"""The part of the deadline that it takes at most to ask how much of a part has arrived."""
 
 log = structlog.get_logger()
 
 
-class Upload:
-    """What is known of an upload whichever way it goes."""
+class ObjectUpload:
+    """What both kinds of upload need to know."""
 
-    def __init__(self, url: str, key: str, content_type: str, *, replace: bool) -> None:
-        self.url = url
+    def __init__(self, key: str, content_type: str, *, replace: bool) -> None:
         self.key = key
         self.content_type = content_type if _is_plain(content_type) else UNKNOWN_TYPE
         self.replace = replace
         self.mark = token_hex(8)
 
-    def params(self, way: str, generation: int | None) -> dict[str, str | None]:
-        """`generation` is that of the object which may be replaced; 0 if there must be none, None if any may."""
+    def params(self, kind: str, generation: int | None) -> dict[str, str | None]:
+        """`generation`: of the object that may be replaced; 0 if it must not exist, None for any."""
         return {
-            "uploadType": way,
+            "uploadType": kind,
             "fields": OBJECT_FIELDS,
             "ifGenerationMatch": None if generation is None else str(generation),
         }
@@ -49,7 +48,44 @@ class Upload:
         return msgspec.json.encode(known | (checksum.metadata if checksum else {}))
 
 
-def single_request(upload: Upload, part: Part, checksum: Checksum, generation: int | None) -> Request:
+async def insert(service: Service, upload: ObjectUpload, part: UploadPart) -> ObjectResource:
+    """Store an object by one request.
+
+    If the response is lost, a look-up shows whether the object is ours. If it is not, the next attempt replaces
+    only the version that was found, so that a delayed first attempt cannot undo another upload.
+    """
+    with _storing(upload.key):
+        return await _insert(service, upload, part)
+
+
+async def _insert(service: Service, upload: ObjectUpload, part: UploadPart) -> ObjectResource:
+    checksum = Checksum()
+    checksum.add(part.chunks)
+    generation = None if upload.replace else 0
+    backoff = Backoff()
+    in_doubt = False
+    while True:
+        try:
+            response = await service.once(_single_request(service, upload, part, checksum, generation))
+            return read_object(response.body)
+        except FAILURES as error:
+            superseded = in_doubt and isinstance(error, ServiceError) and error.status == 412
+            if isinstance(error, ServiceError) and not (error.temporary or superseded):
+                raise
+            lost = error
+        in_doubt = True
+        found = await service.find(upload.key, service.timeout / LOOKUP_FRACTION)
+        if found and found.mark == upload.mark:
+            return found
+        if found and not upload.replace:
+            raise already_exists(name_of(upload.key))
+        generation = found.generation if found else 0
+        await backoff.after(lost, again=superseded or None)
+
+
+def _single_request(
+    service: Service, upload: ObjectUpload, part: UploadPart, checksum: Checksum, generation: int | None
+) -> Request:
     """Metadata and content in one request."""
     boundary = token_hex(16)
     head = (
@@ -59,40 +95,40 @@ def single_request(upload: Upload, part: Part, checksum: Checksum, generation: i
     )
     return Request(
         "POST",
-        upload.url,
+        service.uploads_url,
         upload.params("multipart", generation),
         {"Content-Type": f"multipart/related; boundary={boundary}"},
         [head, *part.chunks, f"\r\n--{boundary}--\r\n".encode()],
     )
 
 
-class Session:
-    """A resumable upload: parts of one size in order, of which the service says how much it has."""
+class ResumableSession:
+    """A resumable upload: parts of one size, in order. The service reports how much it has."""
 
     def __init__(self, service: Service, address: str) -> None:
         self._service = service
-        # The address is the permission: it outlives the token that it was got with, and must not be logged.
+        # The address grants access and outlives the token, so it must not be logged.
         self._address = address
         self._kept = 0
         self._checksum = Checksum()
-        self._turn = asyncio.Lock()
+        self._order = asyncio.Lock()
         self._broken = False
 
     @classmethod
-    async def begin(cls, service: Service, upload: Upload) -> "Session":
+    async def begin(cls, service: Service, upload: ObjectUpload) -> "ResumableSession":
         request = Request(
             "POST",
-            upload.url,
+            service.uploads_url,
             upload.params("resumable", None if upload.replace else 0),
             {"Content-Type": "application/json; charset=UTF-8", "X-Upload-Content-Type": upload.content_type},
             [upload.metadata()],
         )
-        answer = await service.call(request)  # a session that nobody knows of expires
-        return cls(service, _session_address(service.endpoint, answer.headers.get("Location", "")))
+        response = await service.call(request)  # a session whose response was lost expires
+        return cls(service, _session_address(service.endpoint, response.headers.get("Location", "")))
 
-    async def send(self, part: Part) -> ObjectAnswer | None:
-        """Send a part after those before it; the object if it was the last one."""
-        async with self._turn:  # taken in the order in which the parts came
+    async def send(self, part: UploadPart) -> ObjectResource | None:
+        """Send a part after all previous ones. Returns the object after the last one."""
+        async with self._order:  # acquired in the order of the parts
             if self._broken:
                 raise asyncio.CancelledError
             try:
@@ -101,51 +137,51 @@ class Session:
                 self._broken = True
                 raise
 
-    async def _send(self, part: Part) -> ObjectAnswer | None:
+    async def _send(self, part: UploadPart) -> ObjectResource | None:
         start, end = self._kept, self._kept + part.size
         total = str(end) if part.last else "*"
         self._checksum.add(part.chunks)
-        patience = Patience()
+        backoff = Backoff()
         in_doubt = silent = False
         while True:
             try:
                 if in_doubt:
-                    # After a silence not for as long again: whoever waits has waited already.
-                    async with asyncio.timeout(self._service.timeout / _BRIEF if silent else None):
-                        answer = await self._put((), f"bytes */{total}", part.last)
+                    # After a timeout, not for as long again: the client has waited already.
+                    async with asyncio.timeout(self._service.timeout / LOOKUP_FRACTION if silent else None):
+                        response = await self._put((), f"bytes */{total}", part.last)
                 else:
-                    content = _behind(part.chunks, self._kept - start)
-                    answer = await self._put(content, f"bytes {self._kept}-{end - 1}/{total}", part.last)
-                if answer.status != 308:
-                    return self._stored(answer, end if part.last else None)
-                kept = _kept(answer)
+                    content = _skip(part.chunks, self._kept - start)
+                    response = await self._put(content, f"bytes {self._kept}-{end - 1}/{total}", part.last)
+                if response.status != 308:
+                    return self._stored(response, end if part.last else None)
+                kept = _kept(response)
                 if not self._kept <= kept <= end:
-                    raise nonsense("word of a resumable upload that lost what it had, or has too much")
+                    raise malformed_response("an inconsistent offset of a resumable upload")
                 if kept == end and not part.last:
                     self._kept = kept
                     return None
                 if kept > self._kept:
-                    patience = Patience()
+                    backoff = Backoff()
                 elif not in_doubt or kept == end:
-                    await patience.after(
-                        nonsense("word of a resumable upload that makes no progress"), again=True
+                    await backoff.after(
+                        malformed_response("a resumable upload that makes no progress"), again=True
                     )
                 self._kept = kept
-                in_doubt = kept == end  # all is there but the end: say it again
+                in_doubt = kept == end  # everything is stored but not committed: send the end again
             except FAILURES as error:
-                # A service that went silent may have taken the bytes all the same.
+                # A service that timed out may have stored the bytes.
                 again = True if isinstance(error, TimeoutError) and not silent else None
-                await patience.after(error, again=again)
+                await backoff.after(error, again=again)
                 in_doubt, silent = True, isinstance(error, TimeoutError)
 
-    def _stored(self, answer: Answer, end: int | None) -> ObjectAnswer:
-        stored = read_object(answer.body)
-        if stored.size != end or not self._checksum.fits(stored):
-            raise nonsense("word of an object with another size or checksum than was sent")
+    def _stored(self, response: Response, end: int | None) -> ObjectResource:
+        stored = read_object(response.body)
+        if stored.size != end or not self._checksum.matches(stored):
+            raise malformed_response("an object with another size or checksum than was sent")
         return stored
 
-    async def _put(self, content: Sequence[bytes | memoryview], place: str, last: bool) -> Answer:
-        headers = {"Content-Range": place, **(self._checksum.header if last else {})}
+    async def _put(self, content: Sequence[bytes | memoryview], content_range: str, last: bool) -> Response:
+        headers = {"Content-Range": content_range, **(self._checksum.header if last else {})}
         request = Request("PUT", self._address, headers=headers, body=content, signed=False)
         try:
             return await self._service.once(request)
@@ -159,37 +195,69 @@ class Session:
             ) from None
 
     async def cancel(self) -> None:
-        """Make the service forget what it has; if that fails, the session expires after a week, unseen."""
+        """Discard what was uploaded. If that fails, the session, which is invisible, expires after a week."""
         request = Request("DELETE", self._address, signed=False)
         try:
             async with asyncio.timeout(_CANCEL_SECONDS):
                 await self._service.call(request)
         except FAILURES as error:
-            # Its kind only: its text may hold the address.
+            # Only the type: the message may contain the address.
             log.warning("upload-not-cancelled", provider="gcs", why=type(error).__name__)
 
 
+@contextmanager
+def _storing(key: str) -> Iterator[None]:
+    """As `translated`, where 412 means that the object exists, and 404 that the bucket does not."""
+    with translated(name_of(key)):
+        try:
+            yield
+        except ServiceError as error:
+            if error.status == 412:
+                raise already_exists(name_of(key)) from None
+            error.missing_bucket = error.status == 404
+            raise
+
+
+async def upload_parts(service: Service, upload: ObjectUpload, parts: Parts) -> ObjectResource:
+    """Store an object by a resumable upload."""
+    with _storing(upload.key):
+        session = await ResumableSession.begin(service, upload)
+
+    async def send(part: UploadPart) -> ObjectResource | None:
+        with _storing(upload.key):  # not around everything: errors of the stream are not the service's
+            return await session.send(part)
+
+    try:
+        responses = await parts.send(send)
+    except BaseException:
+        await asyncio.shield(session.cancel())
+        raise
+    stored = responses[-1]
+    assert stored is not None
+    return stored
+
+
 def _session_address(endpoint: str, named: str) -> str:
-    """Where the session is: whatever host the service names, content goes to the one that we were told to use."""
+    """The address of the session, always at the configured endpoint, whatever host the service names."""
     own, there = urlsplit(endpoint), urlsplit(named)
     if not there.path.startswith("/"):
-        raise nonsense("an answer to the start of a resumable upload that names no session")
+        raise malformed_response("a response to the start of a resumable upload that names no session")
     return urlunsplit((own.scheme, own.netloc, there.path, there.query, ""))
 
 
-def _kept(answer: Answer) -> int:
-    """How many bytes the service has: `Range: bytes=0-41` are 42, no range is none."""
-    text = answer.headers.get("Range")
+def _kept(response: Response) -> int:
+    """How many bytes the service has: `Range: bytes=0-41` means 42, no range means none."""
+    text = response.headers.get("Range")
     if text is None:
         return 0
     first, _, last = text.removeprefix("bytes=").partition("-")
     if first != "0" or not (last.isascii() and last.isdigit()):
-        raise nonsense("the range of a resumable upload that does not begin at 0")
+        raise malformed_response("the range of a resumable upload that does not begin at 0")
     return int(last) + 1
 
 
-def _behind(chunks: Sequence[bytes], count: int) -> list[bytes | memoryview]:
-    """The chunks without their first `count` bytes."""
+def _skip(chunks: Sequence[bytes], count: int) -> list[bytes | memoryview]:
+    """The chunks without the first `count` bytes."""
     rest: list[bytes | memoryview] = []
     for chunk in chunks:
         if count < len(chunk):

@@ -1,8 +1,7 @@
-"""Files on their way in, and trees on their way out.
+"""The staging folder: files that are being written, and folders that are being removed.
 
-Both live in one hidden folder at the top of the connection's folder, so in the same file system as their target.
-A staged file is locked by its writer. The lock ends with the process, however that ends, so whatever is found
-unlocked there is left over and may go.
+It is hidden at the top of the connection's folder, so that a rename moves between the two. A staged file is locked by
+its writer, and the lock ends with the process, however that ends: the sweep removes what is not locked.
 """
 
 import errno
@@ -13,119 +12,31 @@ import stat as modes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from portico.entries import Entry
-from portico.errors import AlreadyExists, IsAFolder, ProviderRefused, already_exists
+from portico.errors import ProviderRefused, already_exists, cannot_replace_folder
 from portico.paths import RESERVED_PREFIX, Path
-from portico.providers.local.descriptors import (
-    entry_of,
+from portico.providers.local.cancellation import CancelToken
+from portico.providers.local.confined_fs import (
     is_folder,
-    look,
+    lstat,
     open_folder,
     opened_folder,
-    opened_way,
     visible,
 )
-from portico.providers.local.stops import Stop
 
 _STAGING = Path((f"{RESERVED_PREFIX}staging",))
-_MOST_BUFFERS = 512  # below the kernel's IOV_MAX
-
-
-class StagedFile:
-    """A file that nobody sees until `commit`. All methods block; they are called one after the other."""
-
-    def __init__(
-        self, top: str, target: Path, *, replace: bool, otherwise: Iterator[Path] | None = None
-    ) -> None:
-        self._top = top
-        self._target = target
-        self._replace = replace
-        self._otherwise = otherwise
-        self._name = ""
-        self._staging = -1
-        self._file = -1
-
-    def open(self) -> int:
-        """Begin, unless that is done; fails early if the target could never be written."""
-        if self._file >= 0:
-            return self._file
-        self._check_way()
-        self._staging = open_folder(self._top, _STAGING, make=True)
-        try:
-            self._name, self._file = _create(self._staging)
-        except BaseException:
-            os.close(self._staging)
-            raise
-        return self._file
-
-    def append(self, buffers: Sequence[bytes]) -> None:
-        file = self.open()
-        for start in range(0, len(buffers), _MOST_BUFFERS):
-            write_all(file, buffers[start : start + _MOST_BUFFERS])
-
-    def commit(self) -> Entry:
-        """Make the content durable, then the file visible, then the name durable."""
-        file = self.open()
-        os.fsync(file)
-        with opened_folder(self._top, self._target.parent, make=True) as folder:
-            while True:
-                try:
-                    check_replaceable(look(folder, self._target.name), self._target, replace=self._replace)
-                    place(self._staging, self._name, folder, self._target, replace=self._replace)
-                    break
-                except (AlreadyExists, IsAFolder):
-                    self._choose_another()
-            os.fsync(folder)
-        entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
-        with suppress(OSError):  # it is synced, and stands
-            self._close()
-        return entry
-
-    def discard(self) -> None:
-        """Leave no trace. Harmless after `commit`."""
-        if self._file < 0:
-            return
-        try:
-            with suppress(FileNotFoundError):
-                os.unlink(self._name, dir_fd=self._staging)
-        finally:
-            self._close()
-
-    def _choose_another(self) -> None:
-        """Take the next of the other names; raise again what is being handled if there is none."""
-        other = next(self._otherwise, None) if self._otherwise else None
-        if other is None:
-            raise
-        self._target = other
-
-    def _close(self) -> None:
-        file, staging, self._file, self._staging = self._file, self._staging, -1, -1
-        try:
-            os.close(file)  # never twice: the number may be another file's by then
-        finally:
-            os.close(staging)
-
-    def _check_way(self) -> None:
-        """Look before a large body is taken in: what would fail at the commit fails now."""
-        with (
-            opened_folder(self._top, Path()) as top,
-            opened_way(self._top, self._target.parent) as (folder, whole),
-        ):
-            check_same_disk(folder, top, self._top, self._target.parent)
-            if whole and self._otherwise is None:
-                check_replaceable(look(folder, self._target.name), self._target, replace=self._replace)
-            else:
-                for name in self._target.segments:
-                    look(folder, name)  # a name that the disk cannot hold fails here, before folders are made
 
 
 def check_same_disk(folder: int, staging: int, top: str, path: Path) -> None:
-    """`ProviderRefused` if nothing can be renamed from where it is staged into the folder."""
+    """`ProviderRefused` if a staged file cannot be renamed into the folder."""
     if os.fstat(folder).st_dev != os.fstat(staging).st_dev:
         raise ProviderRefused(
             "This folder is on another disk than the connection's; tell the administrator.",
             cause=f"{path} is another file system than {top}: give it a connection of its own",
         )
+
+
+def open_staging(top: str) -> int:
+    return open_folder(top, _STAGING, make=True)
 
 
 @contextmanager
@@ -136,8 +47,8 @@ def opened_staging(top: str) -> Iterator[int]:
 
 @contextmanager
 def new_file(staging: int) -> Iterator[tuple[str, int]]:
-    """A staged file by its name and descriptor; it goes at the end, unless it was given another name."""
-    name, file = _create(staging)
+    """A staged file by name and descriptor; removed at the end unless it was renamed."""
+    name, file = create_staged(staging)
     try:
         yield name, file
     finally:
@@ -146,15 +57,15 @@ def new_file(staging: int) -> Iterator[tuple[str, int]]:
         os.close(file)
 
 
-def _create(staging: int) -> tuple[str, int]:
-    """A new file that is ours: its name and its descriptor."""
+def create_staged(staging: int) -> tuple[str, int]:
+    """Create and lock a file; returns its name and descriptor."""
     while True:
         name = os.urandom(16).hex()
         file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=staging)
         try:
             if _try_lock(file) and os.fstat(file).st_nlink:
                 return name, file
-        except BaseException:  # a file system that knows no locks
+        except BaseException:  # the file system has no locks
             os.close(file)
             os.unlink(name, dir_fd=staging)
             raise
@@ -162,17 +73,17 @@ def _create(staging: int) -> tuple[str, int]:
 
 
 def check_replaceable(info: os.stat_result | None, target: Path, *, replace: bool) -> None:
-    """Whether a file may take the place of what is at `target`."""
+    """Raise unless a file may be placed at `target`, where `info` is what exists there."""
     if info is None:
         return
     if is_folder(info):
-        raise IsAFolder(f"'{target.name}' is a folder; a file cannot take its place.")
+        raise cannot_replace_folder(target.name)
     if not replace or not visible(info):
         raise already_exists(target.name)
 
 
-def place(source_folder: int, source_name: str, folder: int, target: Path, *, replace: bool) -> None:
-    """Give a file its name at `target`, atomically, whoever else tries the same."""
+def move_into(source_folder: int, source_name: str, folder: int, target: Path, *, replace: bool) -> None:
+    """Rename a file to `target`, atomically; without `replace`, only one of several callers succeeds."""
     if replace:
         os.rename(source_name, target.name, src_dir_fd=source_folder, dst_dir_fd=folder)
         return
@@ -183,8 +94,8 @@ def place(source_folder: int, source_name: str, folder: int, target: Path, *, re
     os.unlink(source_name, dir_fd=source_folder)
 
 
-def take_away(top: str, folder: int, name: str) -> str:
-    """Move a folder out of sight, at once and as a whole; the name under which it is staged."""
+def move_to_staging(top: str, folder: int, name: str) -> str:
+    """Move a folder to the staging folder by one rename; returns its name there."""
     with opened_staging(top) as staging:
         trash = secrets.token_hex(16)
         os.rename(name, trash, src_dir_fd=folder, dst_dir_fd=staging)
@@ -192,31 +103,31 @@ def take_away(top: str, folder: int, name: str) -> str:
     return trash
 
 
-def remove_staged(stop: Stop, top: str, name: str) -> None:
-    """Remove a folder that was taken away, bit by bit."""
-    stop.check()
+def remove_staged(token: CancelToken, top: str, name: str) -> None:
+    """Remove a folder that `move_to_staging` moved here, with its content."""
+    token.check()
     with opened_staging(top) as staging:
-        _empty(stop, staging, name)
+        _empty(token, staging, name)
 
 
-def sweep(stop: Stop, top: str) -> int:
-    """Remove whatever in the staging folder no living writer holds."""
+def sweep(token: CancelToken, top: str) -> int:
+    """Remove what no running writer has locked; returns how many there were."""
     swept = 0
     with suppress(FileNotFoundError), opened_folder(top, _STAGING) as staging:
         for name in os.listdir(staging):
-            stop.check()
-            swept += _sweep_one(stop, staging, name)
+            token.check()
+            swept += _sweep_one(token, staging, name)
     return swept
 
 
-def _sweep_one(stop: Stop, staging: int, name: str) -> int:
-    info = look(staging, name)
+def _sweep_one(token: CancelToken, staging: int, name: str) -> int:
+    info = lstat(staging, name)
     if info is None:
         return 0
     if is_folder(info):
-        _empty(stop, staging, name)
+        _empty(token, staging, name)
         return 1
-    if not visible(info):  # not ours, and in the way of nothing
+    if not visible(info):  # the gateway did not create it
         return 0
     with _locked(staging, name) as free:
         if free:
@@ -226,7 +137,7 @@ def _sweep_one(stop: Stop, staging: int, name: str) -> int:
 
 @contextmanager
 def _locked(staging: int, name: str) -> Iterator[bool]:
-    """Whether nobody else held the file; it cannot be taken while we look."""
+    """Whether the lock was free; it is held within the context."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=staging)
     except FileNotFoundError:
@@ -247,23 +158,23 @@ def _try_lock(file: int) -> bool:
 
 
 def write_all(file: int, buffers: Sequence[bytes]) -> None:
-    """Write at most `_MOST_BUFFERS` buffers, to their last byte."""
+    """Write buffers completely: fewer than the kernel's IOV_MAX."""
     written = os.writev(file, buffers)
     for buffer in buffers:
         if written >= len(buffer):
             written -= len(buffer)
             continue
-        # The kernel took a part only: a signal, or a disk that is about to be full.
+        # A partial write: a signal, or a disk that is almost full.
         rest = memoryview(buffer)[written:]
         written = 0
         while rest:
             rest = rest[os.write(file, rest) :]
 
 
-def _empty(stop: Stop, staging: int, name: str) -> None:
-    """Remove a tree of any depth with a few descriptors: folders found inside move up before they are emptied.
+def _empty(token: CancelToken, staging: int, name: str) -> None:
+    """Remove a tree of any depth with a few descriptors: folders inside are moved up before they are emptied.
 
-    Two may do this at the same time: what the other has removed is no error.
+    Two callers may do this at the same time: what the other has removed is no error.
     """
     pending = [name]
     while pending:
@@ -274,7 +185,7 @@ def _empty(stop: Stop, staging: int, name: str) -> None:
             )
             try:
                 for child in os.listdir(folder):
-                    stop.check()
+                    token.check()
                     with suppress(FileNotFoundError):
                         pending += _unlink_or_hoist(folder, child, staging)
             finally:
@@ -284,7 +195,7 @@ def _empty(stop: Stop, staging: int, name: str) -> None:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                pending.append(current)  # an upload that was under way has just come in here
+                pending.append(current)  # a running upload has just been committed here
 
 
 def _unlink_or_hoist(folder: int, child: str, staging: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Copying and moving files and whole folders. All of it blocks; it runs in a thread."""
+"""Copying, moving and deleting files and whole folders. All of it blocks; it runs in a thread."""
 
 import errno
 import os
@@ -7,59 +7,66 @@ from contextlib import contextmanager, suppress
 
 from portico.errors import NotFound, NotPossible, PorticoError, already_exists
 from portico.paths import Path, name_flaw
-from portico.providers.local.descents import Descent, go_through
-from portico.providers.local.descriptors import (
-    OpenFile,
-    found,
-    is_folder,
-    look,
-    opened_folder,
-    translated,
-    visible,
-)
+from portico.providers.local.cancellation import CancelToken
+from portico.providers.local.confined_fs import found, is_folder, lstat, opened_folder, visible
+from portico.providers.local.downloads import OpenFile
+from portico.providers.local.errors import translated
 from portico.providers.local.staging import (
-    StagedFile,
     check_replaceable,
     check_same_disk,
+    move_into,
+    move_to_staging,
     new_file,
     opened_staging,
-    place,
     write_all,
 )
-from portico.providers.local.stops import Stop
+from portico.providers.local.traversal import Traversal, traverse
+from portico.providers.local.uploads import StagedFile
 
-_PIECE = 16 * 2**20
-"""Bytes that are copied before somebody may call it off."""
+_CHUNK = 16 * 2**20
+"""Bytes that are copied between two checks for cancellation."""
 
 
-def copy(stop: Stop, top: str, source: Path, target: Path, replace: bool) -> None:
-    stop.check()
+def copy(token: CancelToken, top: str, source: Path, target: Path, replace: bool) -> None:
+    token.check()
     with found(top, source) as (_, info):
         folder = is_folder(info)
     if folder:
         _claim_folder(top, target, replace)
-        _copy_tree(stop, top, source, target, replace)
+        _copy_tree(token, top, source, target, replace)
     else:
-        _copy_file(stop, top, source, target, replace)
+        _copy_file(token, top, source, target, replace)
+
+
+def delete(top: str, path: Path, recursive: bool) -> str | None:
+    """Delete a file or a folder; of a folder with content, the name under which it is staged for removal."""
+    with found(top, path) as (folder, info):
+        if is_folder(info) and recursive:
+            return move_to_staging(top, folder, path.name)
+        if is_folder(info):
+            os.rmdir(path.name, dir_fd=folder)
+        else:
+            os.unlink(path.name, dir_fd=folder)
+        os.fsync(folder)
+    return None
 
 
 def rename(top: str, source: Path, target: Path, replace: bool) -> bool:
-    """Move by a rename; False if there is a folder with content at the target that may be replaced: `merge` with it."""
+    """Move by renaming; False if the target is a folder with content that may be replaced: then call `merge`."""
     with found(top, source) as (source_folder, info):
         if is_folder(info):
             _claim_folder(top, target, replace)
         with opened_folder(top, target.parent, make=True) as target_folder:
             if not is_folder(info):
-                existing = look(target_folder, target.name)
+                existing = lstat(target_folder, target.name)
                 check_replaceable(existing, target, replace=replace)
-                if existing and os.path.samestat(
-                    existing, info
-                ):  # two names of one file: a rename leaves both
+                if existing and os.path.samestat(existing, info):
+                    # Two links to one file: a rename would leave both.
                     os.unlink(source.name, dir_fd=source_folder)
                 else:
-                    place(source_folder, source.name, target_folder, target, replace=replace)
+                    move_into(source_folder, source.name, target_folder, target, replace=replace)
             elif not _rename_folder(source_folder, source.name, target_folder, target.name):
-                if not replace:  # somebody has put something into the folder that we made
+                if not replace:  # something was put into the folder that was just created
                     raise already_exists(target.name)
                 return False
             os.fsync(target_folder)
@@ -67,25 +74,25 @@ def rename(top: str, source: Path, target: Path, replace: bool) -> bool:
     return True
 
 
-def merge(stop: Stop, top: str, source: Path, target: Path) -> None:
-    """Move what is in one folder into another: each file, and each folder that the other has not, by one rename.
+def merge(token: CancelToken, top: str, source: Path, target: Path) -> None:
+    """Move the content of one folder into another: each file, and each folder that the target lacks, by one rename.
 
-    So nothing is copied, and what comes into the source meanwhile stays there.
+    Nothing is copied, and what is added to the source meanwhile stays there.
     """
-    stop.check()
-    with Descent(top, source) as here, Descent(top, target) as there:
-        go_through(stop, here, there, lambda: _meeting(here.folder, there.folder))
+    token.check()
+    with Traversal(top, source) as here, Traversal(top, target) as there:
+        traverse(token, here, there, lambda: _shared_folders(here.folder, there.folder))
     moved = 0
 
     def visit() -> list[str]:
         nonlocal moved
         shared = []
         for name, info in _content(here.folder):
-            stop.check()
-            with suppress(FileNotFoundError):  # somebody removed it meanwhile
+            token.check()
+            with suppress(FileNotFoundError):  # removed meanwhile
                 if not is_folder(info):
-                    check_replaceable(look(there.folder, name), Path((name,)), replace=True)
-                    place(here.folder, name, there.folder, Path((name,)), replace=True)
+                    check_replaceable(lstat(there.folder, name), Path((name,)), replace=True)
+                    move_into(here.folder, name, there.folder, Path((name,)), replace=True)
                 elif not _rename_folder(here.folder, name, there.folder, name):
                     shared.append(name)
                     continue
@@ -95,23 +102,23 @@ def merge(stop: Stop, top: str, source: Path, target: Path) -> None:
         return shared
 
     def leave(name: str) -> None:
-        with suppress(OSError):  # something new is in it
+        with suppress(OSError):  # it has new content
             os.rmdir(name, dir_fd=here.folder)
 
     with _counting(lambda: f"{moved} files and folders were moved", target):
-        with Descent(top, source) as here, Descent(top, target) as there:
-            go_through(stop, here, there, visit, leave=leave)
+        with Traversal(top, source) as here, Traversal(top, target) as there:
+            traverse(token, here, there, visit, leave=leave)
         with opened_folder(top, source.parent) as folder:
             with suppress(OSError):
                 os.rmdir(source.name, dir_fd=folder)
             os.fsync(folder)
 
 
-def _meeting(here: int, there: int) -> list[str]:
-    """The folders that both folders have; fails where a file and a folder would meet."""
+def _shared_folders(here: int, there: int) -> list[str]:
+    """The names of folders on both sides; fails where a file and a folder have the same name."""
     shared = []
     for name, info in _content(here):
-        other = look(there, name)
+        other = lstat(there, name)
         if other is None:
             continue
         if not is_folder(info):
@@ -125,11 +132,11 @@ def _meeting(here: int, there: int) -> list[str]:
 
 def _content(folder: int) -> list[tuple[str, os.stat_result]]:
     names = [name for name in os.listdir(folder) if name_flaw(name) is None]
-    return [(name, info) for name in names if (info := look(folder, name)) and visible(info)]
+    return [(name, info) for name in names if (info := lstat(folder, name)) and visible(info)]
 
 
 def _rename_folder(source_folder: int, source: str, target_folder: int, target: str) -> bool:
-    """Whether a rename did it; not if there is a folder with content at the target, to merge with."""
+    """Rename; False if there is a folder with content at the target."""
     try:
         os.rename(source, target, src_dir_fd=source_folder, dst_dir_fd=target_folder)
     except OSError as error:
@@ -140,7 +147,7 @@ def _rename_folder(source_folder: int, source: str, target_folder: int, target: 
 
 
 def _claim_folder(top: str, target: Path, replace: bool) -> None:
-    """Make the target folder, if it may not be there yet: of two who want that, one fails."""
+    """Create the target folder unless it may exist: of two callers, one fails."""
     if replace:
         _check_folder_target(top, target)
         return
@@ -154,14 +161,14 @@ def _claim_folder(top: str, target: Path, replace: bool) -> None:
 def _check_folder_target(top: str, target: Path) -> None:
     try:
         with opened_folder(top, target.parent) as folder:
-            info = look(folder, target.name)
+            info = lstat(folder, target.name)
     except FileNotFoundError:
         return
     if info is not None and not is_folder(info):
         raise already_exists(target.name)
 
 
-def _copy_tree(stop: Stop, top: str, source: Path, target: Path, replace: bool) -> None:
+def _copy_tree(token: CancelToken, top: str, source: Path, target: Path, replace: bool) -> None:
     copied = 0
 
     def visit() -> list[str]:
@@ -169,12 +176,12 @@ def _copy_tree(stop: Stop, top: str, source: Path, target: Path, replace: bool) 
         check_same_disk(there.folder, staging, top, target)
         folders = []
         for name, info in _content(here.folder):
-            stop.check()
+            token.check()
             if is_folder(info):
                 folders.append(name)
             else:
-                with suppress(FileNotFoundError, NotFound):  # somebody removed it meanwhile
-                    _copy_within(stop, here.folder, there.folder, name, staging, replace)
+                with suppress(FileNotFoundError, NotFound):  # removed meanwhile
+                    _copy_within(token, here.folder, there.folder, name, staging, replace)
                     copied += 1
         os.fsync(there.folder)
         return folders
@@ -182,15 +189,15 @@ def _copy_tree(stop: Stop, top: str, source: Path, target: Path, replace: bool) 
     with (
         _counting(lambda: f"{copied} files were copied", target),
         opened_staging(top) as staging,
-        Descent(top, source) as here,
-        Descent(top, target, make=True) as there,
+        Traversal(top, source) as here,
+        Traversal(top, target, make=True) as there,
     ):
-        go_through(stop, here, there, visit, make=True)
+        traverse(token, here, there, visit, make=True)
 
 
 @contextmanager
 def _counting(done: Callable[[], str], path: Path) -> Iterator[None]:
-    """Let an error say how much was done before it."""
+    """Add to an error how much was done before it."""
     try:
         with translated(path):
             yield
@@ -198,36 +205,34 @@ def _counting(done: Callable[[], str], path: Path) -> Iterator[None]:
         raise error.after(done()) from error
 
 
-def _copy_within(stop: Stop, here: int, there: int, name: str, staging: int, replace: bool) -> None:
-    """Copy a file from one open folder to another, whole or not at all; that folder is synced by the caller."""
-    file = OpenFile(here, Path((name,)))
-    check_replaceable(look(there, name), Path((name,)), replace=replace)
-    with new_file(staging) as (staged, descriptor):
-        _copy_bytes(stop, file.fileno(), descriptor)
+def _copy_within(token: CancelToken, here: int, there: int, name: str, staging: int, replace: bool) -> None:
+    """Copy a file between open folders, all or nothing; the caller syncs the target folder."""
+    check_replaceable(lstat(there, name), Path((name,)), replace=replace)
+    with OpenFile(here, Path((name,))) as file, new_file(staging) as (staged, descriptor):
+        _copy_bytes(token, file.fileno(), descriptor)
         os.fsync(descriptor)
-        place(staging, staged, there, Path((name,)), replace=replace)
+        move_into(staging, staged, there, Path((name,)), replace=replace)
 
 
-def _copy_file(stop: Stop, top: str, source: Path, target: Path, replace: bool) -> None:
+def _copy_file(token: CancelToken, top: str, source: Path, target: Path, replace: bool) -> None:
     if source == target:
         raise NotPossible("A file cannot be copied onto itself; choose another target.")
     staged = StagedFile(top, target, replace=replace)
     try:
-        with opened_folder(top, source.parent) as folder:
-            file = OpenFile(folder, source)
-        _copy_bytes(stop, file.fileno(), staged.open())
+        with opened_folder(top, source.parent) as folder, OpenFile(folder, source) as file:
+            _copy_bytes(token, file.fileno(), staged.open())
         staged.commit()
     finally:
         staged.discard()
 
 
-def _copy_bytes(stop: Stop, source: int, target: int) -> None:
+def _copy_bytes(token: CancelToken, source: int, target: int) -> None:
     try:
-        while os.copy_file_range(source, target, _PIECE):
-            stop.check()
+        while os.copy_file_range(source, target, _CHUNK):
+            token.check()
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
             raise
-        while piece := os.read(source, 2**20):
-            stop.check()
-            write_all(target, [piece])
+        while chunk := os.read(source, 2**20):
+            token.check()
+            write_all(target, [chunk])

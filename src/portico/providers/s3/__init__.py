@@ -1,4 +1,4 @@
-"""`s3`: a bucket of Amazon S3 or of a service that speaks its language."""
+"""`s3`: a bucket of Amazon S3 or of a compatible service."""
 
 from portico.providers.s3.provider import S3Provider
 

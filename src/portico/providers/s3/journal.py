@@ -1,7 +1,7 @@
-"""Which multipart uploads are ours, so that those that nobody ends are found.
+"""The journal of multipart uploads, by which abandoned ones are found.
 
-A note lies in the bucket from before an upload is begun until it has ended. Whoever keeps the upload alive renews it;
-one that was not renewed for a day belongs to a process that is gone.
+An entry is an object in the bucket. It exists from before the upload begins until it has ended, and is renewed while
+the upload runs. An entry that was not renewed for a day belongs to a process that has died.
 """
 
 import asyncio
@@ -18,44 +18,44 @@ from portico.entries import Entry
 from portico.errors import NotFound, PorticoError
 from portico.paths import RESERVED_PREFIX
 from portico.providers.progress import Progress
-from portico.providers.s3.faults import translated
+from portico.providers.s3.errors import translated
 from portico.providers.s3.service import Service
 
 FOLDER = f"{RESERVED_PREFIX}uploads/"
 STALE = timedelta(hours=24)
 _RENEWAL_SECONDS = 3600.0
 _BEGINNING = timedelta(minutes=10)
-"""Within which an upload is begun after its note was written."""
+"""How long after its entry was written an upload can begin."""
 
-_LONGEST_NOTE = 16 * 1024
-_BRIEF = 3
-"""The part of the deadline that it takes at most to abort an upload: somebody may wait to hear that it failed."""
+_MAX_ENTRY_BYTES = 16 * 1024
+_ABORT_FRACTION = 3
+"""Aborting an upload may take the timeout divided by this: the client may wait to learn that it failed."""
 
 log = structlog.get_logger()
 
 
-class Note:
+class JournalEntry:
     def __init__(self, service: Service, key: str) -> None:
         self._service = service
         self._key = key
-        self._place = f"{FOLDER}{token_hex(16)}"
+        self._entry_key = f"{FOLDER}{token_hex(16)}"
         self._ended = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        """Before the upload is begun: at no moment is there one that nobody knows of."""
+        """Write the entry before the upload begins, so that no upload is ever unrecorded."""
         await self._write(None)
 
     def keep(self, upload_id: str) -> None:
-        """Say which upload it is, now and as long as it goes on."""
+        """Record the id of the upload, and renew the entry while it runs."""
         self._renewing = asyncio.ensure_future(self._renew(upload_id))
 
     async def end(self) -> None:
         await self.leave()
-        await self._service.call("delete_object", Key=self._place)
+        await self._service.call("delete_object", Key=self._entry_key)
 
     async def leave(self) -> None:
-        """Stop renewing: the sweep will see to the upload."""
+        """Stop renewing, and leave the upload to the sweep."""
         self._ended.set()
         if self._renewing:
             await asyncio.wait([self._renewing])
@@ -72,65 +72,68 @@ class Note:
     async def _write(self, upload_id: str | None) -> None:
         text = json.dumps({"key": self._key, "upload": upload_id})
         await self._service.call(
-            "put_object", Key=self._place, Body=text.encode(), ContentType="application/json"
+            "put_object", Key=self._entry_key, Body=text.encode(), ContentType="application/json"
         )
 
 
-async def clear(service: Service, notes: list[Entry]) -> int:
-    """Abort the uploads of stale notes, remove the notes; how many there were."""
+async def clear(service: Service, records: list[Entry]) -> int:
+    """Abort the uploads of stale entries, and remove the entries. Returns how many there were."""
     latest = datetime.now(UTC) - STALE
-    stale = [note for note in notes if note.modified is None or note.modified < latest]
-    for note in stale:
-        await _clear(service, note)
+    stale = [record for record in records if record.modified is None or record.modified < latest]
+    for record in stale:
+        await _clear(service, record)
     return len(stale)
 
 
-async def _clear(service: Service, note: Entry) -> None:
+async def _clear(service: Service, record: Entry) -> None:
     try:
-        answer = await service.call("get_object", Key=note.name)
-        with translated(note.name, service.bucket):
-            async with asyncio.timeout(service.timeout), answer["Body"] as body:
+        response = await service.call("get_object", Key=record.name)
+        with translated(record.name, service.bucket):
+            async with asyncio.timeout(service.timeout), response["Body"] as body:
                 text = b""
-                while piece := await body.read(_LONGEST_NOTE - len(text)):
+                while piece := await body.read(_MAX_ENTRY_BYTES - len(text)):
                     text += piece
         content = json.loads(text)
         key, upload_id = str(content["key"]), content["upload"]
     except NotFound:
-        return  # another worker was quicker
+        return  # another worker was faster
     except (ValueError, KeyError, TypeError):
-        log.warning("upload-note-unreadable", note=note.name)
+        log.warning("upload-note-unreadable", note=record.name)
     else:
-        uploads = [upload_id] if upload_id else await _begun_with(service, key, note)
+        uploads = [upload_id] if upload_id else await _begun_with(service, key, record)
         for upload in uploads:
             await abort(service, key, str(upload))
-    await service.call("delete_object", Key=note.name)
+    await service.call("delete_object", Key=record.name)
 
 
-async def _begun_with(service: Service, key: str, note: Entry) -> list[str]:
-    """Uploads of the key that were begun right after the note was written, by one who died before saying more."""
+async def _begun_with(service: Service, key: str, record: Entry) -> list[str]:
+    """Uploads of the key that began right after the entry was written.
+
+    Their process died before it recorded the id.
+    """
     return [
         upload["UploadId"]
         async for upload in _uploads(service, key)
         if upload.get("Key") == key
         and upload.keys() >= {"UploadId", "Initiated"}
-        and note.modified is not None
-        and -timedelta(seconds=1) <= upload["Initiated"] - note.modified <= _BEGINNING
+        and record.modified is not None
+        and -timedelta(seconds=1) <= upload["Initiated"] - record.modified <= _BEGINNING
     ]
 
 
 async def _uploads(service: Service, prefix: str) -> AsyncIterator[dict[str, Any]]:
-    """The unfinished uploads of all keys that begin so."""
-    place: dict[str, str] = {}
+    """The unfinished uploads of all keys with the prefix."""
+    markers: dict[str, str] = {}
     progress = Progress()
     while True:
-        answer = await service.call("list_multipart_uploads", Prefix=prefix, MaxUploads=250, **place)
-        found: list[dict[str, Any]] = answer.get("Uploads", [])
-        goes_on = bool(answer.get("IsTruncated"))
-        place = {
-            "KeyMarker": answer.get("NextKeyMarker", ""),
-            "UploadIdMarker": answer.get("NextUploadIdMarker", ""),
+        response = await service.call("list_multipart_uploads", Prefix=prefix, MaxUploads=250, **markers)
+        found: list[dict[str, Any]] = response.get("Uploads", [])
+        goes_on = bool(response.get("IsTruncated"))
+        markers = {
+            "KeyMarker": response.get("NextKeyMarker", ""),
+            "UploadIdMarker": response.get("NextUploadIdMarker", ""),
         }
-        progress.page([upload.get("UploadId", "") for upload in found], str(place) if goes_on else None)
+        progress.page([upload.get("UploadId", "") for upload in found], str(markers) if goes_on else None)
         for upload in found:
             yield upload
         if not goes_on:
@@ -139,5 +142,5 @@ async def _uploads(service: Service, prefix: str) -> AsyncIterator[dict[str, Any
 
 async def abort(service: Service, key: str, upload_id: str) -> None:
     with suppress(NotFound):
-        within = service.timeout / _BRIEF
+        within = service.timeout / _ABORT_FRACTION
         await service.call("abort_multipart_upload", within=within, Key=key, UploadId=upload_id)

@@ -3,9 +3,9 @@
 from urllib.parse import unquote_plus
 
 from portico.entries import Entry, guess_content_type
-from portico.providers.answers import check_sizes, etag_of, nonsense
-from portico.providers.keys import Listing
-from portico.providers.xml_pages import Shape, read
+from portico.providers.keys import KeyPage
+from portico.providers.responses import check_sizes, etag_of, malformed_response
+from portico.providers.xml_listing import Shape, read
 from portico.timestamps import from_isos
 
 _FIELDS = ("IsTruncated", "NextContinuationToken", "EncodingType")
@@ -15,11 +15,11 @@ _FLAT_SHAPE = Shape(
 )
 
 
-def read_listing(body: bytes, sent_token: str | None, asked: int, flat: bool = False) -> Listing:
+def read_listing(body: bytes, sent_token: str | None, asked: int, flat: bool = False) -> KeyPage:
     document = read(body, _FLAT_SHAPE if flat else _SHAPE, asked)
     truncated = document.fields["IsTruncated"]
     if truncated is None:  # an error that came as a success, or anything else
-        raise nonsense("something that is no listing")
+        raise malformed_response("something that is no listing")
     # Escaped, because XML cannot hold every character that a key can.
     escaped = document.fields["EncodingType"] == "url"
     contents = document.records["Contents"]
@@ -28,7 +28,7 @@ def read_listing(body: bytes, sent_token: str | None, asked: int, flat: bool = F
         sizes = [int(record[1] or "") for record in contents]
         moments = from_isos([record[2] or "" for record in contents])
     except ValueError:
-        raise nonsense("an object without a size or a time") from None
+        raise malformed_response("an object without a size or a time") from None
     check_sizes(sizes)
     objects = [
         Entry(key, False, size, modified, guess_content_type(key))
@@ -38,13 +38,13 @@ def read_listing(body: bytes, sent_token: str | None, asked: int, flat: bool = F
         for entry, (*_, etag) in zip(objects, contents, strict=True):
             entry.etag = etag_of(etag)
     prefixes = _keys([prefix for (prefix,) in document.records["CommonPrefixes"]], escaped)
-    return Listing(objects, prefixes, _token(document.fields["NextContinuationToken"], truncated, sent_token))
+    return KeyPage(objects, prefixes, _token(document.fields["NextContinuationToken"], truncated, sent_token))
 
 
 def _keys(values: list[str | None], escaped: bool) -> list[str]:
     keys = [value for value in values if value]
     if len(keys) < len(values):
-        raise nonsense("an entry without a key")
+        raise malformed_response("an entry without a key")
     text = "".join(keys)
     return [unquote_plus(key) for key in keys] if escaped and ("%" in text or "+" in text) else keys
 
@@ -53,7 +53,7 @@ def _token(token: str | None, truncated: str, sent_token: str | None) -> str | N
     if truncated.strip().lower() != "true":
         return None  # some services send a token with the last page too
     if not token:
-        raise nonsense("a listing that goes on without saying where")
+        raise malformed_response("a listing that goes on without saying where")
     if token == sent_token:
-        raise nonsense("a listing that does not move on")
+        raise malformed_response("a listing that does not move on")
     return token

@@ -1,39 +1,36 @@
-"""The provider for a bucket of S3 or a service like it."""
+"""The provider for a bucket of Amazon S3 or of a compatible service."""
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import aclosing
-from typing import Any
 
 from portico.entries import Download, Entry
-from portico.errors import Changed, NotFound, PorticoError, RangeNotSatisfiable
-from portico.providers.answers import nonsense
+from portico.errors import Changed, NotFound, PorticoError
 from portico.providers.base import TIMEOUT_SECONDS
-from portico.providers.keys import Listing, Version
+from portico.providers.keys import KeyPage, Version
+from portico.providers.memory import MemoryBudget
 from portico.providers.objects import ObjectStore
-from portico.providers.parts import UPLOADS, cut, most_bytes, part_sizes
-from portico.providers.s3 import copies, journal, uploads
-from portico.providers.s3.downloads import Content, NoContent
-from portico.providers.s3.faults import code_of, error_for
+from portico.providers.parts import max_file_bytes, part_sizes, split
+from portico.providers.s3 import copies, downloads, journal, uploads
+from portico.providers.s3.errors import code_of, error_for
 from portico.providers.s3.listing import read_listing
+from portico.providers.s3.responses import entry_of
 from portico.providers.s3.service import RAW, Service
-from portico.providers.s3.uploads import MOST_PARTS, Target, entry_of, expected
-from portico.providers.tasks import each
+from portico.providers.s3.uploads import MAX_PARTS, Target
+from portico.providers.tasks import for_each
 from portico.providers.transport import page_bytes
-from portico.providers.xml_pages import in_turn
+from portico.providers.xml_listing import run_parser
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_LONGEST_ENTRY = 4096
-"""Bytes of a listing: a key of 1,024, each written as three, and what else is said of it."""
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
-_OUTRUN = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
-"""Codes of a conditional deletion that mean that the object was replaced or removed meanwhile."""
+_MAX_ENTRY_BYTES = 4096
+"""Bytes of one entry in a listing: a key of 1,024 bytes, each percent-encoded as three, and its properties."""
+_SUPERSEDED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
+"""Error codes of a conditional delete that mean the object was replaced or removed in the meantime."""
 
 
 class S3Provider(ObjectStore):
     kind = "s3"
     max_page_size = 1000
-    max_file_size = most_bytes(MOST_PARTS)
+    max_file_size = max_file_bytes(MAX_PARTS)
 
     def __init__(
         self,
@@ -46,9 +43,11 @@ class S3Provider(ObjectStore):
         role_arn: str | None = None,
         profile: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
+        memory: MemoryBudget | None = None,
     ) -> None:
         super().__init__()
-        # Amazon's bucket names are unique in the world; those of other services at their address.
+        self._memory = memory or MemoryBudget()
+        # Amazon's bucket names are globally unique; those of other services only at their endpoint.
         self.identity = f"{endpoint_url.rstrip('/')}/{bucket}" if endpoint_url else bucket
         self._service = Service(
             bucket,
@@ -61,90 +60,60 @@ class S3Provider(ObjectStore):
             timeout=timeout,
         )
 
-    async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> Listing:
-        answer = await self._service.call(
+    async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:
+        response = await self._service.call(
             "list_objects_v2",
             Prefix=prefix,
             MaxKeys=size,
             EncodingType="url",
-            at_most=page_bytes(size, _LONGEST_ENTRY),
+            at_most=page_bytes(size, _MAX_ENTRY_BYTES),
             **({} if flat else {"Delimiter": "/"}),
             **({"ContinuationToken": token} if token is not None else {}),
         )
-        return await in_turn(read_listing, answer[RAW], token, size, flat)
+        return await run_parser(read_listing, response[RAW], token, size, flat)
 
     async def find(self, key: str) -> Entry | None:
-        try:
-            return entry_of(key, await self._service.call("head_object", Key=key))
-        except NotFound:
-            return None
+        found = await self._service.head(key)
+        return entry_of(key, found) if found else None
 
     async def open(self, key: str, start: int, stop: int | None, etag: str | None) -> Download:
-        if stop is not None and stop <= start:
-            return await self._open_nothing(key, start, etag)
-        ranged = start > 0 or stop is not None
-        wanted = {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"} if ranged else {}
-        version = {"IfMatch": f'"{etag}"'} if etag is not None else {}
-        try:
-            answer = await self._service.call("get_object", Key=key, **wanted, **version)
-        except RangeNotSatisfiable:
-            return await self._open_nothing(key, start, etag)
-        content = Content(answer["Body"], max(0, answer.get("ContentLength", 0)))
-        try:
-            return _download(key, answer, content, start if ranged else None)
-        except PorticoError:
-            await content.aclose()
-            raise
-
-    async def _open_nothing(self, key: str, start: int, etag: str | None) -> Download:
-        """The end of an object, which the service knows no range for, or word that it is passed."""
-        entry = entry_of(key, await self._service.call("head_object", Key=key))
-        size = entry.size or 0
-        name = key.rpartition("/")[2]
-        if etag is not None and entry.etag != etag:
-            raise Changed(f"'{name}' has changed meanwhile; start the download again.")
-        if start > size:
-            raise RangeNotSatisfiable(f"'{name}' has only {size} bytes.", size=size)
-        return Download(entry, start, start, NoContent())
+        return await downloads.open_object(self._service, key, start, stop, etag)
 
     async def store(
         self, key: str, chunks: AsyncIterator[bytes], content_type: str, *, replace: bool, at_most: int | None
     ) -> Entry:
         await self._service.open()
         target = Target(key, content_type, replace)
-        sizes = part_sizes(at_most, MOST_PARTS)
-        async with UPLOADS.lease() as lease, aclosing(cut(chunks, sizes, lease, at_most=at_most)) as parts:
-            first = await anext(parts)
-            if first.last:
-                return await uploads.put(self._service, target, first)
-            return await uploads.put_parts(self._service, target, first, parts, lease)
+        async with split(self._memory, chunks, part_sizes(at_most, MAX_PARTS), at_most) as parts:
+            if parts.first.last:
+                return await uploads.put(self._service, target, parts.first)
+            return await uploads.put_parts(self._service, target, parts)
 
     async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
         await copies.copy(self._service, source, target, replace=replace)
 
     async def remove(self, keys: list[str]) -> None:
-        together = [key for key in keys if not _NOT_IN_XML.search(key)]
-        alone = [key for key in keys if _NOT_IN_XML.search(key)]
-        if len(together) == 1:
-            alone, together = alone + together, []
-        for key in alone:
-            await self._service.call("delete_object", Key=key)
-        for start in range(0, len(together), self.max_page_size):
-            await self._remove_together(together[start : start + self.max_page_size])
-
-    async def _remove_together(self, keys: list[str]) -> None:
-        await self._delete_objects([{"Key": key} for key in keys])
+        versions = [Version(key, None) for key in keys]
+        if len(versions) == 1:
+            await self._remove_version(versions[0])
+        else:
+            await self._remove_in_batches(versions)
 
     async def remove_versions(self, versions: list[Version]) -> None:
-        # Amazon looks at the version of each object of a batch. Not all others do, and some ignore the condition of a
-        # single deletion as well: there we look ourselves, right before.
+        # Amazon checks the version of each object of a batch. Other services may not, and some ignore the condition of
+        # a single delete, too: for these we check right before.
         await self._service.open()
-        if not self._service.is_amazon:
-            await each(self._remove_version, versions)
-            return
-        alone = [version for version in versions if _NOT_IN_XML.search(version.key)]
+        if self._service.is_amazon:
+            await self._remove_in_batches(versions)
+        else:
+            await for_each(self._remove_version, versions)
+
+    async def _remove_in_batches(self, versions: list[Version]) -> None:
+        """Remove versions together, except keys that XML, the format of a batch, cannot express."""
+        await for_each(
+            self._remove_version, [version for version in versions if _NOT_IN_XML.search(version.key)]
+        )
         together = [version for version in versions if not _NOT_IN_XML.search(version.key)]
-        await each(self._remove_version, alone)
         for start in range(0, len(together), self.max_page_size):
             batch = together[start : start + self.max_page_size]
             await self._delete_objects(
@@ -152,11 +121,11 @@ class S3Provider(ObjectStore):
             )
 
     async def _delete_objects(self, objects: list[dict[str, str]]) -> None:
-        answer = await self._service.call("delete_objects", Delete={"Objects": objects, "Quiet": True})
+        response = await self._service.call("delete_objects", Delete={"Objects": objects, "Quiet": True})
         conditional = {thing["Key"] for thing in objects if "ETag" in thing}
-        for error in answer.get("Errors", []):
+        for error in response.get("Errors", []):
             code, key = error.get("Code", ""), error.get("Key", "")
-            if not (key in conditional and code in _OUTRUN):
+            if not (key in conditional and code in _SUPERSEDED):
                 raise error_for(code, "DeleteObjects", key, self._service.bucket)
 
     async def _remove_version(self, version: Version) -> None:
@@ -185,14 +154,3 @@ class S3Provider(ObjectStore):
 
     async def close(self) -> None:
         await self._service.close()
-
-
-def _download(key: str, answer: dict[str, Any], content: Content, asked: int | None) -> Download:
-    """What was answered, if it is what was asked for; `asked` is where the range begins, if it was for one."""
-    size: int = expected(answer, "ContentLength")
-    if asked is None:
-        return Download(entry_of(key, answer), 0, size, content)
-    sent = _CONTENT_RANGE.fullmatch(answer.get("ContentRange", ""))
-    if not sent or int(sent[1]) != asked or int(sent[2]) + 1 - asked != size:
-        raise nonsense("another part of an object than was asked for")
-    return Download(entry_of(key, answer, int(sent[3])), asked, asked + size, content)

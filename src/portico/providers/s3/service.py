@@ -1,9 +1,9 @@
-"""One bucket, and the SDK's client that speaks to it."""
+"""Requests to one bucket by the SDK's client."""
 
 import asyncio
 from collections.abc import Coroutine
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from aiobotocore.config import AioConfig
@@ -13,41 +13,40 @@ from botocore.exceptions import ClientError
 from botocore.handlers import _handle_200_error, add_expect_header
 from botocore.loaders import create_loader
 
+from portico.errors import NotFound, service_refused
 from portico.providers import transport
-from portico.providers.answers import nonsense
-from portico.providers.s3.faults import ERROR_IN_SUCCESS, refused, translated
-from portico.providers.s3.sessions import ServiceSession, bound_sources
+from portico.providers.responses import malformed_response
+from portico.providers.s3.errors import ERROR_IN_SUCCESS, translated
+from portico.providers.s3.http_sessions import ServiceSession, bound_sources
 
 T = TypeVar("T")
 
 LISTING = "ListObjectsV2"
 RAW = "RawBody"
-"""Where a listing's answer holds its untouched body."""
-PATIENCE = 20
-"""How many times the deadline the service's own work may take, such as a copy, as long as it is not silent."""
-_MOST_TAGS = 16_384
-"""In an answer that the SDK reads, which takes its time for each."""
+"""The key of a listing's unparsed body in its response."""
+_WORK_FACTOR = 20
+"""Work of the service itself, such as a copy, may take the timeout multiplied by this."""
+_MAX_TAGS = 16_384
+"""In a response that the SDK parses, which is slow."""
 
 _DEFAULT_REGION = "us-east-1"
-_DESCRIPTIONS = create_loader()
-"""Of services, as the SDK has them: read once for all connections."""
 _ATTEMPTS = 4
 _CONNECTIONS = 256
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu")
 
 
 class _Failure:
-    """By what the last attempt of a call failed; None as soon as the next one goes out."""
+    """The error of the last attempt of a call; None once the next one is sent."""
 
     error: Exception | None = None
 
 
 _LAST_FAILURE: ContextVar[_Failure | None] = ContextVar("last_failure", default=None)
-"""Of the call that is being made: the SDK's events do not tell which one it is."""
+"""Of the current call: the SDK's events do not identify it."""
 
 
 class Service:
-    """The client is opened on first use, shared by all, and closed once."""
+    """One bucket. The client is opened on first use."""
 
     def __init__(
         self,
@@ -62,10 +61,10 @@ class Service:
         timeout: float,
     ) -> None:
         if bool(access_key_id) != bool(secret_access_key):
-            raise refused("access-key-id and secret-access-key belong together: give both or none")
+            raise service_refused("access-key-id and secret-access-key belong together: give both or neither")
         self.bucket = bucket
         self.timeout = timeout
-        """Seconds that a call may take with all its attempts, or be silent where it moves content."""
+        """Seconds for a call with all its attempts, or without progress while content is transferred."""
         self._region = region
         self._endpoint_url = endpoint_url
         self._keys = (access_key_id, secret_access_key) if access_key_id else None
@@ -77,7 +76,7 @@ class Service:
 
     @property
     def is_amazon(self) -> bool:
-        """Whether this is Amazon's own service, which is known to do all that it documents."""
+        """Whether this is Amazon's own service, which implements all that it documents."""
         return str(self._client.meta.endpoint_url).rpartition("//")[2].split("/")[0].endswith(_AMAZON)
 
     async def open(self) -> Any:
@@ -88,7 +87,9 @@ class Service:
                         try:
                             self._client = await self._create()
                         except ValueError as error:
-                            raise refused("endpoint-url is not a URL: write it as https://HOST") from error
+                            raise service_refused(
+                                "endpoint-url is not a URL: write it as https://HOST"
+                            ) from error
         return self._client
 
     async def call(
@@ -96,13 +97,13 @@ class Service:
         operation: str,
         *,
         within: Any = 0,
-        at_most: Any = transport.LARGEST_ANSWER,
+        at_most: Any = transport.MAX_RESPONSE_BYTES,
         **parameters: Any,
     ) -> dict[str, Any]:
-        """One call to the service, repeated by the SDK where that is safe; its failures are ours.
+        """One call, retried by the SDK if that is safe. Errors are those of `portico.errors`.
 
-        `within`: seconds for all of it; 0 for the usual, None where the caller watches over it. `at_most`: bytes of
-        the answer.
+        `within`: seconds for the whole call; 0 for the usual timeout, None if the caller has its own. `at_most`: the
+        largest response, in bytes.
         """
         with translated(parameters.get("Key", ""), self.bucket), transport.at_most(at_most):
             failure = _Failure()
@@ -110,10 +111,10 @@ class Service:
             try:
                 async with asyncio.timeout(self.timeout if within == 0 else within):
                     client = await self.open()
-                    answer: dict[str, Any] = await getattr(client, operation)(
+                    response: dict[str, Any] = await getattr(client, operation)(
                         Bucket=self.bucket, **parameters
                     )
-                    return answer
+                    return response
             except TimeoutError:
                 if failure.error is None:
                     raise
@@ -121,12 +122,19 @@ class Service:
             finally:
                 _LAST_FAILURE.reset(before)
 
+    async def head(self, key: str, *, within: float = 0) -> dict[str, Any] | None:
+        """The metadata of an object; None if it does not exist. `within`: as of `call`."""
+        try:
+            return await self.call("head_object", within=within, Key=key)
+        except NotFound:
+            return None
+
     async def work(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """A call that makes the service itself move content."""
-        return await self.call(operation, within=PATIENCE * self.timeout, **parameters)
+        """A call for which the service itself moves content."""
+        return await self.call(operation, within=_WORK_FACTOR * self.timeout, **parameters)
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do what must be done to its end, even if whoever waits for it is cancelled."""
+        """Run work to its end, even if the caller is cancelled."""
         task = asyncio.ensure_future(work)
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
@@ -141,7 +149,7 @@ class Service:
 
     async def _create(self) -> Any:
         session = self._session()
-        # The service's description is a megabyte of JSON: not for the event loop.
+        # The service's description is a megabyte of JSON, too much for the event loop.
         await asyncio.to_thread(session.warm_up_loader_caches, "s3")
         if self._keys:
             session.set_credentials(*self._keys)
@@ -151,13 +159,13 @@ class Service:
         client = await session.create_client(
             "s3", region_name=region, endpoint_url=self._endpoint_url, config=self._config()
         ).__aenter__()
-        _shape(client.meta.events)
+        _adapt(client.meta.events)
         return client
 
     def _session(self) -> AioSession:
         session = AioSession(profile=self._profile)
-        session.register_component("data_loader", _DESCRIPTIONS)
-        # For the clients too that the SDK makes to get credentials. Its other modes would ask the machine for a region.
+        session.register_component("data_loader", _sdk_descriptions())
+        # Also for the clients by which the SDK gets credentials. Other modes would ask the machine for its region.
         session.set_default_client_config(AioConfig(http_session_cls=ServiceSession, defaults_mode="legacy"))
         bound_sources(session)
         return session
@@ -167,7 +175,9 @@ class Service:
     ) -> AioDeferredRefreshableCredentials:
         source = await session.get_credentials()
         if source is None:
-            raise refused("no credentials were found with which the role of role-arn could be assumed")
+            raise service_refused(
+                "no credentials were found with which the role of role-arn could be assumed"
+            )
         fetcher = AioAssumeRoleCredentialFetcher(
             partial(self._session().create_client, region_name=region),
             source,
@@ -189,17 +199,23 @@ class Service:
             user_agent_extra="portico",
             s3={
                 "addressing_style": "path" if self._endpoint_url else "auto",
-                # TLS keeps content whole on its way; without it, signing what is sent does.
+                # TLS protects the content; without it, signing does.
                 "payload_signing_enabled": plain,
             },
         )
 
 
-def _shape(events: Any) -> None:
-    """Make the client do what we need and no more."""
+@cache
+def _sdk_descriptions() -> Any:
+    """The SDK's description of its services: read-only data of its package, 12 MiB once it is parsed."""
+    return create_loader()
+
+
+def _adapt(events: Any) -> None:
+    """Adapt the client's event handlers."""
     events.unregister("before-parse.s3.*", _handle_200_error)
     events.register_first("before-parse.s3", _before_parse)
-    # A service that does not know "Expect" would keep the transport waiting for ever.
+    # With a service that does not know "Expect", the transport would wait forever.
     events.unregister("before-call.s3", add_expect_header)
     events.register_first("needs-retry.s3", _note_failure)
     events.register_first("before-send.s3", _forget_failure)
@@ -223,20 +239,20 @@ def _forget_failure(**_: Any) -> None:
 def _before_parse(
     operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
 ) -> None:
-    """Keep a listing's body from the SDK's reader; elsewhere look for an error in what seems a success."""
+    """Keep a listing's body from the SDK's parser; in other responses look for an error within a success."""
     status = response_dict["status_code"]
     if operation_model.name == LISTING:
         if status == 200:
             customized_response_dict[RAW] = response_dict["body"]
             response_dict["body"] = b""
         return
-    if isinstance(response_dict["body"], bytes) and response_dict["body"].count(b"<") > _MOST_TAGS:
-        raise nonsense(f"an answer to {operation_model.name} with more tags than can be meant")
+    if isinstance(response_dict["body"], bytes) and response_dict["body"].count(b"<") > _MAX_TAGS:
+        raise malformed_response(f"a response to {operation_model.name} with too many tags")
     _handle_200_error(operation_model, response_dict)
     if response_dict["status_code"] != status:
         customized_response_dict[ERROR_IN_SUCCESS] = True
 
 
 def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
-    """The SDK would look for the right region at each call; it is said once, to the administrator, instead."""
+    """Keep the SDK from searching for the right region at each call; the error tells the administrator instead."""
     context.setdefault("s3_redirect", {})["redirected"] = True

@@ -1,17 +1,14 @@
-"""A file on its way in: one request if it is small, else parts that the service puts together at the end."""
+"""Uploads: one request for a small file, otherwise a multipart upload."""
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from secrets import token_hex
 from typing import Any
 
 import structlog
 
-from portico import timestamps
 from portico.entries import Entry
 from portico.errors import (
     AlreadyExists,
@@ -24,23 +21,20 @@ from portico.errors import (
     already_exists,
 )
 from portico.providers import transport
-from portico.providers.answers import etag_of, nonsense, size_of
-from portico.providers.memory import Lease
-from portico.providers.parts import Part, send_all
-from portico.providers.s3.bodies import Body, checksum
-from portico.providers.s3.faults import code_of, silent
-from portico.providers.s3.journal import Note, abort
+from portico.providers.keys import name_of
+from portico.providers.parts import LOOKUP_FRACTION, MARK, Parts, UploadPart
+from portico.providers.responses import etag_of, malformed_response
+from portico.providers.s3.errors import code_of, timed_out
+from portico.providers.s3.journal import JournalEntry, abort
+from portico.providers.s3.request_body import Body, checksum
+from portico.providers.s3.responses import entry_of, require, response_time
 from portico.providers.s3.service import Service
 
-MOST_PARTS = 10_000
-MARK = "portico-upload"
-"""The name of the metadata by which an upload knows its own object again."""
+MAX_PARTS = 10_000
 _SMALL = 64 * 1024
-_CONFLICTS = 5
-_BRIEF = 3
-"""The part of the deadline that a look takes at most after a commit whose answer was lost."""
-_UNSURE = (AlreadyExists, NotFound, ProviderFailed, ProviderTimeout, ProviderUnavailable)
-"""Errors of a commit after which the object may stand all the same, because its answer was lost."""
+_MAX_ATTEMPTS = 5
+_UNCERTAIN = (AlreadyExists, NotFound, ProviderFailed, ProviderTimeout, ProviderUnavailable)
+"""Errors of a commit after which the object may exist, because the response was lost."""
 
 log = structlog.get_logger()
 
@@ -62,7 +56,7 @@ class Target:
         return {"ContentType": self.content_type, "Metadata": {**self.metadata, MARK: self.mark}}
 
 
-async def put(service: Service, target: Target, part: Part) -> Entry:
+async def put(service: Service, target: Target, part: UploadPart) -> Entry:
     """The whole file in one request."""
     sums = {"ChecksumCRC32": await checksum(part)} if service.is_amazon else {}
 
@@ -74,25 +68,24 @@ async def put(service: Service, target: Target, part: Part) -> Entry:
     return await _committed(service, target, commit, part.size)
 
 
-async def put_parts(
-    service: Service, target: Target, first: Part, rest: AsyncGenerator[Part], lease: Lease
-) -> Entry:
+async def put_parts(service: Service, target: Target, parts: Parts) -> Entry:
+    """A multipart upload."""
     size = 0
 
-    async def send(part: Part, upload_id: str) -> dict[str, Any]:
+    async def send(part: UploadPart, upload_id: str) -> dict[str, Any]:
         nonlocal size
-        if part.number > MOST_PARTS:
+        if part.number > MAX_PARTS:
             raise TooLarge("The file is too large for this storage.")
         size += part.size
         number = {"PartNumber": part.number}
         sums = {"ChecksumCRC32": await checksum(part)} if service.is_amazon else {}
-        answer = await _send(
+        response = await _send(
             service, "upload_part", part, Key=target.key, UploadId=upload_id, **number, **sums
         )
-        return {"ETag": expected(answer, "ETag"), **number, **sums}
+        return {"ETag": require(response, "ETag"), **number, **sums}
 
     async def send_parts(upload_id: str) -> list[dict[str, Any]]:
-        return await send_all(first, rest, lambda part: send(part, upload_id), lease)
+        return await parts.send(lambda part: send(part, upload_id))
 
     return await multipart(service, target, send_parts, lambda: size)
 
@@ -103,12 +96,12 @@ async def multipart(
     send_parts: Callable[[str], Awaitable[list[dict[str, Any]]]],
     size: Callable[[], int],
 ) -> Entry:
-    """Begin, send, complete; whatever goes wrong on the way, nothing of it stays."""
-    note = Note(service, target.key)
-    await service.finish(note.begin())
-    upload_id = await _begin(service, target, note)
+    """Begin, send and complete a multipart upload; abort it on any error."""
+    record = JournalEntry(service, target.key)
+    await service.finish(record.begin())
+    upload_id = await _begin(service, target, record)
     try:
-        note.keep(upload_id)
+        record.keep(upload_id)
         parts = await send_parts(upload_id)
 
         async def commit() -> dict[str, Any]:
@@ -122,27 +115,27 @@ async def multipart(
 
         entry = await _committed(service, target, commit, size())
     except BaseException:
-        await service.finish(_give_up(service, target.key, upload_id, note))
+        await service.finish(_give_up(service, target.key, upload_id, record))
         raise
-    await service.finish(_forget(note))
+    await service.finish(_forget(record))
     return entry
 
 
-async def _begin(service: Service, target: Target, note: Note) -> str:
-    """The new upload's id. If there is none, the note goes too, unless there may be an upload without an answer."""
+async def _begin(service: Service, target: Target, record: JournalEntry) -> str:
+    """The id of a new upload. On an error the journal entry is removed, unless the upload may have begun."""
     sums = {"ChecksumAlgorithm": "CRC32"} if service.is_amazon else {}
 
     async def begin() -> str:
         try:
-            answer = await service.call(
+            response = await service.call(
                 "create_multipart_upload", Key=target.key, **target.description, **sums
             )
         except (ProviderTimeout, ProviderUnavailable):
             raise
         except PorticoError:
-            await _forget(note)
+            await _forget(record)
             raise
-        return str(expected(answer, "UploadId"))
+        return str(require(response, "UploadId"))
 
     task = asyncio.ensure_future(begin())
     try:
@@ -152,31 +145,31 @@ async def _begin(service: Service, target: Target, note: Note) -> str:
         async def undo() -> None:
             await asyncio.wait([task])
             if not task.exception():
-                await _give_up(service, target.key, task.result(), note)
+                await _give_up(service, target.key, task.result(), record)
 
         await service.finish(undo())
         raise
 
 
-async def _give_up(service: Service, key: str, upload_id: str, note: Note) -> None:
+async def _give_up(service: Service, key: str, upload_id: str, record: JournalEntry) -> None:
     try:
         await abort(service, key, upload_id)
     except PorticoError as error:
         log.warning("upload-not-aborted", code=error.code, cause=error.cause, left_to="sweep")
-        await note.leave()
+        await record.leave()
     else:
-        await _forget(note)
+        await _forget(record)
 
 
-async def _forget(note: Note) -> None:
+async def _forget(record: JournalEntry) -> None:
     try:
-        await note.end()
+        await record.end()
     except PorticoError as error:
         log.warning("upload-note-not-removed", code=error.code, cause=error.cause, left_to="sweep")
 
 
-async def _send(service: Service, operation: str, part: Part, **parameters: Any) -> dict[str, Any]:
-    """Send a part; as long as the service keeps taking bytes, it may take its time."""
+async def _send(service: Service, operation: str, part: UploadPart, **parameters: Any) -> dict[str, Any]:
+    """Send a part. The timeout restarts while the service keeps accepting bytes."""
     if part.size <= _SMALL:
         return await service.call(operation, Body=b"".join(part.chunks), **parameters)
     try:
@@ -184,81 +177,42 @@ async def _send(service: Service, operation: str, part: Part, **parameters: Any)
             body = Body(part, lambda: transport.extend(watch, service.timeout))
             return await service.call(operation, within=None, Body=body, **parameters)
     except TimeoutError as error:
-        raise silent(f"the service stopped taking bytes ({operation})") from error
+        raise timed_out(f"the service stopped accepting bytes ({operation})") from error
 
 
 async def _committed(
     service: Service, target: Target, commit: Callable[[], Awaitable[dict[str, Any]]], size: int
 ) -> Entry:
-    """Commit, and if that seems to have failed, look before saying so."""
-    if not target.replace and not service.is_amazon and await _found(service, target.key):
-        # Not every service heeds the condition; looking first leaves only a race to those that do not.
-        raise already_exists(target.key.rpartition("/")[2])
-    for attempt in range(_CONFLICTS):
+    """Commit; after an uncertain error, look up whether it succeeded."""
+    if not target.replace and not service.is_amazon and await service.head(target.key):
+        # Not every service honors the condition; with those that do not, checking first leaves only a race.
+        raise already_exists(name_of(target.key))
+    for attempt in range(_MAX_ATTEMPTS):
         try:
-            answer = await commit()
-        except _UNSURE as error:
+            response = await commit()
+        except _UNCERTAIN as error:
             if (
                 code_of(error) in ("ConditionalRequestConflict", "OperationAborted")
-                and attempt < _CONFLICTS - 1
+                and attempt < _MAX_ATTEMPTS - 1
             ):
                 await asyncio.sleep(random.uniform(0.1, 0.5) * 2**attempt)  # noqa: S311
                 continue
             if entry := await _own(service, target, size):
                 return entry
             if isinstance(error, NotFound):
-                raise nonsense("word of an upload that is gone") from error
+                raise malformed_response("an error about a missing upload") from error
             raise
-        etag = etag_of(expected(answer, "ETag"))
-        return Entry(target.key, False, size, _moment(answer), target.content_type, etag)
+        etag = etag_of(require(response, "ETag"))
+        return Entry(target.key, False, size, response_time(response), target.content_type, etag)
     raise AssertionError
 
 
 async def _own(service: Service, target: Target, size: int) -> Entry | None:
-    """The object at the target, if it is the one that this upload has made."""
+    """The object at the target, if this upload made it."""
     try:
-        # Not for as long again: whoever waits has waited already.
-        found = await _found(service, target.key, within=service.timeout / _BRIEF)
+        found = await service.head(target.key, within=service.timeout / LOOKUP_FRACTION)
     except PorticoError:
         return None
     if not found or found.get("Metadata", {}).get(MARK) != target.mark or found.get("ContentLength") != size:
         return None
     return entry_of(target.key, found)
-
-
-async def _found(service: Service, key: str, within: float = 0) -> dict[str, Any] | None:
-    try:
-        return await service.call("head_object", within=within, Key=key)
-    except NotFound:
-        return None
-
-
-def entry_of(key: str, answer: dict[str, Any], size: int | None = None) -> Entry:
-    try:
-        modified = timestamps.from_datetime(expected(answer, "LastModified"))
-    except ValueError:
-        raise nonsense("an object with a date that no calendar has") from None
-    return Entry(
-        key,
-        False,
-        size_of(str(expected(answer, "ContentLength") if size is None else size)),
-        modified,
-        answer.get("ContentType") or "binary/octet-stream",
-        etag_of(expected(answer, "ETag")),
-    )
-
-
-def expected(answer: dict[str, Any], name: str) -> Any:
-    """A field that every such answer has."""
-    if name not in answer:
-        raise nonsense(f"an answer without {name}")
-    return answer[name]
-
-
-def _moment(answer: dict[str, Any]) -> str:
-    """When the service says that it answered."""
-    try:
-        moment = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-    except (KeyError, ValueError):
-        moment = datetime.now(UTC)
-    return timestamps.from_datetime(moment)

@@ -1,0 +1,116 @@
+"""Reading a page of a listing, and the headers of one blob."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from urllib.parse import unquote
+
+from portico import timestamps
+from portico.entries import FOLDER_TYPE, Entry, guess_content_type
+from portico.providers.keys import KeyPage
+from portico.providers.responses import check_sizes, etag_of, malformed_response, size_of
+from portico.providers.xml_listing import Record, Shape, read
+
+FOLDER_MARK = "hdi_isfolder"
+"""The metadata by which Azure's own tools mark a zero-byte blob as a folder."""
+
+_PROPERTIES = (
+    "Content-Length",
+    "Last-Modified",
+    "Content-Type",
+    "Etag",
+    "ResourceType",  # of accounts with a hierarchical namespace
+    FOLDER_MARK,
+)
+_SHAPE = Shape({"Blob": ("Name", *_PROPERTIES), "BlobPrefix": ("Name",)}, ("NextMarker",))
+# Names with characters that XML does not allow are percent-encoded, as an attribute says.
+_ENCODED = re.compile(rb'<Name\s+Encoded\s*=\s*"true"\s*>([^<]*)</Name\s*>')
+_SHAPE_WITH_ENCODED = Shape(
+    {"Blob": ("Name", *_PROPERTIES, "EncodedName"), "BlobPrefix": ("Name", "EncodedName")}, ("NextMarker",)
+)
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+
+def read_page(body: bytes, asked: int, flat: bool) -> tuple[KeyPage, list[str]]:
+    """A page of List Blobs, and the folders that blobs mark.
+
+    In a flat listing, these folders are objects whose key ends in a slash.
+    """
+    encoded = b"Encoded" in body and _ENCODED.search(body)
+    if encoded:
+        body = _ENCODED.sub(rb"<EncodedName>\1</EncodedName>", body)
+    page = read(body, _SHAPE_WITH_ENCODED if encoded else _SHAPE, asked)
+    marker = page.fields["NextMarker"]
+    if marker is None:
+        raise malformed_response("a listing that does not say whether it continues")
+    listing = KeyPage([], [_name(record) for record in page.records["BlobPrefix"]], marker or None)
+    marked: list[str] = []
+    for record in page.records["Blob"]:
+        name, size, modified, content_type, etag, resource, mark = record[:7]
+        key = _name(record) if name is None else name
+        if resource == "directory" or (
+            (mark or "").lower() == "true" and size == "0" and not key.endswith("/")
+        ):
+            folder = key.rstrip("/") + "/"
+            if flat:
+                listing.objects.append(Entry(folder, True, content_type=FOLDER_TYPE))
+            else:
+                marked.append(folder)
+        else:
+            listing.objects.append(_file(key, size, modified, content_type, etag))
+    check_sizes([entry.size or 0 for entry in listing.objects])
+    return listing, marked
+
+
+def _name(record: Record) -> str:
+    name, encoded = record[0], record[-1]
+    if name is not None:
+        return name
+    if encoded is None or len(record) in (1, 7):
+        raise malformed_response("a listing with an entry that has no name")
+    return unquote(encoded, errors="surrogateescape")
+
+
+def entry_of(key: str, headers: Mapping[str, str], size: int | None = None) -> Entry:
+    """The blob that the headers of a GET or HEAD describe; `size` if it is not the length of the content."""
+    length = headers.get("Content-Length") if size is None else str(size)
+    marked = headers.get(f"x-ms-meta-{FOLDER_MARK}", "").lower() == "true" and length == "0"
+    if headers.get("x-ms-resource-type") == "directory" or marked:
+        return Entry(key, True, content_type=FOLDER_TYPE, etag=etag_of(headers.get("ETag")))
+    size_of(length)
+    return _file(key, length, headers.get("Last-Modified"), headers.get("Content-Type"), headers.get("ETag"))
+
+
+def _file(
+    key: str, size: str | None, modified: str | None, content_type: str | None, etag: str | None
+) -> Entry:
+    try:
+        return Entry(
+            key,
+            False,
+            int(size or ""),
+            _stamp(modified or ""),
+            content_type or guess_content_type(key),
+            etag_of(etag),
+        )
+    except ValueError:
+        raise malformed_response("a blob without a size or a date") from None
+
+
+@lru_cache(maxsize=4096)
+def _stamp(text: str) -> str:
+    return timestamps.from_datetime(moment(text))
+
+
+def moment(text: str) -> datetime:
+    """`Sun, 15 Nov 2026 03:20:09 GMT`, parsed ten times faster than by the standard library."""
+    return datetime(
+        int(text[12:16]),
+        _MONTHS.index(text[8:11]) // 3 + 1,
+        int(text[5:7]),
+        int(text[17:19]),
+        int(text[20:22]),
+        int(text[23:25]),
+        tzinfo=UTC,
+    )

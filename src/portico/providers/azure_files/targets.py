@@ -1,0 +1,142 @@
+"""The target of a write, copy or move: checks, missing folders, and the rename into place."""
+
+import asyncio
+
+from azure.core.exceptions import AzureError
+
+from portico.entries import Entry
+from portico.errors import InvalidPath, already_exists, cannot_replace_folder, not_a_folder
+from portico.paths import Path
+from portico.providers.ancestors import existing_depth
+from portico.providers.azure_common import ServiceError
+from portico.providers.azure_files import names
+from portico.providers.azure_files.errors import lacks_parent
+from portico.providers.azure_files.service import Found, Share, file_entry
+from portico.providers.azure_files.traversal import pages
+
+
+async def check_file_target(
+    share: Share, target: Path, *, replace: bool, ancestors_checked: bool = False
+) -> None:
+    """Check before a large body is received: what would fail at the rename fails now."""
+    names.check(target)
+    file, folder, parent = await asyncio.gather(
+        share.file(target),
+        share.folder(target),
+        _known() if ancestors_checked else share.folder(target.parent),
+    )
+    if folder:
+        raise cannot_replace_folder(target.name)
+    if file and not replace:
+        raise already_exists(target.name)
+    if file:
+        await _check_spelling(share, target)
+    if not parent:
+        await check_ancestors(share, target.parent)
+
+
+async def _known() -> bool:
+    return True
+
+
+async def check_folder_target(share: Share, target: Path, *, replace: bool) -> bool:
+    """Whether the target is an existing folder to merge into."""
+    names.check(target)
+    there = await share.find(target)
+    if there and not (replace and there.entry.is_folder):
+        raise already_exists(target.name)
+    if not there:
+        await check_ancestors(share, target.parent)
+    return there is not None
+
+
+async def check_ancestors(share: Share, folder: Path) -> None:
+    """As `Provider.check_ancestors`."""
+    depth = await existing_depth(folder, share.folder)
+    if depth < len(folder.segments):
+        first = Path(folder.segments[: depth + 1])
+        if await share.file(first):
+            raise not_a_folder(first.name)
+
+
+async def _check_spelling(share: Share, target: Path) -> None:
+    """`InvalidPath` if the file at the target differs in case: it is not the file to be replaced."""
+    other = False
+    async for listing in pages(share, target.parent, prefix=target.name):
+        if any(entry.name == target.name for entry in listing.entries):
+            return
+        other = other or any(
+            names.folded(entry.name) == names.folded(target.name) for entry in listing.entries
+        )
+    if other:  # otherwise it was removed in the meantime
+        raise InvalidPath(
+            f"'{target.name}' differs only in case from an existing file, which this storage does not allow; "
+            "choose another name, or the same spelling to replace that file."
+        )
+
+
+async def make_folders(share: Share, path: Path) -> None:
+    """Make the folder and those above it; one that exists is fine."""
+    if path.is_root:
+        return
+    try:
+        await _make_folder(share, path)
+        return
+    except ServiceError as error:
+        if not lacks_parent(error):
+            raise
+    existing = await existing_depth(path.parent, share.folder)
+    for depth in range(existing, len(path.segments)):
+        await _make_folder(share, Path(path.segments[: depth + 1]))
+
+
+async def _make_folder(share: Share, path: Path) -> None:
+    try:
+        await share.make_folder(path)
+    except ServiceError as error:
+        if error.code not in ("ResourceAlreadyExists", "ResourceTypeMismatch"):
+            raise
+        if not await share.folder(path):
+            raise not_a_folder(path.name) from error
+
+
+async def relocate(
+    share: Share, found: Found, source: Path, target: Path, *, replace: bool, retry: bool = True
+) -> Entry:
+    """Rename a file or folder, making missing folders. Returns the entry at the target."""
+    is_folder = found.entry.is_folder
+    try:
+        headers = await share.rename(source, target, is_folder=is_folder, replace=replace)
+    except (ServiceError, AzureError) as error:
+        if moved := await _moved_despite_error(share, found, target, error):
+            return moved
+        if isinstance(error, ServiceError) and error.status == 409:
+            await _check_free(share, target, is_folder=is_folder, replace=replace)
+        if not (isinstance(error, ServiceError) and lacks_parent(error) and retry):
+            raise
+        await make_folders(share, target.parent)
+        return await relocate(share, found, source, target, replace=replace, retry=False)
+    if is_folder:
+        return found.entry
+    entry = file_entry(target.name, headers, found.entry.size)
+    entry.content_type = found.entry.content_type
+    return entry
+
+
+async def _moved_despite_error(
+    share: Share, found: Found, target: Path, error: ServiceError | AzureError
+) -> Entry | None:
+    """The entry at the target if the rename succeeded and only its response was lost: a rename keeps the id."""
+    if isinstance(error, ServiceError) and not error.repeated and error.status < 500:
+        return None
+    there = await (share.folder(target) if found.entry.is_folder else share.file(target))
+    return there.entry if there and there.id and there.id == found.id else None
+
+
+async def _check_free(share: Share, target: Path, *, is_folder: bool, replace: bool) -> None:
+    """Raise what blocks a rename, if anything does."""
+    there = await share.find(target)
+    if there and there.entry.is_folder and not is_folder:
+        raise cannot_replace_folder(target.name)
+    if there and (is_folder or not replace):
+        raise already_exists(target.name)

@@ -1,0 +1,43 @@
+"""Uploads: a file is written to the staging folder and renamed into place."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+from portico.entries import UNKNOWN_TYPE, Entry
+from portico.paths import Path
+from portico.providers.azure_common import translated
+from portico.providers.azure_files.service import Share
+from portico.providers.azure_files.staging import RANGE_BYTES, StagedFile
+from portico.providers.azure_files.targets import check_file_target
+from portico.providers.memory import MemoryBudget
+from portico.providers.parts import split
+
+_HEADER_TEXT = re.compile(r"[\x20-\x7e]{1,256}")
+
+
+async def store(
+    share: Share,
+    memory: MemoryBudget,
+    path: Path,
+    chunks: AsyncIterator[bytes],
+    content_type: str,
+    *,
+    replace: bool,
+    at_most: int | None,
+    ancestors_checked: bool,
+) -> Entry:
+    """As `Provider.write`."""
+    with translated(path.name):
+        await check_file_target(share, path, replace=replace, ancestors_checked=ancestors_checked)
+    staged = StagedFile(
+        share, content_type if _HEADER_TEXT.fullmatch(content_type) else UNKNOWN_TYPE, at_most
+    )
+    try:
+        async with split(memory, chunks, lambda _: RANGE_BYTES, at_most) as parts:
+            await staged.begin(parts.first)
+            await parts.send(staged.send)
+            return await staged.commit(path, replace=replace)
+    except BaseException:
+        await asyncio.shield(staged.discard())
+        raise

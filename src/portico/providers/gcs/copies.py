@@ -1,0 +1,63 @@
+"""Copying an object within the service, which may take several requests."""
+
+import asyncio
+
+from portico.errors import already_exists, changed
+from portico.providers.gcs.errors import FAILURES, ServiceError, translated
+from portico.providers.gcs.responses import REWRITE_FIELDS, read_rewrite
+from portico.providers.gcs.service import Backoff, Request, Service
+from portico.providers.keys import Version, name_of
+from portico.providers.responses import malformed_response
+
+_MAX_IDLE_STEPS = 16
+"""Responses in a row by which a copy may not have made progress."""
+
+
+async def copy_object(service: Service, source: Version, target: str, *, replace: bool) -> None:
+    """As `KeyStore.duplicate`."""
+    url = service.rewrite_url(source.key, target)
+    params: dict[str, str | None] = {
+        "fields": REWRITE_FIELDS,
+        "ifGenerationMatch": None if replace else "0",
+        "ifSourceGenerationMatch": source.etag,
+    }
+    backoff = Backoff()
+    in_doubt = False
+    rewritten = idle = 0
+    with translated(name_of(source.key)):
+        while True:
+            try:
+                response = read_rewrite((await service.once(Request("POST", url, params))).body)
+            except FAILURES as error:
+                if isinstance(error, ServiceError) and error.status == 412:
+                    await _check_generation(service, source)
+                    if in_doubt and await _is_copy(service, source.key, target):
+                        return
+                    raise already_exists(name_of(target)) from None
+                await backoff.after(error)
+                in_doubt = True
+                continue
+            if response.done:
+                return
+            if response.rewrite_token is None:
+                raise malformed_response("an unfinished copy without a token to continue it")
+            idle = 0 if response.total_bytes_rewritten > rewritten else idle + 1
+            if idle >= _MAX_IDLE_STEPS:
+                raise malformed_response("an unfinished copy without progress, again and again")
+            rewritten = response.total_bytes_rewritten
+            params["rewriteToken"] = response.rewrite_token
+            backoff = Backoff()
+
+
+async def _check_generation(service: Service, version: Version) -> None:
+    found = await service.find(version.key)
+    if found and version.etag is not None and str(found.generation) != version.etag:
+        raise changed(name_of(version.key))
+
+
+async def _is_copy(service: Service, source: str, target: str) -> bool:
+    """Whether two objects hold the same bytes."""
+    first, second = await asyncio.gather(service.find(source), service.find(target))
+    if first is None or second is None or first.crc32c is None:
+        return False
+    return (first.size, first.crc32c) == (second.size, second.crc32c)

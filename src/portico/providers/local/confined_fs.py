@@ -1,0 +1,166 @@
+"""A file system that is confined to one folder.
+
+Every path is opened from the connection's folder down, one segment at a time, relative to the descriptor of the
+segment before and never through a symbolic link. So a link cannot lead outside, even if it is swapped in meanwhile:
+the kernel refuses to follow it. Only regular files and folders are visible.
+"""
+
+import os
+import stat as modes
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from portico import timestamps
+from portico.entries import FOLDER_TYPE, Entry, guess_content_type
+from portico.errors import ProviderUnavailable, not_found
+from portico.paths import Path
+
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_KIND = 0o170000
+"""The bits of a mode that hold the file type."""
+
+
+def open_folder(top: str, path: Path, *, make: bool = False) -> int:
+    """Open the folder at `path` below `top`; with `make`, missing folders are created durably."""
+    descriptor = _open_top(top)
+    try:
+        for segment in path.segments:
+            descriptor = open_child(descriptor, segment, make=make)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def opened_folder(top: str, path: Path, *, make: bool = False) -> Iterator[int]:
+    """`open_folder` as a context manager."""
+    descriptor = open_folder(top, path, make=make)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def opened_deepest(top: str, path: Path) -> Iterator[tuple[int, bool]]:
+    """The deepest existing folder of `path`, and whether that is `path` itself."""
+    descriptor = _open_top(top)
+    try:
+        complete = True
+        for segment in path.segments:
+            try:
+                descriptor = open_child(descriptor, segment)
+            except FileNotFoundError:
+                complete = False
+                break
+        yield descriptor, complete
+    finally:
+        os.close(descriptor)
+
+
+def _open_top(top: str) -> int:
+    try:
+        # The administrator chose this folder, so it may be a symbolic link.
+        return os.open(top, FOLDER_FLAGS & ~os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ProviderUnavailable(
+            "The storage folder of this connection is missing; tell the administrator.",
+            retry_after=30,
+            cause=f"the connection's folder {top} does not exist or is not a folder",
+        ) from error
+
+
+def open_child(descriptor: int, segment: str, *, make: bool = False) -> int:
+    """Open the folder `segment` in an open folder and close that one; on an error it stays open."""
+    try:
+        below = os.open(segment, FOLDER_FLAGS, dir_fd=descriptor)
+    except FileNotFoundError:
+        if not make:
+            raise
+        with suppress(FileExistsError):  # another upload created it
+            os.mkdir(segment, dir_fd=descriptor)
+            os.fsync(descriptor)
+        below = os.open(segment, FOLDER_FLAGS, dir_fd=descriptor)
+    os.close(descriptor)
+    return below
+
+
+def lstat(descriptor: int, name: str) -> os.stat_result | None:
+    """`lstat` of `name` in an open folder; None if it does not exist."""
+    try:
+        return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def visible(info: os.stat_result | None) -> bool:
+    """Whether it is a file or a folder: not missing, and no link, device, FIFO or socket."""
+    return info is not None and (modes.S_ISREG(info.st_mode) or modes.S_ISDIR(info.st_mode))
+
+
+def is_folder(info: os.stat_result) -> bool:
+    return modes.S_ISDIR(info.st_mode)
+
+
+@contextmanager
+def found(top: str, path: Path) -> Iterator[tuple[int, os.stat_result]]:
+    """The open parent folder and the stat of `path`; `NotFound` if it is not visible."""
+    with opened_parent(top, path) as descriptor:
+        info = lstat(descriptor, path.name)
+        if info is None or not visible(info):
+            raise not_found(path.name)
+        yield descriptor, info
+
+
+@contextmanager
+def opened_parent(top: str, path: Path) -> Iterator[int]:
+    """`opened_folder` of the parent, where an ancestor that is a file means `NotFound`."""
+    with ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(opened_folder(top, path.parent))
+        except NotADirectoryError as error:
+            raise not_found(path.name) from error
+        yield descriptor
+
+
+def entry_of(name: str, info: os.stat_result, *, with_etag: bool = False) -> Entry:
+    modified = timestamps.from_epoch(info.st_mtime_ns // 1_000_000)
+    if is_folder(info):
+        return Entry(name, True, last_modified=modified, content_type=FOLDER_TYPE)
+    return Entry(
+        name,
+        False,
+        size=info.st_size,
+        last_modified=modified,
+        content_type=guess_content_type(name),
+        etag=etag_of(info) if with_etag else None,
+    )
+
+
+def entries_of(descriptor: int, names: list[str], *, folders: bool) -> list[Entry]:
+    """The entries of these names in an open folder; names that are no longer folders, or files, are left out.
+
+    The same as `lstat`, `visible` and `entry_of` for each name, inlined because a page has a thousand of them.
+    """
+    kind = modes.S_IFDIR if folders else modes.S_IFREG
+    stat, from_epoch = os.stat, timestamps.from_epoch
+    entries = []
+    for name in names:
+        try:
+            info = stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if info.st_mode & _KIND != kind:
+            continue
+        modified = from_epoch(info.st_mtime_ns // 1_000_000)
+        if folders:
+            entries.append(Entry(name, True, None, modified, FOLDER_TYPE))
+        else:
+            entries.append(Entry(name, False, info.st_size, modified, guess_content_type(name)))
+    return entries
+
+
+def etag_of(info: os.stat_result) -> str:
+    return f"{info.st_ino:x}-{info.st_mtime_ns:x}-{info.st_size:x}"

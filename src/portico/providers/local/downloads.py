@@ -1,0 +1,144 @@
+"""Downloads: an open file, read in chunks by threads."""
+
+import asyncio
+import os
+import threading
+from typing import Self
+
+from portico.entries import Download
+from portico.errors import (
+    ProviderFailed,
+    beyond_end,
+    changed,
+    is_a_folder,
+    not_found,
+)
+from portico.paths import Path
+from portico.providers.local.confined_fs import entry_of, etag_of, is_folder, opened_parent, visible
+from portico.providers.local.errors import translate
+from portico.providers.local.threads import Threads
+
+# Without O_NONBLOCK, opening a FIFO would wait for its writer.
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK = 2**20
+"""Bytes that a thread reads at a time."""
+
+
+class OpenFile:
+    """A regular file, open for reading."""
+
+    __slots__ = ("_closed", "_descriptor", "_lock", "_reads", "info")
+
+    def __init__(self, folder: int, path: Path) -> None:
+        self._descriptor = os.open(path.name, _FILE_FLAGS, dir_fd=folder)
+        self._lock = threading.Lock()
+        self._reads = 0
+        self._closed = False
+        try:
+            self.info = os.fstat(self._descriptor)
+            if is_folder(self.info):
+                raise is_a_folder(path.name)
+            if not visible(self.info):
+                raise not_found(path.name)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes; nothing after `close`."""
+        with self._lock:
+            if self._closed:
+                return b""
+            self._reads += 1
+        try:
+            return os.pread(self._descriptor, size, offset)
+        finally:
+            with self._lock:
+                self._reads -= 1
+                last = self._closed and not self._reads
+            if last:
+                os.close(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        """Harmless if repeated. A thread that is reading closes the file when it is done."""
+        with self._lock:
+            last = not self._closed and not self._reads
+            self._closed = True
+        if last:
+            os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FileChunks:
+    """The bytes of a file from `start` up to `stop`."""
+
+    def __init__(self, threads: Threads, path: Path, file: OpenFile, start: int, stop: int) -> None:
+        self._threads = threads
+        self._path = path
+        self._file = file
+        self._start = start
+        self._stop = stop
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._start >= self._stop:
+            self._file.close()
+            raise StopAsyncIteration
+        size = min(_CHUNK, self._stop - self._start)
+        chunk = await self._threads.run(self._threads.reads, self._path, self._file.read, size, self._start)
+        if not chunk:
+            raise ProviderFailed(f"'{self._path.name}' became shorter while it was read.")
+        self._start += len(chunk)
+        return chunk
+
+    async def aclose(self) -> None:
+        self._start = self._stop
+        self._file.close()
+
+
+async def open_download(
+    threads: Threads, top: str, path: Path, start: int, stop: int | None, etag: str | None
+) -> Download:
+    opening = threads.metadata.start(_open, top, path, start, stop, etag)
+    try:
+        file, end = await asyncio.shield(opening)
+    except OSError as error:
+        raise translate(error, path) from error
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+    finally:
+        del opening  # an error refers to this frame
+    entry = entry_of(path.name, file.info, with_etag=True)
+    return Download(entry, start, end, FileChunks(threads, path, file, start, end))
+
+
+def _open(top: str, path: Path, start: int, stop: int | None, etag: str | None) -> tuple[OpenFile, int]:
+    """The file, and where the download ends."""
+    with opened_parent(top, path) as folder:
+        file = OpenFile(folder, path)
+    size = file.info.st_size
+    try:
+        if etag is not None and etag != etag_of(file.info):
+            raise changed(path.name)
+        if start > size:
+            raise beyond_end(path.name, size)
+    except BaseException:
+        file.close()
+        raise
+    return file, size if stop is None else min(stop, size)
+
+
+def _close(opening: "asyncio.Future[tuple[OpenFile, int]]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result()[0].close()

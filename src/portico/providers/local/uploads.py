@@ -1,0 +1,207 @@
+"""Uploads: written to a staged file, which becomes visible when it is committed."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import structlog
+
+from portico.entries import Entry
+from portico.errors import AlreadyExists, IsAFolder, PorticoError
+from portico.paths import Path
+from portico.providers.local.confined_fs import entry_of, lstat, opened_deepest, opened_folder
+from portico.providers.local.errors import translate
+from portico.providers.local.staging import (
+    check_replaceable,
+    check_same_disk,
+    create_staged,
+    move_into,
+    open_staging,
+    write_all,
+)
+from portico.providers.local.threads import Threads
+
+MAX_BUFFER = 2**20
+"""Bytes. A larger buffer makes no upload faster."""
+MIN_BUFFER = 2**16
+"""Bytes. A chunk off the wire is not smaller while its client is fast."""
+_BUDGET = 256 * 2**20
+_MAX_CHUNKS = 4096
+"""In a buffer: every chunk costs memory of its own, however small it is."""
+_MAX_BUFFERS = 512  # below the kernel's IOV_MAX
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+class WriteBuffers:
+    """How much an upload buffers before a thread writes it: the more uploads, the less.
+
+    An upload holds one buffer that fills and one that is being written.
+    """
+
+    def __init__(self, budget: int = _BUDGET) -> None:
+        self._budget = budget
+        self._uploads = 0
+
+    @contextmanager
+    def upload(self) -> Iterator[None]:
+        self._uploads += 1
+        try:
+            yield
+        finally:
+            self._uploads -= 1
+
+    @property
+    def size(self) -> int:
+        """Bytes that each upload buffers now."""
+        return max(MIN_BUFFER, min(MAX_BUFFER, self._budget // (2 * (self._uploads or 1))))
+
+
+async def upload(
+    threads: Threads, buffers: WriteBuffers, path: Path, chunks: AsyncIterator[bytes], staged: "StagedFile"
+) -> Entry:
+    """Write all chunks and commit; if anything fails, nothing is left."""
+    writing: asyncio.Future[Any] | None = None
+    buffer: list[bytes] = []
+    held = 0
+    with buffers.upload():
+        try:
+            async for chunk in chunks:
+                buffer.append(chunk)
+                held += len(chunk)
+                if held >= buffers.size or len(buffer) >= _MAX_CHUNKS:
+                    if writing:
+                        await _finished(path, writing)
+                    # The disk takes this buffer while the next one fills.
+                    writing = threads.writes.start(staged.append, buffer)
+                    buffer, held = [], 0
+            if writing:
+                await _finished(path, writing)
+            writing = threads.writes.start(_commit, staged, buffer)
+            entry: Entry = await _finished(path, writing)
+            return entry
+        except BaseException:
+            await asyncio.shield(_discard(threads, path, staged, writing))
+            raise
+        finally:
+            writing = None  # an error refers to this frame
+
+
+async def _finished(path: Path, writing: asyncio.Future[T]) -> T:
+    """The result of a thread, which goes on even if this is cancelled."""
+    try:
+        return await asyncio.shield(writing)
+    except OSError as error:
+        raise translate(error, path) from error
+    finally:
+        del writing  # as above
+
+
+async def _discard(
+    threads: Threads, path: Path, staged: "StagedFile", writing: asyncio.Future[Any] | None
+) -> None:
+    if writing:  # cancelling a task does not stop a thread: wait until it is done with the file
+        await asyncio.wait([writing])
+        writing.exception()
+    try:
+        await threads.run(threads.writes, path, staged.discard)
+    except PorticoError as error:  # the error that is being handled says more
+        log.warning("upload-not-discarded", code=error.code, cause=error.cause, left_to="sweep")
+
+
+def _commit(staged: "StagedFile", buffer: list[bytes]) -> Entry:
+    staged.append(buffer)
+    return staged.commit()
+
+
+class StagedFile:
+    """A file that is invisible until `commit`. All methods block; call one at a time."""
+
+    def __init__(
+        self, top: str, target: Path, *, replace: bool, alternatives: Iterator[Path] | None = None
+    ) -> None:
+        self._top = top
+        self._target = target
+        self._replace = replace
+        self._alternatives = alternatives
+        self._name = ""
+        self._staging = -1
+        self._file = -1
+
+    def open(self) -> int:
+        """The descriptor. The first call creates the file, and fails early if the target can never be written."""
+        if self._file >= 0:
+            return self._file
+        self._check_target()
+        self._staging = open_staging(self._top)
+        try:
+            self._name, self._file = create_staged(self._staging)
+        except BaseException:
+            os.close(self._staging)
+            raise
+        return self._file
+
+    def append(self, buffers: Sequence[bytes]) -> None:
+        file = self.open()
+        for start in range(0, len(buffers), _MAX_BUFFERS):
+            write_all(file, buffers[start : start + _MAX_BUFFERS])
+
+    def commit(self) -> Entry:
+        """Make the content durable, then the file visible, then the name durable."""
+        file = self.open()
+        os.fsync(file)
+        with opened_folder(self._top, self._target.parent, make=True) as folder:
+            while True:
+                try:
+                    check_replaceable(lstat(folder, self._target.name), self._target, replace=self._replace)
+                    move_into(self._staging, self._name, folder, self._target, replace=self._replace)
+                    break
+                except (AlreadyExists, IsAFolder):
+                    if not self._choose_another_name():
+                        raise
+            os.fsync(folder)
+        entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
+        with suppress(OSError):  # the file is synced and in place
+            self._close()
+        return entry
+
+    def discard(self) -> None:
+        """Remove the staged file. Harmless after `commit`."""
+        if self._file < 0:
+            return
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(self._name, dir_fd=self._staging)
+        finally:
+            self._close()
+
+    def _choose_another_name(self) -> bool:
+        """Switch to the next alternative; False if there is none."""
+        other = next(self._alternatives, None) if self._alternatives else None
+        if other is None:
+            return False
+        self._target = other
+        return True
+
+    def _close(self) -> None:
+        file, staging, self._file, self._staging = self._file, self._staging, -1, -1
+        try:
+            os.close(file)  # never twice: the number may belong to another file by then
+        finally:
+            os.close(staging)
+
+    def _check_target(self) -> None:
+        """Fail before a large body is received if the commit would fail."""
+        with (
+            opened_folder(self._top, Path()) as top,
+            opened_deepest(self._top, self._target.parent) as (folder, complete),
+        ):
+            check_same_disk(folder, top, self._top, self._target.parent)
+            if complete and self._alternatives is None:
+                check_replaceable(lstat(folder, self._target.name), self._target, replace=self._replace)
+            else:
+                for name in self._target.segments:
+                    lstat(folder, name)  # a name that the disk cannot hold fails before folders are created

@@ -1,0 +1,115 @@
+"""A store of keys may hold a file `a` and a folder `a/`, and both can be reached.
+
+Without a trailing slash, the path means the file; with one, or in a listing, the folder.
+"""
+
+import pytest
+
+from portico.drive import Drive
+from portico.entries import Entry
+from portico.errors import NotAFolder, NotFound
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.providers.keys import KeyStore
+
+from .actions import at, content, exists, names, pieces, put, tree
+from .harness import KEY_STORES
+
+
+@pytest.fixture
+async def file_and_folder(provider: Provider, drive: Drive, root: Path) -> None:
+    assert isinstance(provider, KeyStore)
+    for key, data in (("a", b"file"), ("a/b", b"in the folder")):
+        await provider.store(
+            "/".join([*root.segments, key]), pieces(data), "text/plain", replace=True, at_most=None
+        )
+
+
+@pytest.mark.key_stores
+@pytest.mark.both_roots
+@pytest.mark.usefixtures("file_and_folder")
+async def test_each_is_found_by_how_it_is_written(drive: Drive) -> None:
+    assert not (await drive.stat(at("a"))).is_folder
+    assert (await drive.stat(at("a/"))).is_folder
+    assert await content(drive, "a") == b"file"
+    assert await content(drive, "a/b") == b"in the folder"
+    assert await names(drive, "a") == ["b"]
+    with pytest.raises(NotAFolder):
+        await drive.list_page(at("a"), 10, file_first=True)
+
+
+@pytest.mark.key_stores
+@pytest.mark.both_roots
+@pytest.mark.usefixtures("file_and_folder")
+async def test_each_is_removed_alone(drive: Drive) -> None:
+    await drive.delete(at("a/"), recursive=True)
+    assert await tree(drive) == {"/a": b"file"}
+    await drive.delete(at("a/"))
+    assert await tree(drive) == {}
+
+
+@pytest.mark.key_stores
+@pytest.mark.usefixtures("file_and_folder")
+async def test_the_file_goes_first_where_no_slash_is_written(drive: Drive) -> None:
+    await drive.delete(at("a"), recursive=True)
+    assert await tree(drive) == {"/a": None, "/a/b": b"in the folder"}
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+@pytest.mark.key_stores
+@pytest.mark.usefixtures("file_and_folder")
+async def test_each_is_copied_and_moved_alone(drive: Drive, how: str) -> None:
+    transfer = drive.copy if how == "copy" else drive.move
+    await transfer(at("a/"), at("folder"))
+    assert await tree(drive, "folder") == {"/folder/b": b"in the folder"}
+    assert await content(drive, "a") == b"file"
+    await transfer(at("a"), at("file"))
+    assert await content(drive, "file") == b"file"
+    assert await exists(drive, "a") == (how == "copy")
+
+
+@pytest.mark.key_stores
+@pytest.mark.both_roots
+@pytest.mark.usefixtures("file_and_folder")
+async def test_the_folder_can_be_written_into(drive: Drive) -> None:
+    await put(drive, "a/c", b"more")
+    assert await names(drive, "a") == ["b", "c"]
+
+
+async def test_a_slash_at_the_end_does_no_harm_where_there_is_one_only(drive: Drive) -> None:
+    await put(drive, "file", b"file")
+    await drive.make_folder(at("folder/"))
+    assert not (await drive.stat(at("file/"))).is_folder
+    assert (await drive.stat(at("folder"))).is_folder
+    await drive.move(at("file/"), at("moved/"))
+    assert await content(drive, "moved") == b"file"
+    await drive.delete(at("moved/"))
+    with pytest.raises(NotFound):
+        await drive.stat(at("moved/"))
+
+
+async def test_the_key_stores_are_known(request: pytest.FixtureRequest, provider: Provider) -> None:
+    """Otherwise the tests of key stores would not run on a new one."""
+    assert isinstance(provider, KeyStore) == (request.node.callspec.params["harness"] in KEY_STORES)
+
+
+@pytest.mark.key_stores
+async def test_a_folder_that_is_listed_again_is_not_looked_up_again(
+    provider: Provider, drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing without `action` is what most scripts ask for: it costs one call, not two."""
+    assert isinstance(provider, KeyStore)
+    await put(drive, "folder/file", b"content")
+    found: list[str] = []
+    find = type(provider).find
+
+    async def counted(self: KeyStore, key: str) -> Entry | None:
+        found.append(key)
+        return await find(self, key)
+
+    monkeypatch.setattr(type(provider), "find", counted)
+    for _ in range(3):
+        assert [
+            entry.name for entry in (await drive.list_page(at("folder"), 10, file_first=True)).entries
+        ] == ["file"]
+    assert len(found) == 1

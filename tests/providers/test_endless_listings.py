@@ -1,0 +1,40 @@
+"""A service with endless listings: every operation that reads them ends nevertheless."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from portico.errors import PorticoError, ProviderFailed
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.providers.registry import open_provider
+
+from ..servers.endless import SHAPES, endless_service
+
+KINDS = ["s3", "gcs", "azure-blob", "azure-files"]
+MAX_CALLS = 1000
+WALKS: dict[str, Callable[[Provider], Awaitable[object]]] = {
+    "delete": lambda provider: provider.delete(Path(("folder",)), recursive=True),
+    "copy": lambda provider: provider.copy(Path(("folder",)), Path(("target",))),
+    "move": lambda provider: provider.move(Path(("folder",)), Path(("target",))),
+    "sweep": lambda provider: provider.sweep(),
+}
+WITHOUT_A_SWEEP = {"gcs", "azure-blob"}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("walk", WALKS)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_traversal_ends(kind: str, walk: str, shape: str) -> None:
+    async with endless_service(SHAPES[shape]) as service:
+        provider = open_provider(kind, service.options[kind])
+        try:
+            if walk == "sweep" and kind in WITHOUT_A_SWEEP:
+                assert await provider.sweep() == 0
+                return
+            with pytest.raises(PorticoError) as failure:
+                await WALKS[walk](provider)
+        finally:
+            await provider.close()
+        assert isinstance(failure.value, ProviderFailed), failure.value
+        assert service.calls < MAX_CALLS
