@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx2
 
-WAIT = 20.0
-"""Seconds after which something that should happen counts as not happening."""
+WAIT = 180.0
+"""Seconds after which a wait is a hang. Nothing is expected to take this long, even on a busy machine."""
 
 
 class Gateway:
@@ -76,7 +76,12 @@ class Gateway:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.settings},
             )
-        wait_until(self._has_started, f"the gateway answers; it said: {self.output}")
+        try:
+            wait_until(self._has_started, "the gateway has started")
+        except BaseException:
+            if self.process.poll() is None:
+                self.kill()
+            raise
 
     def _has_started(self) -> bool:
         assert self.process is not None
@@ -120,7 +125,7 @@ class Gateway:
         return done.stdout
 
     def sign_in(self, profile: str = "default", user: str = "web", password: str | None = None) -> None:
-        """`portico login`, with the profiles of whoever runs it."""
+        """`portico login`, with the profiles of the current user."""
         secret = password or self.password
         self.command(
             "login", self.url, "--user", user, "--profile", profile, "--password-stdin", stdin=secret

@@ -1,4 +1,4 @@
-"""Portico: a safe, fast front on cloud storage.
+"""Portico: a safe, fast gateway in front of storage.
 
 `Client` and `AsyncClient` are loaded on first use: the server, and every other part, does without them.
 """

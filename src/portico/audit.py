@@ -1,8 +1,8 @@
 """The audit log: one JSON line for each sign-in and each change, appended to a file or to standard output.
 
-A line is one `write()` to a file that was opened for appending, so lines of several processes do not mix, and nobody
-waits for a lock: who writes shares it, and who finds a torn line ends it if nobody is writing at that moment. The file
-is opened anew when it was moved away or removed, as log rotation does. A line never holds a password, a token, a
+A line is a single `write()` to a file that is open for appending, so lines of several processes do not mix. Writers share
+a lock, which nobody waits for; a process that finds a torn line, left on a full disk, takes it alone to end that line.
+The file is reopened when it was moved or removed, as log rotation does. A line never contains a password, a token, a
 secret or a cursor.
 """
 
@@ -28,14 +28,14 @@ Text = str | msgspec.UnsetType
 
 
 class AuditLine(msgspec.Struct, kw_only=True, gc=False):
-    """Who did what to what, from where, and what came of it."""
+    """Who did what, to which path, from which address, with which outcome."""
 
     time: str = msgspec.field(default_factory=lambda: timestamps.from_epoch(time.time_ns() // 1_000_000))
     request_id: Text = msgspec.UNSET
     user: Text = msgspec.UNSET
-    """A Web User; or `os:NAME`, the account of the system that ran the command."""
+    """A Web User, or `os:NAME`: the system account that ran the command."""
     client: Text = msgspec.UNSET
-    """The address, where it is known."""
+    """The client's address, if known."""
     action: str
     path: Text = msgspec.UNSET
     """As the user sees it, from the user's root."""
@@ -43,34 +43,34 @@ class AuditLine(msgspec.Struct, kw_only=True, gc=False):
     subject: Text = msgspec.UNSET
     """The user or connection that an administrator changed."""
     changed: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """What of it, by name; never the values."""
+    """The names of its changed fields, never their values."""
     bytes: int | msgspec.UnsetType = msgspec.UNSET
     lost: int | msgspec.UnsetType = msgspec.UNSET
     outcome: str = DONE
     """`done`, `begun`, or the code of the error."""
 
 
-class NoAudit:
-    """Nothing is noted, and nothing depends on it."""
+class Audit:
+    """The log that is off: writes nothing and never raises."""
 
     def check(self) -> None:
         """`Unavailable` if lines are required and none can be written now."""
 
     def begin(self, line: AuditLine) -> None:
-        """Before a change takes effect: where lines are required, say that it begins, or raise `Unavailable`."""
+        """Called before a change takes effect. If lines are required, writes that it begins or raises `Unavailable`."""
 
     def record(self, line: AuditLine) -> None:
-        """What takes effect only when this returns: where lines are required, it raises `Unavailable`."""
+        """For a change that takes effect only if this returns. Raises `Unavailable` if the line is required and lost."""
 
     def end(self, line: AuditLine) -> None:
-        """After a change. It has happened and, where that is required, its beginning was noted: this never raises."""
+        """Called after a change, which can no longer be refused: never raises."""
 
     def close(self) -> None:
         return
 
 
 def _log() -> Any:
-    import structlog  # here, because commands note their changes too, and none of them should wait for it
+    import structlog  # slow to import, and commands write audit lines too
 
     return structlog.get_logger()
 
@@ -81,12 +81,12 @@ def log_loss(why: str, lost: int) -> None:
 
 
 OnLoss = Callable[[str, int], None]
-"""Told why a line was lost, and how many were in a row."""
+"""Called with the reason why a line was lost, and how many were lost in a row."""
 
 
-class AuditLog(NoAudit):
+class AuditLog(Audit):
     def __init__(self, file: str | int, *, required: bool = False, on_loss: OnLoss = log_loss) -> None:
-        """`file` is a path, or the descriptor of an open stream."""
+        """`file` is a path or the descriptor of an open stream."""
         self._path = file if isinstance(file, str) else None
         self._descriptor = file if isinstance(file, int) else -1
         self._required = required
@@ -113,7 +113,7 @@ class AuditLog(NoAudit):
         try:
             self._write(line)
         except Unavailable:
-            pass  # told in the log
+            pass  # on_loss has reported it
 
     def close(self) -> None:
         if self._path is not None and self._descriptor >= 0:
@@ -131,7 +131,7 @@ class AuditLog(NoAudit):
                 raise _unavailable(error) from error
 
     def _catch_up(self) -> None:
-        """Have the right file open and, after lines were lost, say first how many."""
+        """Open the current file if necessary and, after lines were lost, write how many."""
         if self._path is not None:
             self._open()
         if self._lost:
@@ -149,7 +149,7 @@ class AuditLog(NoAudit):
             pass
         self.close()
         self._identity = None
-        # Without O_NONBLOCK, a pipe that nobody reads would hold the whole process.
+        # Without O_NONBLOCK, opening a pipe that nobody reads would block the whole process.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(self._path, flags, 0o600)
         opened = os.fstat(descriptor)
@@ -162,23 +162,21 @@ class AuditLog(NoAudit):
         text = _encode(line) + b"\n"
         if self._path is None:
             if not select.select([], [self._descriptor], [], 0)[1]:
-                raise OSError(0, "nobody takes what is written there")
+                raise OSError(0, "nobody reads the stream")
             self._put(text)
         elif self._is_torn() and self._locked(fcntl.LOCK_EX, attempts=_ATTEMPTS):
-            # No process of ours is writing now, so what looked torn is not the first half of its line.
+            # No process is writing now, so what looked torn is not the first half of a line.
             with self._unlocking():
                 self._put(b"\n" + text if self._is_torn() else text)
         else:
-            self._locked(fcntl.LOCK_SH)  # refused only while another ends a torn line; whole lines never mix
+            self._locked(
+                fcntl.LOCK_SH
+            )  # refused only while another process ends a torn line; whole lines never mix
             with self._unlocking():
                 self._put(text)
 
-    def _put(self, text: bytes) -> None:
-        if os.write(self._descriptor, text) < len(text):
-            raise OSError(0, "no room for a whole line")
-
     def _locked(self, lock: int, *, attempts: int = 1) -> bool:
-        """Never wait for a lock: this runs on the event loop."""
+        """Never waits for the lock: this runs on the event loop."""
         for _ in range(attempts):
             try:
                 fcntl.flock(self._descriptor, lock | fcntl.LOCK_NB)
@@ -197,21 +195,25 @@ class AuditLog(NoAudit):
             with suppress(OSError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
+    def _put(self, text: bytes) -> None:
+        if os.write(self._descriptor, text) < len(text):
+            raise OSError(0, "no room for a whole line")
+
     def _is_torn(self) -> bool:
-        """Whether the last line has no end, whoever had no room for it: this process, another, or one before."""
+        """Whether the last line has no end, because this or another process had no room for it."""
         size = os.fstat(self._descriptor).st_size
         return size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
 
 _ATTEMPTS = 20
-"""How often a lock is asked for, a microsecond each, before a torn line is left as it is."""
+"""How often the lock is tried, a microsecond each, before a torn line is left as it is."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def _unavailable(error: OSError) -> Unavailable:
     return Unavailable(
-        "The gateway's audit log cannot be written, so nothing is changed; try again in a moment.",
+        "The gateway cannot write its audit log, so nothing was changed; try again in a moment.",
         retry_after=5,
         cause=f"the audit log cannot be written ({_why(error)})",
     )
@@ -223,10 +225,10 @@ def _why(error: OSError) -> str:
 
 def open_audit(
     file: str | None, *, required: bool, command: bool = False, on_loss: OnLoss = log_loss
-) -> NoAudit:
-    """The log that the settings ask for. A command's standard output is its user's, so it takes the error stream."""
+) -> Audit:
+    """The audit log of the settings. A command writes to standard error instead of its own standard output."""
     if file is None:
-        return NoAudit()
+        return Audit()
     if file == "stdout":
         stream = sys.__stderr__ if command else sys.__stdout__
         return AuditLog(stream.fileno() if stream else 1, required=required, on_loss=on_loss)

@@ -1,7 +1,7 @@
 """Cursors: a provider's own continuation token, sealed to the folder that it came from.
 
-The token travels unchanged, followed by a short keyed tag. So a cursor that is altered, made up or used on
-another folder is known as such without a call to the provider, on every node that holds the same secret key.
+The token travels unchanged, followed by a short keyed tag. So a cursor that was altered, forged or used on
+another folder is recognised without a call to the provider, on every node that holds the same secret key.
 """
 
 import hmac
@@ -10,7 +10,7 @@ from base64 import urlsafe_b64encode
 from portico.errors import InvalidCursor
 
 _TAG_LENGTH = 22  # 128 bits in base64url
-_LONGEST = 16 * 1024
+_MAX_LENGTH = 16 * 1024
 
 
 class CursorSeal:
@@ -18,14 +18,14 @@ class CursorSeal:
         self._key = key
 
     def close(self, token: str, scope: str) -> str:
-        """The cursor to hand out for `token`; `scope` names the folder, unlike any other folder anywhere."""
+        """The cursor to hand out for `token`; `scope` identifies the folder globally."""
         return token + self._tag(token, scope)
 
     def open(self, cursor: str, scope: str) -> str:
         """The token inside `cursor`; `InvalidCursor` unless it was closed for this very `scope`."""
         token, tag = cursor[:-_TAG_LENGTH], cursor[-_TAG_LENGTH:]
         if (
-            len(cursor) <= _LONGEST
+            len(cursor) <= _MAX_LENGTH
             and token
             and tag.isascii()
             and hmac.compare_digest(tag, self._tag(token, scope))

@@ -7,7 +7,6 @@ settles name conflicts. Paths given to it count from the user's root.
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from enum import StrEnum
-from operator import attrgetter
 
 from portico.cursors import CursorSeal
 from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page
@@ -15,24 +14,23 @@ from portico.errors import (
     Forbidden,
     InvalidCursor,
     InvalidPath,
-    IsAFolder,
     NotAFolder,
     NotFound,
     NotPossible,
     PorticoError,
+    root_is_a_folder,
 )
+from portico.listing_order import sort_entries
+from portico.name_conflicts import FreeName, free_name
 from portico.paths import Path
 from portico.providers.base import Provider
-from portico.renaming import FreeName, free_name
 from portico.rights import Right
 
 PATH_DEPTH = 100
-_BY_NAME = attrgetter("name")
-_IS_FOLDER = attrgetter("is_folder")
 
 
 class OnConflict(StrEnum):
-    """What to do when there is already something of that name."""
+    """What to do if the name already exists."""
 
     REPLACE = "replace"
     FAIL = "fail"
@@ -41,7 +39,7 @@ class OnConflict(StrEnum):
 
 
 class Drive:
-    """Is made for one request: what it has seen of the way to a folder holds as long as that."""
+    """Made for one request: it remembers which folders it has checked."""
 
     def __init__(
         self,
@@ -51,14 +49,19 @@ class Drive:
         seal: CursorSeal,
         *,
         path_depth: int = PATH_DEPTH,
+        claimed: set[Path] | None = None,
     ) -> None:
-        """`path_depth`: how many levels what is made may have, counted from the root."""
+        """`path_depth`: the maximum number of levels of a new path, counted from the root.
+
+        `claimed`: see `free_name`; the drives of one provider share it.
+        """
         self._provider = provider
         self._root = root
         self._rights = rights
         self._seal = seal
         self._path_depth = path_depth
         self._writable: set[Path] = set()
+        self._claimed = set() if claimed is None else claimed
 
     def allows(self, right: Right) -> bool:
         return right in self._rights
@@ -82,12 +85,12 @@ class Drive:
         With a cursor, a folder that is gone is `InvalidCursor`. The root exists even while it holds nothing.
         """
         self.require(Right.LIST)
-        place = folder.under(self._root)
-        scope = f"{self._provider.kind}\0{self._provider.identity}\0{place}"
+        path = folder.under(self._root)
+        scope = f"{self._provider.kind}\0{self._provider.identity}\0{path}"
         token = None if cursor is None else self._seal.open(cursor, scope)
         try:
             page = await self._provider.list_page(
-                place, min(size, self._provider.max_page_size), token, file_first=file_first
+                path, min(size, self._provider.max_page_size), token, file_first=file_first
             )
         except (NotFound, NotAFolder) as error:
             if cursor is not None:
@@ -95,8 +98,7 @@ class Drive:
             if folder.is_root and isinstance(error, NotFound):
                 return Page([])
             raise
-        page.entries.sort(key=_BY_NAME)
-        page.entries.sort(key=_IS_FOLDER, reverse=True)
+        sort_entries(page.entries)
         if page.token is not None:
             page.token = self._seal.close(page.token, scope)
         return page
@@ -112,7 +114,7 @@ class Drive:
 
     # Content
 
-    async def describe(self, path: Path) -> Entry:
+    async def stat_for_download(self, path: Path) -> Entry:
         """The entry of something that is about to be read."""
         self.require(Right.DOWNLOAD)
         return await self._stat(path)
@@ -122,7 +124,7 @@ class Drive:
     ) -> Download:
         self.require(Right.DOWNLOAD)
         if path.is_root:
-            raise IsAFolder("The root is a folder; list it, or download a file in it.")
+            raise root_is_a_folder()
         download = await self._provider.read(path.under(self._root), start, stop, etag=etag)
         _presentable(download.entry)
         return download
@@ -130,9 +132,9 @@ class Drive:
     async def check_target(self, folder: Path) -> None:
         """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""
         self._check_depth(folder, more=1)
-        place = folder.under(self._root)
-        await self._provider.check_way(place)
-        self._writable.add(place)
+        path = folder.under(self._root)
+        await self._provider.check_ancestors(path)
+        self._writable.add(path)
 
     async def write(
         self,
@@ -146,28 +148,28 @@ class Drive:
         """As `Provider.write`. Without `on_conflict` a file is replaced if the user may do that."""
         self.require(Right.UPLOAD)
         if path.is_root:  # it need not be there for the provider to see
-            raise IsAFolder("The root is a folder; a file cannot take its place.")
+            raise root_is_a_folder()
         self._check_depth(path)
         replace = self._may_replace(on_conflict)
         folder = path.parent.under(self._root)
         checked = folder in self._writable
         if on_conflict is not OnConflict.RENAME:
-            place = path.under(self._root)
+            target = path.under(self._root)
             entry = await self._provider.write(
-                place, chunks, content_type, replace=replace, at_most=at_most, way_checked=checked
+                target, chunks, content_type, replace=replace, at_most=at_most, ancestors_checked=checked
             )
         else:
             async with self._free_name(path) as free:
-                place = free.path.under(self._root)
+                target = free.path.under(self._root)
                 others = (other.under(self._root) for other in free.others)
                 entry = await self._provider.write(
-                    place,
+                    target,
                     chunks,
                     content_type,
                     replace=replace,
                     at_most=at_most,
-                    otherwise=others,
-                    way_checked=checked,
+                    alternatives=others,
+                    ancestors_checked=checked,
                 )
         self._writable.add(folder)
         return entry
@@ -180,12 +182,12 @@ class Drive:
         await self._provider.make_folder(path.under(self._root))
 
     async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
-        """Copy a file or a folder; the path at which the copy stands."""
+        """Copy a file or a folder; the path of the copy."""
         self.require(Right.DOWNLOAD, Right.UPLOAD)
         return await self._transfer(self._provider.copy, source, target, on_conflict)
 
     async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
-        """Move a file or a folder; the path at which it then stands."""
+        """Move a file or a folder; its new path."""
         self.require(Right.UPLOAD, Right.OVERWRITE)
         if source.is_root:
             raise NotPossible("The root folder cannot be moved.")
@@ -195,7 +197,7 @@ class Drive:
         self.require(Right.OVERWRITE)
         if path.is_root:
             raise NotPossible("The root folder cannot be deleted.")
-        with _carrying_on("Ask again to carry on."):
+        with _with_advice("Repeat the request to continue."):
             await self._provider.delete(path.under(self._root), recursive=recursive)
 
     async def _transfer(
@@ -207,30 +209,30 @@ class Drive:
     ) -> Path:
         replace = self._may_replace(on_conflict)
         if on_conflict is OnConflict.RENAME and not target.is_root:
-            await self._stat(source)  # a missing source is told before a name is looked for
+            await self._stat(source)  # a missing source is reported before a name is looked for
             async with self._free_name(target) as free:
-                return await self._put_there(transfer, source, free.path, replace)
-        return await self._put_there(transfer, source, target, replace)
+                return await self._run_transfer(transfer, source, free.path, replace)
+        return await self._run_transfer(transfer, source, target, replace)
 
-    async def _put_there(
+    async def _run_transfer(
         self, transfer: Callable[..., Awaitable[None]], source: Path, target: Path, replace: bool
     ) -> Path:
         if source.holds(target) or target.holds(source):
             raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
         self._check_depth(target)
-        with _carrying_on(self._how_to_carry_on(target, replace)):
+        with _with_advice(self._resume_advice(target, replace)):
             await transfer(source.under(self._root), target.under(self._root), replace=replace)
         return target
 
-    def _how_to_carry_on(self, target: Path, replace: bool) -> str:
+    def _resume_advice(self, target: Path, replace: bool) -> str:
         if replace:
-            return "Ask again to carry on."
+            return "Repeat the request to continue."
         if self.allows(Right.OVERWRITE):
-            return f"To carry on, ask again with onConflict=replace and the target '{target}'."
-        return f"What is at '{target}' is not whole; ask again for another target."
+            return f"To continue, repeat the request with onConflict=replace and the target '{target}'."
+        return f"The copy at '{target}' is incomplete; choose another target."
 
     def _check_depth(self, path: Path, *, more: int = 0) -> None:
-        """What is there may lie deeper, and be read and removed: only what is made is bounded."""
+        """Only new paths are limited; deeper ones can still be read and deleted."""
         if len(path.segments) + more > self._path_depth:
             raise InvalidPath(
                 f"A path may have {self._path_depth} levels here; use fewer folders within folders."
@@ -244,7 +246,7 @@ class Drive:
         return on_conflict is OnConflict.REPLACE
 
     def _free_name(self, path: Path) -> AbstractAsyncContextManager[FreeName]:
-        return free_name(self._provider, self._root, path, self._is_free)
+        return free_name(self._claimed, self._root, path, self._is_free)
 
     async def _is_free(self, path: Path) -> bool:
         try:
@@ -255,14 +257,14 @@ class Drive:
 
 
 @contextmanager
-def _carrying_on(advice: str) -> Iterator[None]:
-    """Let an error that comes in the middle say how the rest is done."""
+def _with_advice(advice: str) -> Iterator[None]:
+    """Add to a partial failure how to continue."""
     try:
         yield
     except PorticoError as error:
-        if not error.half_done:
+        if not error.partial:
             raise
-        raise error.and_says(advice) from error
+        raise error.with_sentence(advice) from error
 
 
 def _presentable(entry: Entry) -> Entry:

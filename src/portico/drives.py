@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -12,19 +12,20 @@ from portico.accounts.vault import BadSecretKey
 from portico.cursors import CursorSeal
 from portico.drive import PATH_DEPTH, Drive
 from portico.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderRefused, Unavailable
-from portico.joint import Joint
-from portico.measured import Measured
+from portico.instrumented import InstrumentedProvider
 from portico.metrics import Metrics
 from portico.paths import Path
 from portico.providers.base import TIMEOUT_SECONDS, Provider
+from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PREFIX_OPTION, open_provider
 from portico.rights import Right
+from portico.single_flight import SingleFlight
 
 _TRUSTED_SECONDS = 1.0
-"""How long a connection is used without asking whether it was changed."""
-_JOINABLE_SECONDS = 0.2
-"""How old the answer to somebody else's question may be."""
-SWEEP_SECONDS = 300.0
+"""How long an open connection is used without checking whether it was changed."""
+_SHARED_SECONDS = 0.2
+"""How old a shared look-up may be, in seconds."""
+SWEEP_TIMEOUT_SECONDS = 300.0
 """How long the sweep of one connection may take; the next one goes on with what is left."""
 _SWEEPS_AT_ONCE = 8
 _RETIRED_SECONDS = 24 * 3600.0
@@ -39,6 +40,8 @@ class _Opened:
     prefix: Path
     revision: int
     trusted_until: float
+    claimed: set[Path] = field(default_factory=set)
+    """Names that running uploads have claimed: see `free_name`."""
 
 
 class Drives:
@@ -51,23 +54,32 @@ class Drives:
         metrics: Metrics,
         *,
         timeout: float = TIMEOUT_SECONDS,
+        memory: MemoryBudget | None = None,
         path_depth: int = PATH_DEPTH,
     ) -> None:
-        """`timeout`: as `open_provider` takes it."""
+        """`timeout`, `memory`: as `open_provider` takes them."""
         self._connections = connections
         self._timeout = timeout
+        self._memory = memory or MemoryBudget()
         self._path_depth = path_depth
         self._metrics = metrics
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
-        self._opening: Joint[str, _Opened] = Joint(_JOINABLE_SECONDS)
-        self._checking: Joint[None, None] = Joint()
+        self._opening: SingleFlight[str, _Opened] = SingleFlight(_SHARED_SECONDS)
+        self._checking: SingleFlight[None, None] = SingleFlight()
         self._retired: list[tuple[float, Provider]] = []
 
     async def of(self, user: User) -> Drive:
         opened = await self._open(user.connection)
         root = Path.parse(user.root).under(opened.prefix)
-        return Drive(opened.provider, root, user.rights, self._seal, path_depth=self._path_depth)
+        return Drive(
+            opened.provider,
+            root,
+            user.rights,
+            self._seal,
+            path_depth=self._path_depth,
+            claimed=opened.claimed,
+        )
 
     async def check(self) -> None:
         """`Unavailable` if users' folders are missing here, or cannot be written although some of them may upload."""
@@ -78,7 +90,7 @@ class Drives:
             try:
                 opened = await self._open(name)
             except ProviderRefused:
-                continue  # its own users are told; the others can be served
+                continue  # only its own users are affected
             try:
                 await opened.provider.check(writable=Right.UPLOAD in rights)
             except PorticoError as error:
@@ -91,13 +103,13 @@ class Drives:
     async def sweep(self) -> None:
         """Remove what broken uploads left in any connection.
 
-        Some at the same time, so that one that fails, or is slow, does not keep the others from it.
+        Connections are swept concurrently, so that a slow one does not delay the others.
         """
         names = await self._connections.revisions()
-        turns = asyncio.Semaphore(_SWEEPS_AT_ONCE)
+        semaphore = asyncio.Semaphore(_SWEEPS_AT_ONCE)
 
         async def sweep_in_turn(name: str) -> None:
-            async with turns:
+            async with semaphore:
                 await self._sweep(name)
 
         await asyncio.gather(*(sweep_in_turn(name) for name in names))
@@ -107,20 +119,22 @@ class Drives:
 
     async def _sweep(self, name: str) -> None:
         try:
-            async with asyncio.timeout(SWEEP_SECONDS):
+            async with asyncio.timeout(SWEEP_TIMEOUT_SECONDS):
                 opened = await self._open(name)
                 if swept := await opened.provider.sweep():
                     log.info("swept", connection=name, left_over=swept)
         except PorticoError as error:
             log.warning("sweep-failed", connection=name, code=error.code, cause=error.cause)
         except TimeoutError:
-            log.warning("sweep-failed", connection=name, cause=f"not over after {SWEEP_SECONDS:.0f} s")
+            log.warning(
+                "sweep-failed", connection=name, cause=f"not over after {SWEEP_TIMEOUT_SECONDS:.0f} s"
+            )
         except Exception as error:
             log.error("bug", connection=name, exc_info=error)
 
     async def close(self) -> None:
-        await self._checking.end()
-        await self._opening.end()
+        await self._checking.cancel()
+        await self._opening.cancel()
         for opened in self._opened.values():
             await opened.provider.close()
         self._opened.clear()
@@ -130,9 +144,9 @@ class Drives:
         opened = self._opened.get(name)
         if opened and time.monotonic() < opened.trusted_until:
             return opened
-        return await self._opening.run(name, lambda: self._look(name))
+        return await self._opening.run(name, lambda: self._refresh(name))
 
-    async def _look(self, name: str) -> _Opened:
+    async def _refresh(self, name: str) -> _Opened:
         """The provider as the connection is now."""
         now = time.monotonic()
         try:
@@ -144,7 +158,7 @@ class Drives:
             if opened:  # before the new one is tried, which may fail again and again
                 self._retired.append((now, self._opened.pop(name).provider))
             try:
-                opened = self._opened[name] = _opened(connection, self._metrics, self._timeout)
+                opened = self._opened[name] = _opened(connection, self._metrics, self._timeout, self._memory)
             except (InvalidRequest, InvalidPath) as error:
                 raise _not_set_up(name, error) from error
         opened.trusted_until = now + _TRUSTED_SECONDS
@@ -158,14 +172,16 @@ class Drives:
 
 
 def _not_set_up(name: str, error: PorticoError) -> ProviderRefused:
-    """What is the administrator's mistake must not look like the user's."""
+    """An administrator's mistake must not look like the user's."""
     return ProviderRefused(
         "The storage of this account is not set up; tell the administrator.",
         cause=f"connection {name!r}: {error.detail}",
     )
 
 
-def _opened(connection: Connection, metrics: Metrics, timeout: float) -> _Opened:
+def _opened(connection: Connection, metrics: Metrics, timeout: float, memory: MemoryBudget) -> _Opened:
     options = connection.options | connection.secrets
-    provider = Measured(open_provider(connection.kind, options, timeout), connection.name, metrics)
+    provider = InstrumentedProvider(
+        open_provider(connection.kind, options, timeout, memory), connection.name, metrics
+    )
     return _Opened(provider, Path.parse(options.get(PREFIX_OPTION, "")), connection.revision, 0.0)

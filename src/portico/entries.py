@@ -1,4 +1,4 @@
-"""What a tree consists of: `Entry`, `Page` and `Download`."""
+"""`Entry`, `Page` and `Download`: what a tree consists of."""
 
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable
@@ -11,7 +11,7 @@ import msgspec
 
 from portico import timestamps
 
-_LONGEST_SUFFIX = 17  # with its dot
+_MAX_SUFFIX_LENGTH = 17  # with its dot
 
 FOLDER_TYPE = "folder"
 UNKNOWN_TYPE = "application/octet-stream"
@@ -32,7 +32,7 @@ for _type, _suffix in (
 def guess_content_type(name: str) -> str:
     """The media type that the name suggests."""
     dot = name.rfind(".")
-    return _suffix_type(name[dot:]) if 0 <= dot >= len(name) - _LONGEST_SUFFIX else UNKNOWN_TYPE
+    return _suffix_type(name[dot:]) if 0 <= dot >= len(name) - _MAX_SUFFIX_LENGTH else UNKNOWN_TYPE
 
 
 @lru_cache(maxsize=1024)
@@ -69,7 +69,7 @@ class Page:
 
 
 class Chunks(Protocol):
-    """A stream of bytes that gives back what it holds when it is closed, even if nothing was ever read of it."""
+    """A byte stream that releases its resources when closed, even if it was never read."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
@@ -86,4 +86,4 @@ class Download:
     start: int
     stop: int
     chunks: Chunks = field(repr=False)
-    """Must be closed (`aclose`) by whoever took it, read to its end or not."""
+    """The receiver must close it (`aclose`), whether or not it was read to its end."""

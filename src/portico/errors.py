@@ -1,10 +1,10 @@
-"""The one error family.
+"""The error family.
 
-Every failure that a caller can be told about is a `PorticoError`: a stable `code` that scripts branch on, and
-one plain sentence, `detail`, that says what was wrong and what to do. A detail never carries a secret or a
-provider's raw text; what an administrator needs beyond it goes to the log.
+Every failure that is reported to a caller is a `PorticoError`: a stable `code` that scripts branch on, and one plain
+sentence, `detail`, that says what went wrong and what to do. A detail never contains a secret or the raw text of a
+provider; what an administrator needs beyond it is logged.
 
-Which HTTP status a code becomes is known in `portico.api.problems` only.
+Only `portico.api.problems` knows the HTTP status of a code.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 
 
 class PorticoError(Exception):
-    """Something went wrong that can be said in one sentence."""
+    """An error that is described in one sentence."""
 
     code: ClassVar[str] = "internal"
 
@@ -21,20 +21,20 @@ class PorticoError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.retry_after = retry_after
-        """Seconds after which trying again makes sense, where that is known."""
+        """Seconds after which a retry makes sense, if known."""
         self.cause = cause
-        """What the administrator must know; it is logged and never sent."""
+        """What the administrator needs to know; it is logged and never sent."""
 
-        self.half_done = False
-        """Whether a part of the work was done before it failed."""
+        self.partial = False
+        """Whether part of the work was done before the failure."""
 
     def after(self, done: str) -> Self:
-        """The same error, which also says how far the work had come."""
-        error = self.and_says(f"{done} before that.")
-        error.half_done = True
+        """The same error, which also says how much of the work was done."""
+        error = self.with_sentence(f"{done} before that.")
+        error.partial = True
         return error
 
-    def and_says(self, sentence: str) -> Self:
+    def with_sentence(self, sentence: str) -> Self:
         """The same error with one more sentence."""
         error = copy(self)
         error.detail = f"{self.detail} {sentence}"
@@ -96,7 +96,7 @@ class AlreadyExists(PorticoError):
 
 def already_exists(name: str) -> AlreadyExists:
     return AlreadyExists(
-        f"'{name}' exists already and was not replaced; "
+        f"'{name}' already exists and was not replaced; "
         "choose another name, or set onConflict to replace or rename."
     )
 
@@ -144,7 +144,7 @@ class ProviderRefused(PorticoError):
 
 
 class ProviderFailed(PorticoError):
-    """The storage service answered something that makes no sense."""
+    """The storage service sent an invalid response."""
 
     code = "provider-error"
 
@@ -158,7 +158,7 @@ class ProviderTimeout(PorticoError):
 
 
 class Unavailable(PorticoError):
-    """The gateway itself cannot serve now: overload, or its database is out of reach."""
+    """The gateway itself cannot serve now: it is overloaded, or its database is unavailable."""
 
     code = "unavailable"
 
@@ -168,4 +168,65 @@ class StorageFull(PorticoError):
 
 
 class Internal(PorticoError):
-    """A bug of ours."""
+    """A bug in the gateway."""
+
+
+# The sentences that several providers share.
+
+
+def not_found(name: str, *, cause: str | None = None) -> NotFound:
+    return NotFound(f"There is no '{name}'.", cause=cause)
+
+
+def is_a_folder(name: str) -> IsAFolder:
+    return IsAFolder(f"'{name}' is a folder.")
+
+
+def cannot_replace_folder(name: str) -> IsAFolder:
+    return IsAFolder(f"'{name}' is a folder; a file cannot take its place.")
+
+
+def not_a_folder(name: str) -> NotAFolder:
+    return NotAFolder(f"'{name}' is a file, not a folder.")
+
+
+def folder_not_empty(name: str) -> FolderNotEmpty:
+    return FolderNotEmpty(f"'{name}' is not empty; add recursive=true to remove it with its content.")
+
+
+def changed(name: str, *, cause: str | None = None) -> Changed:
+    return Changed(f"'{name}' has changed; try again.", cause=cause)
+
+
+def beyond_end(name: str, size: int) -> RangeNotSatisfiable:
+    return RangeNotSatisfiable(f"'{name}' has only {size} bytes.", size=size)
+
+
+def root_is_a_folder() -> IsAFolder:
+    return IsAFolder("The root is a folder; choose a path below it.")
+
+
+def invalid_name(name: str) -> InvalidPath:
+    return InvalidPath(f"The storage cannot hold the name '{name}'; choose another name.")
+
+
+def storage_full(cause: str | None = None) -> StorageFull:
+    return StorageFull("The storage is full; free some space and try again.", cause=cause)
+
+
+def service_refused(cause: str | None = None) -> ProviderRefused:
+    return ProviderRefused("The storage denied the gateway access; tell the administrator.", cause=cause)
+
+
+def service_failed(cause: str | None = None) -> ProviderFailed:
+    return ProviderFailed("The storage reported an error; tell the administrator.", cause=cause)
+
+
+def service_unavailable(cause: str | None, retry_after: int) -> ProviderUnavailable:
+    detail = "The storage is not available at the moment; try again later."
+    return ProviderUnavailable(detail, retry_after=retry_after, cause=cause)
+
+
+def service_timeout(cause: str, retry_after: int | None = None) -> ProviderTimeout:
+    detail = "The storage did not respond in time; try again later."
+    return ProviderTimeout(detail, retry_after=retry_after, cause=cause)

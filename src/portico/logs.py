@@ -15,11 +15,11 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from portico import timestamps
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""Of the request that is being served: it stands in every line that is written meanwhile."""
+"""The id of the request that is being served; part of every log line written meanwhile."""
 
 
 class RequestLine(msgspec.Struct, gc=False):
-    """What is noted of each request."""
+    """The log line of a request."""
 
     method: str
     path: str
@@ -34,29 +34,23 @@ class RequestLine(msgspec.Struct, gc=False):
     timestamp: str = msgspec.field(default_factory=lambda: timestamps.from_epoch(time.time_ns() // 1_000_000))
 
 
-class RequestLog:
-    """Where request lines go. There is one for each request, so they do not take the way of all other lines."""
-
-    def __init__(self) -> None:
-        self.write: Callable[[RequestLine], None] = _write_nothing
+RequestLog = Callable[[RequestLine], None]
+"""Writes the line of a request. There is one for every request, so it skips the processors of other log lines."""
 
 
-def _write_nothing(line: RequestLine) -> None:
-    pass
+def discard(line: RequestLine) -> None:
+    """A `RequestLog` that writes nothing."""
 
 
-requests = RequestLog()
-
-
-def configure(level: str) -> None:
-    """Write to standard error from now on, what is of `level` and above."""
+def configure(level: str) -> RequestLog:
+    """Write log lines of `level` and above to standard error; request lines go to the log that is returned."""
     stderr = sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
-        Sparing(),
+        RateLimitedEvents(),
         with_request_id,
         structlog.processors.add_log_level,
-        _without_nothing,
+        _drop_none,
     ]
     if stderr.isatty():
         structlog.configure(
@@ -73,7 +67,7 @@ def configure(level: str) -> None:
             logger_factory=structlog.WriteLoggerFactory(stderr),
             cache_logger_on_first_use=True,
         )
-        requests.write = _write_for_people
+        requests: RequestLog = _write_for_people
     else:
         output = structlog.BytesLogger(stderr.buffer)
         structlog.configure(
@@ -88,10 +82,12 @@ def configure(level: str) -> None:
             logger_factory=lambda *_: output,
             cache_logger_on_first_use=True,
         )
-        requests.write = lambda line: output.msg(_encode(line))
-    _take_in_libraries()
-    if threshold > logging.INFO:
-        requests.write = _write_nothing
+
+        def requests(line: RequestLine) -> None:
+            output.msg(_encode(line))
+
+    _capture_library_logs()
+    return discard if threshold > logging.INFO else requests
 
 
 _encode = msgspec.json.Encoder().encode
@@ -109,8 +105,8 @@ def _to_json(event: EventDict, **_: object) -> bytes:
     return msgspec.json.encode(event, enc_hook=repr)
 
 
-_LONGEST = 16 * 1024
-"""Characters of a value that are logged. Services and users choose how long their texts are."""
+_MAX_LENGTH = 16 * 1024
+"""How many characters of a value are logged."""
 
 _VALUE = r"(?:\"[^\"]*(?:\"|\Z)|'[^']*(?:'|\Z)|[^\s&;'\"<>]+)"
 _SECRETS = (
@@ -135,8 +131,8 @@ _USER = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,20}://[^\s:/@]{1,200}):")
 
 def redacted(text: str) -> str:
     """The text without its secrets, and without its end if it is long."""
-    whole = len(text) <= _LONGEST
-    shown = text if whole else text[:_LONGEST]
+    whole = len(text) <= _MAX_LENGTH
+    shown = text if whole else text[:_MAX_LENGTH]
     for pattern, instead in _SECRETS:
         shown = pattern.sub(instead, shown)
     if "://" in shown:
@@ -162,12 +158,12 @@ def _without_open_end(text: str) -> str:
 
 
 def without_secrets(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Libraries and services put into their errors what they like; this is the last door before the log."""
+    """Redact every value last: libraries may put secrets into their messages."""
     return {key: redacted(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 class _LibraryHandler(logging.Handler):
-    """What a library logs becomes a line like ours, with the id of the request that it was working for."""
+    """Writes log records of libraries as structured lines, with the request id."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -182,7 +178,7 @@ class _LibraryHandler(logging.Handler):
             self.handleError(record)
 
 
-def _take_in_libraries() -> None:
+def _capture_library_logs() -> None:
     root = logging.getLogger()
     root.handlers = [_LibraryHandler(logging.WARNING)]
     root.setLevel(logging.WARNING)
@@ -191,12 +187,12 @@ def _take_in_libraries() -> None:
     server.propagate = True
 
 
-class Sparing:
-    """Drops lines of an event that a folder's content can cause by the thousand, in the middle of a listing."""
+class RateLimitedEvents:
+    """Limits the rate of events that one listing can cause by the thousand."""
 
     EVENTS = frozenset({"left-out-of-listing"})
-    MOST = 10
-    """Lines of these events in a second; the first line of the next second says how many were dropped."""
+    MAX_PER_SECOND = 10
+    """The maximum number of lines per second; the first line of the next second says how many were dropped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -212,7 +208,7 @@ class Sparing:
             self._since, self._written = now, 0
             if self._dropped:
                 event["dropped"], self._dropped = self._dropped, 0
-        if self._written >= self.MOST:
+        if self._written >= self.MAX_PER_SECOND:
             self._dropped += 1
             raise structlog.DropEvent
         self._written += 1
@@ -224,5 +220,5 @@ def with_request_id(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return event
 
 
-def _without_nothing(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+def _drop_none(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return {key: value for key, value in event.items() if value is not None}

@@ -1,7 +1,7 @@
-"""Counting what happens in this process, and writing it down in the form that Prometheus reads.
+"""Metrics of this process, and their text form for Prometheus.
 
-Counting is a look-up in a dictionary and an addition; nothing is formatted and nothing is locked before somebody
-asks. A process counts on its event loop only.
+Counting is a dictionary look-up and an addition: nothing is locked, and nothing is formatted before a scrape. A process
+counts on its event loop only.
 """
 
 from bisect import bisect_left
@@ -28,12 +28,12 @@ class Family:
 
 FAMILIES: Mapping[str, Family] = {
     "portico_request_seconds": Family(
-        "histogram", "Requests, and the time until their answer was sent.", ("action", "status"), LATENCIES
+        "histogram", "Request duration until the response was sent.", ("action", "status"), LATENCIES
     ),
     "portico_received_bytes": Family("counter", "Bytes of request bodies.", ("action",)),
     "portico_sent_bytes": Family("counter", "Bytes of answers, without their headers.", ("action",)),
     "portico_broken_answers": Family(
-        "counter", "Answers that broke off by a fault of ours or the storage's."
+        "counter", "Responses that were cut off by a fault of the gateway or the storage."
     ),
     "portico_sign_ins": Family("counter", "Sign-ins with a password.", ("outcome",)),
     "portico_provider_seconds": Family(
@@ -46,14 +46,10 @@ FAMILIES: Mapping[str, Family] = {
         "counter", "Calls to storage services that failed.", ("connection", "kind", "call", "code")
     ),
     "portico_audit_lost_lines": Family("counter", "Audit lines that could not be written."),
-    "portico_event_loop_lag_seconds": Family(
-        "histogram", "How much later than due the event loop came round.", (), LAGS
-    ),
+    "portico_event_loop_lag_seconds": Family("histogram", "Event loop lag.", (), LAGS),
     "portico_requests_in_progress": Family("gauge", "Requests that are being served."),
-    "portico_password_checks_queued": Family(
-        "gauge", "Passwords that are being checked or wait for it.", ("lane",)
-    ),
-    "portico_database_writers_queued": Family("gauge", "Transactions that wait for their turn to write."),
+    "portico_password_checks_queued": Family("gauge", "Password checks running or queued.", ("lane",)),
+    "portico_database_writers_queued": Family("gauge", "Transactions waiting for the write lock."),
     "portico_upload_memory_bytes": Family("gauge", "Memory that uploads to cloud storage hold."),
     "portico_uploads_waiting_for_memory": Family("gauge", "Uploads that wait for memory."),
     "portico_workers": Family("gauge", "Processes that serve."),
@@ -81,8 +77,8 @@ class Series(dict[Labels, Numbers]):
         return self.setdefault(labels, [0] * self._size)
 
 
-class Snapshot(msgspec.Struct):
-    """What a process had counted at a moment of the machine's monotonic clock."""
+class MetricsSnapshot(msgspec.Struct):
+    """The metrics of a process at a time of the machine's monotonic clock."""
 
     at: float
     totals: dict[str, list[tuple[Labels, Numbers]]]
@@ -104,27 +100,29 @@ class Metrics:
         self.lag = self._totals["portico_event_loop_lag_seconds"]
         self.in_progress = 0
         for series in (self.broken, self.lost_audit_lines):
-            series.add((), 0)  # so that an alert sees the first one come
+            series.add((), 0)  # so that an alert sees the first increment
         self.watch("portico_requests_in_progress", lambda: self.in_progress)
         self.watch("portico_workers", lambda: 1)
 
     def watch(self, gauge: str, value: Callable[[], float], *labels: str) -> None:
-        """Ask for this gauge's value whenever somebody wants to know it."""
+        """Read this gauge from `value` at every scrape."""
         self._gauges.append((gauge, labels, value))
 
-    def snapshot(self, at: float, *, ending: bool = False) -> Snapshot:
+    def snapshot(self, at: float, *, ending: bool = False) -> MetricsSnapshot:
         gauges: dict[str, list[tuple[Labels, Numbers]]] = {}
         for name, labels, value in () if ending else self._gauges:
             gauges.setdefault(name, []).append((labels, [value()]))
-        return Snapshot(at, {name: list(series.items()) for name, series in self._totals.items()}, gauges)
+        return MetricsSnapshot(
+            at, {name: list(series.items()) for name, series in self._totals.items()}, gauges
+        )
 
-    def carry_on(self, earlier: Snapshot) -> None:
-        """Count on from where a process before this one ended."""
+    def carry_on(self, earlier: MetricsSnapshot) -> None:
+        """Continue from the totals of an earlier process."""
         for name, series in self._totals.items():
             _merge(FAMILIES[name], series, earlier.totals.get(name, ()))
 
 
-def render(snapshots: Iterable[Snapshot]) -> str:
+def render(snapshots: Iterable[MetricsSnapshot]) -> str:
     """The sum of all processes, as text."""
     merged: dict[str, dict[Labels, Numbers]] = {name: {} for name in FAMILIES}
     for snapshot in snapshots:
@@ -158,15 +156,15 @@ def _histogram(name: str, family: Family, words: list[str], numbers: Numbers) ->
 
 
 def _line(name: str, words: list[str], value: float) -> str:
-    place = f"{{{','.join(words)}}}" if words else ""
-    return f"{name}{place} {int(value) if value == int(value) else round(value, 6)}"
+    labels = f"{{{','.join(words)}}}" if words else ""
+    return f"{name}{labels} {int(value) if value == int(value) else round(value, 6)}"
 
 
 def _merge(family: Family, series: dict[Labels, Numbers], more: Iterable[tuple[Labels, Numbers]]) -> None:
     length = len(family.buckets) + 2 if family.buckets else 1
     for labels, numbers in more:
         if len(labels) != len(family.labels) or len(numbers) != length:
-            continue  # another version of ours wrote it
+            continue  # written by another version
         mine = series.get(tuple(labels))
         if mine is None:
             series[tuple(labels)] = list(numbers)

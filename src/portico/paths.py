@@ -1,7 +1,7 @@
-"""`Path`: a place in a tree, parsed once and safe ever after.
+"""`Path`: a validated path.
 
-Nothing below the HTTP layer handles path text: a `Path` that exists has no segment that could lead out of its
-root, hide from a listing or be read differently by two services.
+Nothing below the HTTP layer handles path text: no segment of a `Path` can escape its root, be hidden from a listing or
+be read differently by two services.
 """
 
 import re
@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from portico.errors import InvalidPath
 
 RESERVED_PREFIX = ".portico~"
-"""Names that begin so are ours (staging, probes): never listed, read or written through the gateway."""
+"""Names with this prefix are internal (staging, probes): never listed, read or written through the gateway."""
 
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff]")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -26,14 +26,14 @@ def name_flaw(name: str) -> str | None:
     if name in (".", ".."):
         return f"is {name!r}, which is not a name"
     if _FORBIDDEN.search(name):
-        return "holds a slash, a backslash, a control character or text that is not valid Unicode"
+        return "contains a slash, a backslash, a control character or text that is not valid Unicode"
     if name.startswith(RESERVED_PREFIX):
-        return f"begins with {RESERVED_PREFIX!r}, which the gateway keeps for itself"
+        return f"begins with {RESERVED_PREFIX!r}, which is reserved for the gateway"
     return None
 
 
 def flawless_names(names: Collection[str]) -> bool:
-    """Whether it is plain at a glance that no name has a flaw; if not, each must be looked at."""
+    """Whether all names are obviously valid; if not, check each."""
     text = "".join(names)
     return (
         text.isprintable()
@@ -58,7 +58,7 @@ class Path:
         inner = text.removeprefix("/").removesuffix("/") if text != "/" else ""
         if not inner:
             if text not in ("", "/"):
-                raise InvalidPath("The path holds an empty segment; write it with single slashes.")
+                raise InvalidPath("The path contains an empty segment; write it with single slashes.")
             return cls()
         segments = tuple(inner.split("/"))
         for segment in segments:
@@ -70,15 +70,13 @@ class Path:
     def from_request(cls, raw: bytes) -> Self:
         """Read the part of a request's raw, still percent-encoded path that follows the endpoint's own slash."""
         if _BAD_ESCAPE.search(raw):
-            raise InvalidPath(
-                "The path holds a '%' that begins no percent-escape; write '%25' for the sign itself."
-            )
+            raise InvalidPath("The path contains a '%' that is not a percent-escape; write '%25'.")
         try:
             text = unquote_to_bytes(raw).decode("utf-8")
         except UnicodeDecodeError:
             raise InvalidPath("The path is not valid UTF-8; percent-encode its UTF-8 bytes.") from None
         if text.startswith("/"):
-            raise InvalidPath("The path holds an empty segment; write it with single slashes.")
+            raise InvalidPath("The path contains an empty segment; write it with single slashes.")
         return cls.parse(text)
 
     @property
@@ -95,13 +93,13 @@ class Path:
         return Path(self.segments[:-1])
 
     def child(self, name: str) -> "Path":
-        """The entry `name` in this folder; `InvalidPath` if no entry can be called so."""
+        """The entry `name` in this folder; `InvalidPath` if the name is not allowed."""
         if flaw := name_flaw(name):
             raise InvalidPath(f"The name {flaw}; choose another name.")
         return Path((*self.segments, name))
 
     def under(self, root: "Path") -> "Path":
-        """This path as seen from above `root`."""
+        """This path below `root`."""
         return Path(root.segments + self.segments, self.as_folder)
 
     def holds(self, other: "Path") -> bool:

@@ -1,7 +1,7 @@
-"""Every setting of the gateway, once: its key, its default, how it is read and what it means.
+"""All settings of the gateway: keys, defaults, parsers and descriptions.
 
-A setting stands in `application.properties` in the home folder; the environment beats the file, and the
-command line beats both. `security.client-id` is `PORTICO_SECURITY_CLIENT_ID` in the environment.
+Settings are read from `application.properties` in the home folder. The environment overrides the file, and the
+command line overrides both. `security.client-id` is `PORTICO_SECURITY_CLIENT_ID` in the environment.
 """
 
 import os
@@ -18,21 +18,24 @@ import javaproperties
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticUndefined
 
-from portico import notation
+from portico import setting_parsers
 from portico.errors import PorticoError
-from portico.notation import Ranges
+from portico.setting_parsers import Ranges
 
 PROPERTIES_FILE = "application.properties"
 ENVIRONMENT_PREFIX = "PORTICO_"
 NOT_SETTINGS = re.compile(r"PORTICO_(HOME|SECRET_KEY|URL|TOKEN|PROFILE|LIVE_.*|SERVICE_.*|PORT|PORT_.*)")
-"""Variables of ours that are no settings, and those that Kubernetes makes for a service called `portico`."""
+"""Portico's variables that are not settings, and those that Kubernetes sets for a service called `portico`."""
 
 _OTHERS = ("PORTICO_HOME", "PORTICO_SECRET_KEY")
 
 
+_NOT_SET = "is not set"
+
+
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong: where it stands, if in a file, the key or variable or flag, and why."""
+    """A mistake: its file and line, if it is in a file, the key, variable or flag, and the reason."""
 
     file: Path | None
     line: int | None
@@ -41,11 +44,13 @@ class Mistake:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file and self.line else str(self.file or "")
-        return ": ".join(part for part in (place, self.key, self.message) if part)
+        text = f"{self.key} {self.message}" if self.message == _NOT_SET else ""
+        parts = (place, text) if text else (place, self.key, self.message)
+        return ": ".join(part for part in parts if part)
 
 
 class SettingsError(PorticoError):
-    """The settings cannot be used; `mistakes` holds all that is wrong with them, `detail` one line for each."""
+    """The settings are invalid; `mistakes` has all of them, `detail` one line for each."""
 
     code = "invalid-settings"
 
@@ -59,107 +64,109 @@ class Settings(BaseModel):
 
     home: Path
 
-    client_id: Annotated[str, BeforeValidator(notation.client_id)] = Field(
+    client_id: Annotated[str, BeforeValidator(setting_parsers.client_id)] = Field(
         alias="security.client-id",
-        description="The id by which the page and scripts present themselves when they sign a user in. It is no secret: the page's script carries it.",
+        description="The OAuth client id that the page and scripts use to sign users in. It is not a secret: the page's script contains it.",
     )
-    client_secret: Annotated[str, BeforeValidator(notation.word)] = Field(
+    client_secret: Annotated[str, BeforeValidator(setting_parsers.word)] = Field(
         alias="security.client-secret",
         repr=False,
-        description="Goes with the client id, and is as public. Users are told apart by their own passwords.",
+        description="The OAuth client secret, as public as the client id. Users are authenticated by their own passwords.",
     )
-    token_lifetime: Annotated[timedelta, BeforeValidator(notation.duration)] = Field(
+    token_lifetime: Annotated[timedelta, BeforeValidator(setting_parsers.duration)] = Field(
         timedelta(hours=1),
         alias="security.token-lifetime",
-        description="How long an access token is good for: seconds, or a time like 45m, 1h, 2d.",
+        description="How long an access token is valid: seconds, or a time like 45m, 1h, 2d.",
     )
-    refresh_lifetime: Annotated[timedelta, BeforeValidator(notation.duration)] = Field(
+    refresh_lifetime: Annotated[timedelta, BeforeValidator(setting_parsers.duration)] = Field(
         timedelta(days=30),
         alias="security.refresh-lifetime",
-        description="How long a refresh token is good for, and so how long somebody stays signed in without a password.",
+        description="How long a refresh token is valid, and so how long a user stays signed in without a password.",
     )
-    allowed_addresses: Annotated[Ranges, BeforeValidator(notation.ranges)] = Field(
+    allowed_addresses: Annotated[Ranges, BeforeValidator(setting_parsers.ranges)] = Field(
         (),
         alias="security.allowed-addresses",
-        description="Client addresses that may use the gateway, as ranges separated by commas, like 10.0.0.0/8, 192.168.1.7. Empty: all.",
+        description="Client addresses that may use the gateway: ranges separated by commas, like 10.0.0.0/8, 192.168.1.7. Empty: all.",
     )
-    cors_origins: Annotated[tuple[str, ...], BeforeValidator(notation.origins)] = Field(
+    cors_origins: Annotated[tuple[str, ...], BeforeValidator(setting_parsers.origins)] = Field(
         (),
         alias="security.cors-origins",
-        description="Origins whose pages may use the interface from a browser, separated by commas, like https://portal.example.org. Empty: only the gateway's own page.",
+        description="Origins whose pages may use the API from a browser, separated by commas, like https://portal.example.org. Empty: only the gateway's own page.",
     )
-    host: Annotated[str, BeforeValidator(notation.host)] = Field(
+    host: Annotated[str, BeforeValidator(setting_parsers.host)] = Field(
         "127.0.0.1",
         alias="server.host",
-        description="The address to listen on. Any other than this machine's own loopback needs server.tls or server.behind-proxy.",
+        description="The address to listen on. Any address other than loopback needs server.tls or server.behind-proxy.",
     )
-    port: Annotated[int, BeforeValidator(notation.whole_number(1, 65535))] = Field(
+    port: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 65535))] = Field(
         8080, alias="server.port", description="The port to listen on."
     )
-    tls: Annotated[str, BeforeValidator(notation.tls)] = Field(
+    tls: Annotated[str, BeforeValidator(setting_parsers.tls)] = Field(
         "off",
         alias="server.tls",
-        description="off, auto (a self-signed certificate, made and renewed in the home folder), or the two PEM files CERTIFICATE,KEY. Relative names begin at the home folder.",
+        description="off, auto (a self-signed certificate, made and renewed in the home folder), or two PEM files as CERTIFICATE,KEY. Relative paths start at the home folder.",
     )
-    workers: Annotated[int, BeforeValidator(notation.whole_number(1, 256))] = Field(
-        1, alias="server.workers", description="Processes that serve requests; no more than there are cores."
+    workers: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 256))] = Field(
+        1, alias="server.workers", description="The number of worker processes; at most the number of cores."
     )
-    behind_proxy: Annotated[Ranges, BeforeValidator(notation.ranges)] = Field(
+    behind_proxy: Annotated[Ranges, BeforeValidator(setting_parsers.ranges)] = Field(
         (),
         alias="server.behind-proxy",
-        description="Addresses of your reverse proxies, as ranges. Only they may connect then, and their X-Forwarded-For is believed. Empty: no proxy.",
+        description="Addresses of your reverse proxies, as ranges. Only these may connect, and their X-Forwarded-For is trusted. Empty: no proxy.",
     )
-    max_connections: Annotated[int, BeforeValidator(notation.whole_number(8, 65_536))] = Field(
+    max_connections: Annotated[int, BeforeValidator(setting_parsers.whole_number(8, 65_536))] = Field(
         4096,
         alias="server.max-connections",
-        description="How many connections a worker takes at once; others wait. Each can hold 128 KiB before its request is complete.",
+        description="How many connections a worker accepts at once; others wait. Each may use 128 KiB before its request is complete.",
     )
-    max_connections_per_address: Annotated[int, BeforeValidator(notation.whole_number(0, 65_536))] = Field(
-        256,
-        alias="server.max-connections-per-address",
-        description="How many connections without a request one client address (of IPv6, one /64 network) may hold at each worker; beyond that some are ended. Proxies of server.behind-proxy have no limit. 0: no limit. Linux only.",
+    max_connections_per_address: Annotated[int, BeforeValidator(setting_parsers.whole_number(0, 65_536))] = (
+        Field(
+            256,
+            alias="server.max-connections-per-address",
+            description="How many idle connections one client address (for IPv6, one /64 network) may have per worker; surplus ones are closed. Proxies of server.behind-proxy have no limit. 0: no limit. Linux only.",
+        )
     )
-    database: Annotated[str, BeforeValidator(notation.database)] = Field(
+    database: Annotated[str, BeforeValidator(setting_parsers.database)] = Field(
         "",
         alias="database.url",
         repr=False,
-        description="Where users, tokens and connections are kept. Empty: an SQLite file in the home folder. Else postgresql://user:password@host/name.",
+        description="The database of users, tokens and connections, like postgresql://user:password@host/name. Empty: an SQLite file in the home folder.",
     )
-    max_file_size: Annotated[int, BeforeValidator(notation.size)] = Field(
+    max_file_size: Annotated[int, BeforeValidator(setting_parsers.size)] = Field(
         0,
         alias="upload.max-file-size",
-        description="The largest file that may be uploaded, in bytes or like 500MB, 10GiB. 0: no limit.",
+        description="The maximum size of an uploaded file, in bytes or like 500MB, 10GiB. 0: no limit.",
     )
-    max_files: Annotated[int, BeforeValidator(notation.whole_number(1, 100_000))] = Field(
-        1000, alias="upload.max-files", description="How many files one upload request may carry."
+    max_files: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 100_000))] = Field(
+        1000, alias="upload.max-files", description="How many files one upload request may contain."
     )
-    path_depth: Annotated[int, BeforeValidator(notation.whole_number(1, 4096))] = Field(
+    path_depth: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 4096))] = Field(
         100,
         alias="limits.path-depth",
-        description="How many levels the path of a new file or folder may have, counted from its user's root. What lies deeper can be read and deleted. Of a folder that is copied or moved, only its new path counts, not what it holds.",
+        description="How many levels the path of a new file or folder may have, counted from the user's root. Deeper files can still be read and deleted. When a folder is copied or moved, only its own new path counts, not its content.",
     )
-    provider_timeout: Annotated[timedelta, BeforeValidator(notation.timeout)] = Field(
+    provider_timeout: Annotated[timedelta, BeforeValidator(setting_parsers.timeout)] = Field(
         timedelta(seconds=30),
         alias="provider.timeout",
-        description="How long a storage service may take for an answer, all attempts together, before the request fails with 504; where content moves, how long it may be silent. From 1s to 10m; stay below what a proxy before the gateway waits.",
+        description="How long a storage service may take to respond, including retries, before the request fails with 504; during transfers, how long it may be silent. From 1s to 10m; keep it below the timeout of a proxy in front of the gateway.",
     )
-    log_level: Annotated[str, BeforeValidator(notation.log_level)] = Field(
-        "info", alias="log.level", description="How much is logged: debug, info, warning or error."
+    log_level: Annotated[str, BeforeValidator(setting_parsers.log_level)] = Field(
+        "info", alias="log.level", description="The log level: debug, info, warning or error."
     )
-    audit_log: Annotated[str, BeforeValidator(notation.audit)] = Field(
+    audit_log: Annotated[str, BeforeValidator(setting_parsers.audit)] = Field(
         "audit.log",
         alias="audit.log",
-        description="Where each sign-in and each change is noted: a file (a relative name begins at the home folder), stdout, or off.",
+        description="Where sign-ins and changes are recorded: a file (a relative path starts at the home folder), stdout, or off.",
     )
-    audit_required: Annotated[bool, BeforeValidator(notation.flag)] = Field(
+    audit_required: Annotated[bool, BeforeValidator(setting_parsers.flag)] = Field(
         False,
         alias="audit.required",
-        description="true: nobody signs in and nothing is changed while the audit log cannot be written. false: the gateway goes on, and says so in its log.",
+        description="true: refuse sign-ins and changes while the audit log cannot be written. false: continue, and report it in the log.",
     )
-    metrics_address: Annotated[tuple[str, int] | None, BeforeValidator(notation.listener)] = Field(
+    metrics_address: Annotated[tuple[str, int] | None, BeforeValidator(setting_parsers.listener)] = Field(
         None,
         alias="metrics.address",
-        description="Where /metrics is served for Prometheus, without a password, like 127.0.0.1:9464. Never the public address. Empty: nowhere.",
+        description="Where /metrics is served for Prometheus, without a password, like 127.0.0.1:9464. Never use a public address. Empty: nowhere.",
     )
 
     @property
@@ -172,7 +179,7 @@ class Settings(BaseModel):
 
     @property
     def database_in_home(self) -> bool:
-        """Whether the database is copied and moved with the home."""
+        """Whether the database is inside the home, and so is copied and moved with it."""
         scheme, _, file = self.database_url.partition(":///")
         return scheme.startswith("sqlite") and Path(file.partition("?")[0]).is_relative_to(self.home)
 
@@ -186,7 +193,7 @@ class Settings(BaseModel):
 
     @property
     def audit_file(self) -> str | None:
-        """A path, `stdout`, or None for none."""
+        """A path, `stdout`, or None if the audit log is off."""
         if self.audit_log in ("off", "stdout"):
             return None if self.audit_log == "off" else self.audit_log
         return str(self.home / self.audit_log)
@@ -205,7 +212,7 @@ class Settings(BaseModel):
 
     @property
     def tls_files(self) -> tuple[Path, Path] | None:
-        """The administrator's own certificate and key, where `server.tls` names them."""
+        """The administrator's own certificate and key, if `server.tls` names them."""
         certificate, separator, key = self.tls.partition(",")
         return (self.home / certificate, self.home / key) if separator else None
 
@@ -223,8 +230,8 @@ def load(
     environment: Mapping[str, str] = os.environ,
     overrides: Mapping[str, str] | None = None,
 ) -> Settings:
-    """The settings of this home; `SettingsError` with every mistake that the file, the environment and the
-    command line (`overrides`, by key) hold."""
+    """The settings of this home. `SettingsError` has every mistake in the file, the environment and the command line,
+    which is given as `overrides`, by key."""
     file = home / PROPERTIES_FILE
     written, mistakes = _from_file(file)
     given, more = _from_environment(environment)
@@ -239,13 +246,15 @@ def load(
             {"home": home, **{key: value.text for key, value in chosen.items()}}
         )
     except ValidationError as error:
-        unreadable = any(not mistake.key for mistake in mistakes)  # then what is missing may well stand there
+        unreadable = any(
+            not mistake.key for mistake in mistakes
+        )  # the file may well set what seems to be missing
         for flaw in error.errors(include_url=False):
             key = str(flaw["loc"][0])
             if unreadable and flaw["type"] == "missing":
                 continue
             place = chosen.get(key) or _Given("", file, None, key)
-            message = "is not set" if flaw["type"] == "missing" else str(flaw["ctx"]["error"])
+            message = _NOT_SET if flaw["type"] == "missing" else str(flaw["ctx"]["error"])
             mistakes.append(Mistake(place.file, place.line, place.name, message))
     if mistakes:
         raise SettingsError(sorted(mistakes, key=lambda mistake: mistake.line or 0))
@@ -253,11 +262,13 @@ def load(
 
 
 def commented_file(values: Mapping[str, str]) -> str:
-    """A whole `application.properties`: `values` are set, every other setting stands there as a comment."""
+    """The text of an `application.properties` that sets `values`, with all other settings as comments."""
     lines = [
-        "# The settings of this gateway. A change takes effect at the next start, or on SIGHUP; see docs/settings.md."
+        "# The settings of this gateway. Changes take effect at the next start, or on SIGHUP; see docs/settings.md."
     ]
-    lines += ["# The environment beats this file: security.client-id is PORTICO_SECURITY_CLIENT_ID there."]
+    lines += [
+        "# The environment overrides this file; security.client-id is PORTICO_SECURITY_CLIENT_ID there."
+    ]
     for key, name in KEYS.items():
         lines += [
             "",
@@ -273,7 +284,7 @@ def commented_file(values: Mapping[str, str]) -> str:
 
 
 def default_text(key: str) -> str:
-    """The default as it would be written in the file."""
+    """The default, as written in the file."""
     default = Settings.model_fields[KEYS[key]].get_default()
     if isinstance(default, timedelta):
         hours, seconds = divmod(default.seconds, 3600)
@@ -289,7 +300,7 @@ def _description(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value as it was written, and where."""
+    """A value as it is written, and where."""
 
     text: str
     file: Path | None
@@ -309,7 +320,7 @@ def _from_file(file: Path) -> tuple[dict[str, _Given], list[Mistake]]:
                 if key not in KEYS:
                     mistakes.append(Mistake(file, line, key, _unknown(key, KEYS)))
                 elif key in found:
-                    mistakes.append(Mistake(file, line, key, f"is set already in line {found[key].line}"))
+                    mistakes.append(Mistake(file, line, key, f"is already set in line {found[key].line}"))
                 else:
                     found[key] = _Given(element.value.strip(), file, line, key)
             line += len(element.source.splitlines())
@@ -321,7 +332,7 @@ def _from_file(file: Path) -> tuple[dict[str, _Given], list[Mistake]]:
         line = error.object[: error.start].count(b"\n") + 1
         mistakes.append(Mistake(file, line, "", "is not valid UTF-8; save the file in that encoding"))
     except javaproperties.InvalidUEscapeError as error:
-        mistakes.append(Mistake(file, line, "", f"holds {error.escape!r}; write a backslash itself as two"))
+        mistakes.append(Mistake(file, line, "", f"contains {error.escape!r}; write a backslash as two"))
     return found, mistakes
 
 

@@ -1,7 +1,7 @@
-"""Moments as the interface writes them: `2026-11-14T09:30:00.000Z`.
+"""Timestamps in the API's format, `2026-11-14T09:30:00.000Z`.
 
-A listing tells the time of a thousand entries. Services send them as text in nearly this form, and to make objects of
-them only to write them out again costs more than all else that a page takes. So an entry carries the text.
+Entries carry the text: services send nearly this form, and parsing and formatting a thousand of them dominated the cost
+of a page.
 """
 
 from datetime import UTC, date, datetime, timedelta
@@ -12,7 +12,7 @@ _MILLISECONDS = [f"{millisecond:03}Z" for millisecond in range(1000)]
 
 
 def from_epoch(milliseconds: int) -> str:
-    """The moment so long after the beginning of 1970; one that no calendar holds is moved to the nearest end."""
+    """Milliseconds since 1970 as text; values outside the calendar are clamped."""
     if not 0 <= milliseconds <= _LATEST:
         milliseconds = min(max(milliseconds, 0), _LATEST)
     seconds = milliseconds // 1000
@@ -31,7 +31,7 @@ def _day(days: int) -> str:
 
 
 def from_datetime(moment: datetime) -> str:
-    """An aware datetime; `ValueError` if UTC has no such moment."""
+    """An aware datetime as text; `ValueError` if it is out of range in UTC."""
     try:
         moment = moment.astimezone(UTC)
     except OverflowError:
@@ -40,20 +40,20 @@ def from_datetime(moment: datetime) -> str:
 
 
 def from_iso(text: str) -> str:
-    """Any ISO 8601 text; what has no zone is meant in UTC. `ValueError` if it is none."""
+    """Normalize an ISO 8601 time, in UTC unless it has a zone; `ValueError` if it is not valid."""
     return from_isos([text])[0]
 
 
 def from_isos(texts: list[str]) -> list[str]:
     """As `from_iso`, for a whole page.
 
-    A page whose moments all have the very form of ours is taken as it is, once they are known to be moments: to write
-    one out costs ten times what it takes to read it.
+    Texts that all have this module's format are validated and returned unchanged: formatting a time takes ten times as
+    long as parsing it.
     """
     moments = list(map(datetime.fromisoformat, texts))
     together, number = "".join(texts), len(texts)
     if len(together) == 24 * number and all(
-        together[place::24] == mark * number for place, mark in ((7, "-"), (10, "T"), (19, "."), (23, "Z"))
+        together[offset::24] == mark * number for offset, mark in ((7, "-"), (10, "T"), (19, "."), (23, "Z"))
     ):
         return texts
     return [_written(text, moment) for text, moment in zip(texts, moments, strict=True)]

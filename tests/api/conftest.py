@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from portico import logs, settings
-from portico.accounts import moments
+from portico.accounts import clock as clock_module
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users
@@ -49,16 +49,21 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    now, monotonic = moments.now, moments.monotonic
-    monkeypatch.setattr(moments, "now", lambda: now() + round(clock.ahead * 1000))
-    monkeypatch.setattr(moments, "monotonic", lambda: monotonic() + clock.ahead)
+    now, monotonic = clock_module.now, clock_module.monotonic
+    monkeypatch.setattr(clock_module, "now", lambda: now() + round(clock.ahead * 1000))
+    monkeypatch.setattr(clock_module, "monotonic", lambda: monotonic() + clock.ahead)
     return clock
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+def log_stream() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def log(log_stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What the layers that answer write to the log."""
-    text = io.StringIO()
+    text = log_stream
     logger = structlog.wrap_logger(
         structlog.PrintLogger(text),
         processors=[
@@ -69,9 +74,6 @@ def log(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     )
     for module in (edge, problems):
         monkeypatch.setattr(module, "log", logger)
-    monkeypatch.setattr(
-        logs.requests, "write", lambda line: print(msgspec.json.encode(line).decode(), file=text)
-    )
     return text
 
 
@@ -102,11 +104,14 @@ async def _populate(chosen: Settings) -> None:
 
 @pytest.fixture
 async def open_gateway(
-    first_home: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    first_home: pathlib.Path, tmp_path: pathlib.Path, log_stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[OpenGateway]:
     # A sweep that is cut off in the middle by the end of a short test leaves a database thread without its loop.
-    monkeypatch.setattr("portico.app._sweep_for_ever", _never_sweep)
+    monkeypatch.setattr("portico.bootstrap._repeat", _never_sweep)
     async with AsyncExitStack() as stack:
+
+        def request_log(line: logs.RequestLine) -> None:
+            print(msgspec.json.encode(line).decode(), file=log_stream)
 
         async def open_gateway(*, peer: str = "127.0.0.1", **overrides: str) -> Gateway:
             home = tmp_path / "home"
@@ -114,7 +119,7 @@ async def open_gateway(
             chosen = settings_of(home, **overrides)
             (chosen.files_folder / "web").mkdir(parents=True)
             await point_at(chosen)
-            return await stack.enter_async_context(running(chosen, peer=peer))
+            return await stack.enter_async_context(running(chosen, peer=peer, request_log=request_log))
 
         yield open_gateway
 

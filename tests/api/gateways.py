@@ -14,11 +14,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
+from portico.accounts.sessions import Sessions
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
-from portico.api.queries import FILESYSTEM
+from portico.api.requests import FILESYSTEM
 from portico.api.services import Services
 from portico.app import create_app
+from portico.logs import RequestLog, discard
+from portico.metrics import Metrics
 from portico.settings import Settings
 from portico.store.database import Database
 
@@ -55,6 +58,9 @@ class Gateway:
     app: ASGIApp
     client: httpx2.AsyncClient
     services: Services
+    metrics: Metrics
+    stop: Callable[[], None]
+    sessions: Sessions
     users: Users
     connections: Connections
     settings: Settings
@@ -79,7 +85,7 @@ class Gateway:
 
     async def sign_in(self, name: str = "web") -> dict[str, str]:
         """The header of a fresh session, without the work of a password."""
-        pair = await self.services.tokens.issue(await self.users.get(name))
+        pair = await self.sessions.issue(await self.users.get(name))
         return {"Authorization": f"Bearer {pair.access_token}"}
 
     async def login(self, **fields: str) -> httpx2.Response:
@@ -182,9 +188,11 @@ class Gateway:
 
 
 @asynccontextmanager
-async def running(chosen: Settings, *, peer: str = "127.0.0.1") -> AsyncIterator[Gateway]:
+async def running(
+    chosen: Settings, *, peer: str = "127.0.0.1", request_log: RequestLog = discard
+) -> AsyncIterator[Gateway]:
     """The gateway of these settings, from its start-up to its end."""
-    app = create_app(chosen)
+    app = create_app(chosen, request_log)
     async with lifespan(app) as state:
         services: Services = state["services"]
 
@@ -198,7 +206,14 @@ async def running(chosen: Settings, *, peer: str = "127.0.0.1") -> AsyncIterator
                 stateful,
                 client,
                 services,
-                Users(database, passwords, changed=services.tokens.forget),
+                app._metrics,
+                app.on_stop,
+                Sessions(
+                    database,
+                    token_lifetime=chosen.token_lifetime,
+                    refresh_lifetime=chosen.refresh_lifetime,
+                ),
+                Users(database, passwords),
                 Connections(database, Vault(SecretKey.load(chosen.secret_key_file, {}))),
                 chosen,
             )

@@ -17,7 +17,7 @@ def lines(gateway: Gateway) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def told(gateway: Gateway) -> list[tuple[str, str | None, str]]:
+def reported(gateway: Gateway) -> list[tuple[str, str | None, str]]:
     return [(line["action"], line.get("path"), line["outcome"]) for line in lines(gateway)]
 
 
@@ -32,7 +32,7 @@ def break_log(gateway: Gateway) -> None:
     file.mkdir()
 
 
-def mend_log(gateway: Gateway) -> None:
+def make_log_writable(gateway: Gateway) -> None:
     (gateway.settings.home / "audit.log").rmdir()
 
 
@@ -73,7 +73,7 @@ async def test_who_is_turned_away_unheard_has_no_line(gateway: Gateway) -> None:
     for _ in range(12):
         await gateway.login(password="wrong password")
     assert [line["outcome"] for line in lines(gateway)] == ["wrong-password"] * 10
-    counted = gateway.services.metrics.sign_ins
+    counted = gateway.metrics.sign_ins
     assert {labels: numbers[0] for labels, numbers in counted.items()} == {
         ("wrong-password",): 10,
         ("too-many-requests",): 2,
@@ -89,7 +89,7 @@ async def test_every_change_has_a_line(gateway: Gateway) -> None:
         "POST", "in/b.txt", params={"action": "MOVE", "target": "/new/c d", "onConflict": "rename"}
     )
     await gateway.call("DELETE", "new", params={"recursive": "true"})
-    assert told(gateway) == [
+    assert reported(gateway) == [
         ("upload", "/in/a.txt", "done"),
         ("upload", "/in/b.txt", "done"),
         ("upload", "/in/a (1).txt", "done"),
@@ -132,7 +132,7 @@ async def test_what_was_refused_or_failed_says_so(gateway: Gateway) -> None:
     await gateway.send_form(b"--frontier--\r\n")
     await gateway.send_form(form(named("x"), named("x"), named("y")))
     await gateway.send_form(form(named("z"))[:-12])
-    assert told(gateway) == [
+    assert reported(gateway) == [
         ("delete", "/a", "forbidden"),
         ("delete", "/none", "not-found"),
         ("mkdir", "/a", "not-a-folder"),
@@ -160,7 +160,7 @@ async def test_where_it_is_required_a_change_is_announced(open_gateway: OpenGate
     await gateway.upload("", {"a": b"1"})
     await gateway.call("DELETE", "a")
     await gateway.login()
-    assert told(gateway) == [
+    assert reported(gateway) == [
         ("upload", "/a", "begun"),
         ("upload", "/a", "done"),
         ("delete", "/a", "begun"),
@@ -226,7 +226,7 @@ async def test_where_it_is_required_nothing_changes_without_it(
     assert gateway.left_over == []
     assert (await gateway.list()).status_code == 200
     assert (await gateway.call("GET", "a")).content == b"old"
-    mend_log(gateway)
+    make_log_writable(gateway)
     assert (await CHANGES[change](gateway)).status_code in (201, 204)
 
 
@@ -261,7 +261,7 @@ async def test_where_it_is_required_nobody_signs_in_or_out_without_it(open_gatew
         assert (answer.status_code, answer.json()["error"]) == (503, "temporarily_unavailable")
     assert (await gateway.client.post("/backend/logout", headers=credentials)).status_code == 503
     assert (await gateway.client.get("/backend/session", headers=credentials)).status_code == 200
-    mend_log(gateway)
+    make_log_writable(gateway)
     assert (await refresh(gateway, tokens["refresh_token"])).status_code == 200
     assert (lines(gateway)[0]["action"], lines(gateway)[0]["lost"]) == ("audit", 5)
 
@@ -270,8 +270,8 @@ async def test_otherwise_changes_go_on_without_it(gateway: Gateway) -> None:
     break_log(gateway)
     assert (await gateway.login()).status_code == 200
     assert (await gateway.upload("", {"a": b"1"})).status_code == 204
-    assert gateway.services.metrics.lost_audit_lines[()] == [2]
-    mend_log(gateway)
+    assert gateway.metrics.lost_audit_lines[()] == [2]
+    make_log_writable(gateway)
     assert (await gateway.call("DELETE", "a")).status_code == 204
     assert [(line["action"], line.get("lost")) for line in lines(gateway)] == [("audit", 2), ("delete", None)]
 

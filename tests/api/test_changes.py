@@ -1,6 +1,6 @@
 import pytest
 
-from portico.api.queries import FILESYSTEM
+from portico.api.requests import FILESYSTEM
 
 from .gateways import Gateway
 
@@ -13,7 +13,7 @@ def tree(gateway: Gateway) -> set[str]:
 
 
 async def change(gateway: Gateway, method: str, path: str, user: str = "web", **parameters: str) -> str:
-    """What became of it: the place where it stands now, or the code of the error."""
+    """What became of it: its path now, or the code of the error."""
     response = await gateway.call(method, path, user=user, params=parameters)
     if response.is_success:
         assert response.content == b""
@@ -173,7 +173,7 @@ async def test_replacing_by_a_copy_needs_the_right_to_overwrite(gateway: Gateway
     assert (gateway.files / "b").read_bytes() == b"b"
 
 
-async def test_an_unknown_action_is_told_the_known_ones(gateway: Gateway) -> None:
+async def test_an_unknown_action_lists_the_known_ones(gateway: Gateway) -> None:
     response = await gateway.call("POST", "a", params={"action": "RENAME"})
     assert (response.status_code, response.json()["code"]) == (400, "invalid-request")
     assert all(action in response.json()["detail"] for action in ("MKDIR", "MOVE", "COPY", "TICKET"))

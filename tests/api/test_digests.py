@@ -14,7 +14,7 @@ from .gateways import MULTIPART, Answer, Gateway, address, form, part
 
 ALGORITHMS = {"sha-512": "sha512", "sha-256": "sha256", "sha": "sha1", "md5": "md5"}
 CONTENT = b"what was meant to be stored"
-OLD = b"what stood here before"
+OLD = b"the old content"
 
 
 def digest(algorithm: str, content: bytes) -> str:
@@ -134,7 +134,7 @@ async def test_what_cannot_be_verified_is_refused(gateway: Gateway, way: tuple[s
         assert ("sha-256" in detail) == (way[0] != "Content-MD5")
 
 
-async def test_a_header_that_stands_twice(gateway: Gateway) -> None:
+async def test_a_header_given_twice(gateway: Gateway) -> None:
     body = form(file("file", CONTENT))
     right = ("Content-MD5", digest("md5", body))
     refused(gateway, await send(gateway, body, right, right), {})
@@ -147,6 +147,8 @@ async def test_a_header_that_stands_twice(gateway: Gateway) -> None:
 async def test_a_digest_that_is_announced_for_a_trailer_is_refused(gateway: Gateway) -> None:
     body = form(file("file", CONTENT))
     refused(gateway, await send(gateway, body, ("Trailer", "X-Other, Content-Digest")), {})
+    in_part = form(file("file", CONTENT, ("Trailer", "Content-Digest")))
+    refused(gateway, await send(gateway, in_part), {})
     assert (await send(gateway, body, ("Trailer", "X-Other"))).status == 204
 
 

@@ -193,7 +193,7 @@ async def test_if_range_holds_the_range_to_one_version(gateway: Gateway, file: s
         assert response.status_code == status, condition
 
 
-async def test_a_file_that_changed_between_two_ranges_is_told(gateway: Gateway, file: str) -> None:
+async def test_a_file_that_changed_between_two_ranges_is_refused(gateway: Gateway, file: str) -> None:
     etag = (await gateway.call("GET", file, headers={"Range": "bytes=0-1"})).headers["ETag"]
     gateway.put(file, b"another content")
     response = await gateway.call("GET", file, headers={"Range": "bytes=2-3", "If-Match": etag})
@@ -293,7 +293,7 @@ async def test_the_etag_changes_with_the_content(gateway: Gateway, file: str) ->
         ("it's.txt", "it's.txt"),
     ],
 )
-async def test_the_name_is_told_to_old_and_new_clients(gateway: Gateway, name: str, plain: str) -> None:
+async def test_the_name_is_sent_to_old_and_new_clients(gateway: Gateway, name: str, plain: str) -> None:
     gateway.put(name)
     header = (await gateway.call("GET", name)).headers["Content-Disposition"]
     assert header.startswith(f"attachment; filename=\"{plain}\"; filename*=UTF-8''")

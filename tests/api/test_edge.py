@@ -5,7 +5,7 @@ import pytest
 
 from portico.api import edge
 from portico.api.assets import PAGE_POLICY
-from portico.api.queries import FILESYSTEM
+from portico.api.requests import FILESYSTEM
 
 from .conftest import OpenGateway
 from .gateways import MULTIPART, Gateway, Step, address, form, named
@@ -164,7 +164,7 @@ async def test_an_address_may_have_8_kib(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("tls", ["off", "auto"])
-async def test_every_answer_carries_the_standing_headers(open_gateway: OpenGateway, tls: str) -> None:
+async def test_every_response_has_the_security_headers(open_gateway: OpenGateway, tls: str) -> None:
     gateway = await open_gateway(**{"server.tls": tls})
     gateway.put("file")
     credentials = (await gateway.sign_in()).items()
@@ -233,7 +233,7 @@ async def test_requests_are_counted_by_what_they_ask(gateway: Gateway) -> None:
     await gateway.call("POST", "b", params={"action": "MOVE", "target": "/c"})
     await gateway.client.get(address(""))
     await gateway.client.get("/nowhere")
-    metrics = gateway.services.metrics
+    metrics = gateway.metrics
     assert {labels: sum(numbers[:-1]) for labels, numbers in metrics.requests.items()} == {
         ("list", 200): 1,
         ("download", 200): 1,

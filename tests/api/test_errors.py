@@ -13,9 +13,9 @@ import httpx2
 import pytest
 
 from portico import errors
-from portico.accounts.tokens import Tokens
-from portico.api import edge, incoming
-from portico.api.problems import KINDS
+from portico.accounts.sessions import Sessions
+from portico.api import edge, request_body
+from portico.api.problems import PROBLEM_TYPES
 from portico.errors import PorticoError, ProviderFailed, ProviderRefused, ProviderTimeout, ProviderUnavailable
 from portico.providers.local import LocalProvider
 
@@ -34,7 +34,7 @@ def assert_problem(response: httpx2.Response, status: int, code: str, *more: str
     assert response.headers["Cache-Control"] == "no-store"
     body: dict[str, Any] = response.json()
     assert body.keys() == FIELDS | set(more)
-    assert (body["status"], body["code"], body["title"]) == (status, code, KINDS[code].title)
+    assert (body["status"], body["code"], body["title"]) == (status, code, PROBLEM_TYPES[code].title)
     assert body["type"] == f"/backend/docs#{code}"
     assert body["requestId"] == response.headers["X-Request-Id"]
     assert body["instance"] == response.request.url.raw_path.partition(b"?")[0].decode()
@@ -110,7 +110,7 @@ async def gone_database(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> ht
 
 
 async def stalled(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> httpx2.Response:
-    monkeypatch.setattr(incoming, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(request_body, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(edge, "DRAINED_SECONDS", 0.05)
 
     async def body() -> AsyncIterator[bytes]:
@@ -124,7 +124,7 @@ async def bug(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> httpx2.Respo
     async def broken(*_: object) -> NoReturn:
         raise ZeroDivisionError(CANARY)
 
-    monkeypatch.setattr(Tokens, "session", broken)
+    monkeypatch.setattr(Sessions, "session", broken)
     return await gateway.list()
 
 
@@ -213,7 +213,7 @@ async def test_each_error_has_its_answer(
 
 
 def test_the_table_is_whole() -> None:
-    assert {words.split()[0] for _, _, words, _ in CASES} | ELSEWHERE.keys() == KINDS.keys()
+    assert {words.split()[0] for _, _, words, _ in CASES} | ELSEWHERE.keys() == PROBLEM_TYPES.keys()
 
 
 async def test_an_address_that_is_not_allowed(open_gateway: OpenGateway) -> None:
@@ -233,7 +233,7 @@ async def test_an_address_that_is_not_allowed(open_gateway: OpenGateway) -> None
         ("BREW", address("a"), "DELETE, GET, HEAD, POST"),
     ],
 )
-async def test_an_unknown_method_is_told_the_known_ones(
+async def test_an_unknown_method_lists_the_known_ones(
     gateway: Gateway, method: str, path: str, allowed: str
 ) -> None:
     response = await gateway.client.request(method, path)
@@ -250,7 +250,7 @@ async def test_an_unknown_method_is_told_the_known_ones(
         ("", "/backend/1.0.0/filesystem,"),
     ],
 )
-async def test_a_put_is_told_how_to_upload(gateway: Gateway, path: str, folder: str) -> None:
+async def test_a_put_explains_how_to_upload(gateway: Gateway, path: str, folder: str) -> None:
     answer = await gateway.raw("PUT", address(path).encode())
     assert (answer.status, answer.json()["code"]) == (405, "method-not-allowed")
     assert answer.header("Allow") == "DELETE, GET, HEAD, POST"
@@ -263,8 +263,8 @@ def test_every_error_has_a_kind() -> None:
     family = [
         each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, PorticoError)
     ]
-    assert {each.code for each in family} == KINDS.keys() - {"headers-too-large"}
-    assert all(100 < kind.status < 600 and kind.title for kind in KINDS.values())
+    assert {each.code for each in family} == PROBLEM_TYPES.keys() - {"headers-too-large"}
+    assert all(100 < kind.status < 600 and kind.title for kind in PROBLEM_TYPES.values())
 
 
 async def test_a_bug_goes_to_the_log_with_its_trace_and_not_to_the_client(
@@ -281,7 +281,7 @@ async def test_a_shortage_of_memory_is_no_bug(gateway: Gateway, monkeypatch: pyt
     async def short(*_: object) -> NoReturn:
         raise MemoryError
 
-    monkeypatch.setattr(Tokens, "session", short)
+    monkeypatch.setattr(Sessions, "session", short)
     response = await gateway.list()
     assert_problem(response, 503, "unavailable")
     assert int(response.headers["Retry-After"]) >= 1

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from portico.api.queries import FILESYSTEM
+from portico.api.requests import FILESYSTEM
 from portico.entries import Page
 from portico.paths import Path
 from portico.providers.local import LocalProvider
@@ -115,7 +115,7 @@ async def test_an_empty_folder_lists_only_itself(gateway: Gateway) -> None:
 # Order and pages
 
 
-async def test_folders_stand_before_files_each_by_code_point(gateway: Gateway) -> None:
+async def test_folders_come_before_files_each_by_code_point(gateway: Gateway) -> None:
     for folder in ("b", "Z", "ä", "~"):
         (gateway.files / folder).mkdir()
     for file in ("a", "B", "😀", "ﬀ", "é", "_", "10", "9"):
@@ -127,7 +127,7 @@ async def test_folders_stand_before_files_each_by_code_point(gateway: Gateway) -
         assert found == ["/", *expected]
 
 
-async def test_a_walk_sees_what_stands_still_exactly_once(gateway: Gateway) -> None:
+async def test_a_listing_contains_unchanged_entries_exactly_once(gateway: Gateway) -> None:
     for number in range(20):
         gateway.put(f"{number:02}")
     parameters: dict[str, Any] = {"size": 3}
@@ -205,7 +205,7 @@ async def test_a_malformed_query_is_refused_without_asking_the_provider(
     assert calls == []
 
 
-async def test_an_unknown_action_is_told_the_known_ones(gateway: Gateway) -> None:
+async def test_an_unknown_action_lists_the_known_ones(gateway: Gateway) -> None:
     detail = (await gateway.list(action="NONSENSE")).json()["detail"]
     assert all(action in detail for action in ("LIST", "DOWNLOAD", "STAT"))
 

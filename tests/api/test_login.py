@@ -9,10 +9,9 @@ import httpx2
 import pytest
 from sqlalchemy import select
 
-from portico.accounts.attempts import attempt_of
 from portico.accounts.passwords import Passwords
-from portico.accounts.throttle import ADDRESS_FAILURES, PAIR_FAILURES, REFRESH_FAILURES
-from portico.accounts.tokens import GRACE
+from portico.accounts.sessions import GRACE_SECONDS
+from portico.accounts.throttle import ADDRESS_FAILURES, PAIR_FAILURES, REFRESH_FAILURES, attempt_of
 from portico.api.login import DEVICE_COOKIE
 from portico.store.tables import users
 
@@ -65,7 +64,7 @@ async def test_the_lifetimes_are_settings(open_gateway: OpenGateway, clock: Cloc
     )
 
 
-async def test_tokens_are_opaque_and_stand_nowhere_in_clear(gateway: Gateway) -> None:
+async def test_tokens_are_opaque_and_stored_nowhere_in_clear(gateway: Gateway) -> None:
     one, other = [(await gateway.login()).json() for _ in range(2)]
     tokens = [pair[kind] for pair, kind in product((one, other), ("access_token", "refresh_token"))]
     assert len(set(tokens)) == 4
@@ -101,14 +100,14 @@ async def test_a_refresh_token_gives_a_new_pair(gateway: Gateway) -> None:
 async def test_a_replaced_refresh_token_works_for_a_minute(gateway: Gateway, clock: Clock) -> None:
     old = (await gateway.login()).json()["refresh_token"]
     await refresh(gateway, old)
-    clock.advance(GRACE - 1)
+    clock.advance(GRACE_SECONDS - 1)
     assert (await refresh(gateway, old)).status_code == 200
 
 
 async def test_a_replaced_refresh_token_then_ends_its_whole_family(gateway: Gateway, clock: Clock) -> None:
     old = (await gateway.login()).json()["refresh_token"]
     new = (await refresh(gateway, old)).json()
-    clock.advance(GRACE + 1)
+    clock.advance(GRACE_SECONDS + 1)
     assert_refused(await refresh(gateway, old), 400, "invalid_grant")
     assert_refused(await refresh(gateway, new["refresh_token"]), 400, "invalid_grant")
     headers = {"Authorization": f"Bearer {new['access_token']}"}
@@ -288,7 +287,9 @@ async def test_guessing_is_throttled_and_says_for_how_long(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(PAIR_FAILURES):
-        await gateway.services.sign_in._throttle.failed(attempt_of("web", "127.0.0.1"))
+        await gateway.services.gateway.authentication._sign_in._throttle.failed(
+            attempt_of("web", "127.0.0.1")
+        )
     monkeypatch.setattr(Passwords, "verify", never)
     response = await gateway.login()
     assert_refused(response, 429, "slow_down")
@@ -298,7 +299,7 @@ async def test_guessing_is_throttled_and_says_for_how_long(
 async def test_made_up_refresh_tokens_are_throttled_and_valid_ones_are_not(gateway: Gateway) -> None:
     valid = (await gateway.login()).json()["refresh_token"]
     for _ in range(REFRESH_FAILURES):
-        await gateway.services.sign_in.refresh_failed("127.0.0.1")
+        await gateway.services.gateway.authentication._sign_in.refresh_failed("127.0.0.1")
     answers = [await refresh(gateway, f"made up {number}") for number in range(2)]
     assert_refused(answers[0], 400, "invalid_grant")  # one is answered every few seconds
     assert_refused(answers[1], 429, "slow_down")
@@ -347,7 +348,7 @@ async def test_a_known_device_signs_in_where_strangers_are_refused(gateway: Gate
     device, _ = cookie_of(await gateway.login())
     gateway.client.cookies.clear()
     await gateway.users.unlock("web")
-    throttle = gateway.services.sign_in._throttle
+    throttle = gateway.services.gateway.authentication._sign_in._throttle
     for number in range(ADDRESS_FAILURES):
         await throttle.failed(attempt_of(f"user{number}", "127.0.0.1"))
     for _ in range(PAIR_FAILURES):
@@ -384,7 +385,7 @@ async def test_one_browser_is_known_for_its_last_users(gateway: Gateway) -> None
 
 
 async def recognised(gateway: Gateway, name: str, device: str) -> bytes | None:
-    sign_in = gateway.services.sign_in
+    sign_in = gateway.services.gateway.authentication._sign_in
     query = select(users.c.id, users.c.password_hash).where(users.c.name == name)
     async with sign_in._database.connect() as reading:
         row = (await reading.execute(query)).one()
@@ -394,7 +395,9 @@ async def recognised(gateway: Gateway, name: str, device: str) -> bytes | None:
 async def test_throttling_counts_by_address(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(peer="192.0.2.7")
     for _ in range(PAIR_FAILURES):
-        await gateway.services.sign_in._throttle.failed(attempt_of("web", "198.51.100.1"))
+        await gateway.services.gateway.authentication._sign_in._throttle.failed(
+            attempt_of("web", "198.51.100.1")
+        )
     assert (await gateway.login()).status_code == 200
 
 

@@ -17,7 +17,7 @@ Outcome = tuple[list[tuple[str, bytes]], str | None]
 """The files whose end was seen, and the code of the error that came then."""
 
 
-async def _outcome(chunks: Iterable[bytes], content_type: str, max_parts: int) -> Outcome:
+async def _outcome(chunks: Iterable[bytes], content_type: str, max_files: int) -> Outcome:
     async def body() -> AsyncIterator[bytes]:
         for chunk in chunks:
             if chunk:
@@ -25,8 +25,8 @@ async def _outcome(chunks: Iterable[bytes], content_type: str, max_parts: int) -
 
     files: list[tuple[str, bytes]] = []
     try:
-        reader = MultipartReader(body(), content_type, max_parts=max_parts)
-        while found := await reader.next_part():
+        reader = MultipartReader(body(), content_type, max_files=max_files)
+        while found := await reader.next_file():
             content = b"".join([chunk async for chunk in found.chunks])
             files.append((found.filename, content))
     except PorticoError as error:
@@ -34,8 +34,8 @@ async def _outcome(chunks: Iterable[bytes], content_type: str, max_parts: int) -
     return files, None
 
 
-def read(chunks: Iterable[bytes], content_type: str = MULTIPART, max_parts: int = 1000) -> Outcome:
-    return asyncio.run(_outcome(chunks, content_type, max_parts))
+def read(chunks: Iterable[bytes], content_type: str = MULTIPART, max_files: int = 1000) -> Outcome:
+    return asyncio.run(_outcome(chunks, content_type, max_files))
 
 
 def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
@@ -297,7 +297,7 @@ def test_too_many_parts_are_refused_early() -> None:
             made += 1
             yield named(f"{made}", b"")
 
-    found, error = read(endless(), max_parts=50)
+    found, error = read(endless(), max_files=50)
     assert (len(found), error) == (50, "too-large")
     assert made < 60
 

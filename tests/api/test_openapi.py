@@ -7,8 +7,8 @@ import pytest
 import schemathesis
 
 from portico.api.openapi import document
-from portico.api.problems import KINDS
-from portico.api.queries import FILESYSTEM
+from portico.api.problems import PROBLEM_TYPES
+from portico.api.requests import FILESYSTEM
 from portico.api.routes import ROUTES
 
 from .gateways import Gateway
@@ -75,19 +75,19 @@ def test_every_route_is_described_and_every_description_is_a_route() -> None:
 
 def test_every_code_is_described() -> None:
     problem = document()["components"]["schemas"]["Problem"]
-    assert problem["properties"]["code"]["enum"] == list(KINDS)
+    assert problem["properties"]["code"]["enum"] == list(PROBLEM_TYPES)
 
 
-def test_every_example_of_a_problem_stands_under_its_status() -> None:
+def test_every_example_of_a_problem_has_its_status() -> None:
     shown = set()
     for _, _, operation in operations():
         for status, answer in operation["responses"].items():
             content = answer.get("content", {}).get("application/problem+json", {})
             for code, example in content.get("examples", {}).items():
-                assert str(KINDS[code].status) == status
+                assert str(PROBLEM_TYPES[code].status) == status
                 assert example["value"]["code"] == code
                 shown.add(code)
-    assert shown == KINDS.keys() - {"method-not-allowed", "too-many-requests"}
+    assert shown == PROBLEM_TYPES.keys() - {"method-not-allowed", "too-many-requests"}
 
 
 def test_every_reference_leads_somewhere() -> None:
@@ -147,4 +147,4 @@ async def test_every_link_within_the_page_leads_somewhere(docs: Links) -> None:
 
 
 async def test_the_page_explains_every_code_that_a_problem_links_to(docs: Links) -> None:
-    assert KINDS.keys() <= set(docs.ids)
+    assert PROBLEM_TYPES.keys() <= set(docs.ids)

@@ -6,15 +6,16 @@ from collections.abc import Iterable
 import pytest
 from starlette.types import Message
 
-from portico.api import download, incoming
+from portico.api import download, request_body
 from portico.api.download import FileResponse
-from portico.api.incoming import ClientGone, IncomingBody
-from portico.api.pace import Pace
+from portico.api.request_body import RequestBody
 from portico.entries import Download, Entry
 from portico.errors import ClientTimeout
+from portico.operations.cancellation import ClientGone
+from portico.operations.fair_scheduling import FairScheduler
 
 
-def sender(chunks: Iterable[bytes], pause: float) -> IncomingBody:
+def sender(chunks: Iterable[bytes], pause: float) -> RequestBody:
     """A client that sends each chunk after a pause."""
     remaining = iter(chunks)
 
@@ -22,10 +23,10 @@ def sender(chunks: Iterable[bytes], pause: float) -> IncomingBody:
         await asyncio.sleep(pause)
         return {"type": "http.request", "body": next(remaining, b""), "more_body": True}
 
-    return IncomingBody(receive)
+    return RequestBody(receive)
 
 
-async def taken(body: IncomingBody, most: int) -> int:
+async def taken(body: RequestBody, most: int) -> int:
     count = 0
     async for _ in body:
         count += 1
@@ -36,7 +37,7 @@ async def taken(body: IncomingBody, most: int) -> int:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(request_body, "IDLE_SECONDS", 0.2)
     monkeypatch.setattr(download, "IDLE_SECONDS", 0.05)
 
 
@@ -84,7 +85,7 @@ class Content:
 @pytest.mark.usefixtures("short")
 async def test_who_takes_nothing_of_a_download_is_let_go_and_the_file_closed() -> None:
     content = Content()
-    response = FileResponse(Download(Entry("a", False, 10), 0, 10, content), Pace(), partial=False)
+    response = FileResponse(Download(Entry("a", False, 10), 0, 10, content), FairScheduler(), partial=False)
 
     async def receive() -> Message:
         await asyncio.sleep(60)

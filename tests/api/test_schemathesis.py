@@ -16,7 +16,7 @@ from schemathesis import checks
 from schemathesis.python import asgi
 
 from portico.accounts.passwords import Passwords
-from portico.accounts.tokens import Tokens
+from portico.accounts.sessions import Sessions
 from portico.accounts.users import Users
 from portico.api.openapi import document
 from portico.app import create_app
@@ -79,7 +79,9 @@ async def _prepare(chosen: Settings) -> dict[str, str]:
     folder.mkdir(parents=True)
     (folder / "2026.csv").write_bytes(b"a;b\n1;2\n")
     database, passwords = Database(chosen.database_url), Passwords()
-    tokens = Tokens(database, token_lifetime=chosen.token_lifetime, refresh_lifetime=chosen.refresh_lifetime)
+    tokens = Sessions(
+        database, token_lifetime=chosen.token_lifetime, refresh_lifetime=chosen.refresh_lifetime
+    )
     web = await Users(database, passwords).get("web")
     credentials = {
         path: f"Bearer {(await tokens.issue(web)).access_token}" for path in ("", "/backend/logout")

@@ -5,33 +5,14 @@ from typing import Any
 
 import pytest
 
-from portico.api import edge, incoming, upload
-from portico.api.queries import FILESYSTEM
-from portico.api.session import drive_of
-from portico.errors import ProviderUnavailable
+from portico.api.requests import FILESYSTEM
+from portico.drives import Drives
+from portico.operations import uploads
 from portico.providers.local import LocalProvider
 
 from .conftest import OpenGateway
-from .gateways import BOUNDARY, MULTIPART, Answer, Gateway, Step, address, form, named, part
-
-OLD = b"what stood here before"
-
-
-def stored(gateway: Gateway) -> dict[str, bytes]:
-    """Every file of the user, by its path."""
-    return {
-        str(file.relative_to(gateway.files)): file.read_bytes()
-        for file in gateway.files.rglob("*")
-        if file.is_file()
-    }
-
-
-async def send(gateway: Gateway, steps: Iterable[Step], *more: tuple[str, str], path: str = "") -> Answer:
-    """Upload step by step."""
-    credentials = (await gateway.sign_in()).items()
-    headers = [*credentials, ("Content-Type", MULTIPART), ("Transfer-Encoding", "chunked"), *more]
-    return await gateway.raw("POST", address(path).encode(), headers, steps)
-
+from .gateways import MULTIPART, Answer, Gateway, address, form, named, part
+from .uploads import OLD, send, stored
 
 # What is stored
 
@@ -99,123 +80,6 @@ async def test_the_content_type_of_the_part_reaches_the_provider(
     )
     assert (await gateway.send_form(body)).status_code == 204
     assert types == ["text/plain; charset=utf-8", "text/csv", "text/csv"]
-
-
-# Names
-
-
-@pytest.mark.parametrize(
-    ("disposition", "name"),
-    [
-        ('filename="a.txt"', "a.txt"),
-        ("filename=a.txt", "a.txt"),
-        ('filename="a b;c=d.txt"', "a b;c=d.txt"),
-        ('filename="Grüße 报告 😀.txt"', "Grüße 报告 😀.txt"),
-        ('filename="say %22hi%22.txt"', 'say "hi".txt'),
-        ('filename="say \\"hi\\".txt"', 'say "hi".txt'),
-        ('filename="100%.txt"', "100%.txt"),
-        ('filename="%41.txt"', "%41.txt"),
-        ("filename*=UTF-8''Gr%C3%BC%C3%9Fe.txt", "Grüße.txt"),
-        ("filename*=utf-8'en'a%20b.txt", "a b.txt"),
-        ("filename=\"old.txt\"; filename*=UTF-8''new.txt", "new.txt"),
-        ('FileName="a.txt"', "a.txt"),
-        ('filename="..."', "..."),
-        ('filename="．．"', "．．"),
-        ('filename=".hidden"', ".hidden"),
-        ('filename="C:"', "C:"),
-        ('filename="<img onerror=x>"', "<img onerror=x>"),
-    ],
-)
-async def test_a_file_name_is_understood(gateway: Gateway, disposition: str, name: str) -> None:
-    response = await gateway.send_form(form(part(b"x", f'form-data; name="data"; {disposition}')))
-    assert response.status_code == 204, response.text
-    assert stored(gateway) == {name: b"x"}
-
-
-@pytest.mark.parametrize(
-    "disposition",
-    [
-        "",
-        'filename=""',
-        "filename=",
-        "filename*=UTF-8''",
-        'filename="."',
-        'filename=".."',
-        'filename="../a"',
-        'filename="a/b"',
-        'filename="/a"',
-        'filename="a\\b"',
-        'filename="C:\\fakepath\\a"',
-        'filename="a%0Ab"',
-        'filename="a%0Db"',
-        'filename="a\x01b"',
-        'filename="a\tb"',
-        'filename="a\x7fb"',
-        "filename*=UTF-8''a%2Fb",
-        "filename*=UTF-8''a%5Cb",
-        "filename*=UTF-8''%2e%2e",
-        "filename*=UTF-8''a%00b",
-        "filename*=UTF-8''a%ff",
-        "filename*=UTF-8''a%zz",
-        "filename*=ISO-8859-1''a",
-        "filename*=a",
-        'filename="a"; filename="b"',
-        'filename=".portico~x"',
-        f'filename="{"n" * 256}"',
-        'filename="open',
-    ],
-)
-async def test_a_file_name_that_is_none_is_refused(gateway: Gateway, disposition: str) -> None:
-    joint = "; " if disposition else ""
-    response = await gateway.send_form(form(part(b"x", f'form-data; name="data"{joint}{disposition}')))
-    assert response.status_code == 400, response.text
-    assert response.json()["code"] in ("invalid-request", "invalid-path")
-    assert stored(gateway) == {}
-    assert gateway.left_over == []
-
-
-async def test_a_name_that_is_not_utf8_is_refused(gateway: Gateway) -> None:
-    body = form(named("a.txt")).replace(b"a.txt", b"\xff.txt")
-    assert (await gateway.send_form(body)).status_code == 400
-    assert stored(gateway) == {}
-
-
-@pytest.mark.parametrize(
-    "disposition",
-    [
-        'form-data; name="file"; filename="a.txt"',
-        'form-data; name="Data"; filename="a.txt"',
-        'form-data; name=""; filename="a.txt"',
-        'form-data; filename="a.txt"',
-        'form-data; name="data[]"; filename="a.txt"',
-        'form-data; name="comment"',
-        'attachment; name="data"; filename="a.txt"',
-        'form-data; name="data"; name="data"; filename="a.txt"',
-    ],
-)
-async def test_another_part_is_refused(gateway: Gateway, disposition: str) -> None:
-    response = await gateway.send_form(form(named("first.txt"), part(b"x", disposition)))
-    assert (response.status_code, response.json()["code"]) == (400, "invalid-request")
-    assert response.json()["stored"] == ["first.txt"]
-    assert stored(gateway) == {"first.txt": b"content"}
-
-
-async def test_another_part_is_told_what_is_expected(gateway: Gateway) -> None:
-    response = await gateway.send_form(form(part(b"x", 'form-data; name="comment"')))
-    assert "'data'" in response.json()["detail"]
-
-
-@pytest.mark.parametrize("body", [form(), b"", b"\r\n", f"--{BOUNDARY}\r\n".encode()])
-async def test_no_part_at_all_is_refused(gateway: Gateway, body: bytes) -> None:
-    response = await gateway.send_form(body)
-    assert (response.status_code, response.json()["code"]) == (400, "invalid-request")
-
-
-async def test_the_same_name_twice_is_refused(gateway: Gateway) -> None:
-    response = await gateway.send_form(form(named("a.txt", b"one"), named("a.txt", b"two")))
-    assert (response.status_code, response.json()["code"]) == (400, "invalid-request")
-    assert (response.json()["stored"], response.json()["failed"]) == (["a.txt"], ["a.txt"])
-    assert stored(gateway) == {"a.txt": b"one"}
 
 
 # Conflicts and rights
@@ -288,7 +152,7 @@ async def prefer(gateway: Gateway, *preferences: str, names: Iterable[str] = ("b
     return await gateway.raw("POST", f"{address('in')}?onConflict=rename".encode(), headers, [body])
 
 
-async def test_whoever_asks_gets_the_entries_as_they_are_listed(gateway: Gateway) -> None:
+async def test_entries_are_returned_as_they_are_listed_on_request(gateway: Gateway) -> None:
     gateway.put("in/a.txt")
     answer = await prefer(gateway, "return=representation")
     assert (answer.status, answer.header("Preference-Applied")) == (200, "return=representation")
@@ -359,7 +223,7 @@ async def test_two_uploads_of_one_name_at_once_leave_one_whole_file(gateway: Gat
 async def test_who_is_disabled_meanwhile_stores_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload, "_TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr(uploads, "TRUSTED_SECONDS", -1.0)
     gateway.put("a.txt", OLD)
 
     async def disable() -> None:
@@ -376,26 +240,27 @@ async def test_who_is_disabled_meanwhile_stores_nothing(
 async def test_who_is_disabled_before_the_body_is_sent_for_stores_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload, "_TRUSTED_SECONDS", 0.05)
+    monkeypatch.setattr(uploads, "TRUSTED_SECONDS", 0.05)
 
-    async def slow(*arguments: Any, **options: Any) -> Any:
-        found = await drive_of(*arguments, **options)
+    opened = Drives.of
+
+    async def slow(*arguments: Any) -> Any:
+        found = await opened(*arguments)
         await gateway.users.change("web", disabled=True)
         await asyncio.sleep(0.06)
         return found
 
-    monkeypatch.setattr(upload, "drive_of", slow)
+    monkeypatch.setattr(Drives, "of", slow)
     answer = await gateway.upload("", {"a.txt": b"hello"})
     assert (answer.status_code, answer.json()["code"]) == (401, "not-signed-in")
     assert stored(gateway) == {}
 
 
 async def test_an_upload_outlives_its_token(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload, "_TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr(uploads, "TRUSTED_SECONDS", -1.0)
 
     async def log_out() -> None:
-        session = await gateway.services.tokens.session(token)
-        await gateway.services.tokens.end(session)
+        await gateway.sessions.end(await gateway.sessions.session(token))
 
     credentials = await gateway.sign_in()
     token = credentials["Authorization"].removeprefix("Bearer ")
@@ -409,7 +274,7 @@ async def test_an_upload_outlives_its_token(gateway: Gateway, monkeypatch: pytes
 # Limits and types
 
 
-async def test_a_file_over_the_limit_is_refused_and_the_others_stand(open_gateway: OpenGateway) -> None:
+async def test_a_file_over_the_limit_is_refused_and_earlier_ones_stay(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(**{"upload.max-file-size": "1000"})
     gateway.put("b", OLD)
     response = await gateway.upload("", {"a": b"x" * 1000, "b": b"x" * 1001, "c": b"x"})
@@ -480,100 +345,3 @@ async def test_a_transfer_encoded_part_is_refused(gateway: Gateway) -> None:
     for encoding, status in (("base64", 400), ("quoted-printable", 400), ("binary", 204), ("8BIT", 204)):
         body = form(part(b"eA==", disposition, f"Content-Transfer-Encoding: {encoding}"))
         assert (await gateway.send_form(body)).status_code == status, encoding
-
-
-# What breaks off
-
-
-TWO = form(named("a", b"first\r\n--front"), named("b", b"second"))
-FIRST_END = TWO.index(b"--frontier\r\nContent", 3) + len(b"--frontier") + 2
-SECOND_END = len(TWO) - len(b"\r\n")
-
-
-async def test_a_body_cut_anywhere_stores_the_files_that_ended_and_never_a_part(gateway: Gateway) -> None:
-    whole = {"a": b"first\r\n--front", "b": b"second"}
-    for length in range(len(TWO) + 1):
-        for name in ("a", "b"):
-            gateway.put(name, OLD)
-        answer = await send(gateway, [TWO[:length]])
-        ended = [name for name, end in (("a", FIRST_END), ("b", SECOND_END)) if length >= end]
-        assert stored(gateway) == {name: whole[name] if name in ended else OLD for name in whole}, length
-        if length >= SECOND_END:
-            assert answer.status == 204
-        else:
-            assert (answer.status, answer.json()["code"]) == (400, "invalid-request"), length
-            assert answer.json()["stored"] == ended, length
-            assert set(answer.json()["failed"]) <= whole.keys() - set(ended), length
-    assert gateway.left_over == []
-
-
-async def test_a_client_that_vanishes_anywhere_leaves_no_part(gateway: Gateway) -> None:
-    whole = {"a": b"first\r\n--front", "b": b"second"}
-    pieces = [TWO[start : start + 7] for start in range(0, len(TWO), 7)]
-    for count in range(len(pieces) + 1):
-        for name in ("a", "b"):
-            gateway.put(name, OLD)
-        answer = await send(gateway, [*pieces[:count], ConnectionError()])
-        assert (answer.status, answer.json()["code"]) == (400, "invalid-request")  # it may still be listening
-        sent = sum(map(len, pieces[:count]))
-        ended = [name for name, end in (("a", FIRST_END), ("b", SECOND_END)) if sent >= end]
-        assert stored(gateway) == {name: whole[name] if name in ended else OLD for name in whole}, count
-    assert gateway.left_over == []
-
-
-async def test_a_client_that_stops_sending_is_told(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(edge, "DRAINED_SECONDS", 0.05)
-    gateway.put("b", OLD)
-
-    async def stall() -> None:
-        await asyncio.Event().wait()
-
-    answer = await send(gateway, [TWO[: SECOND_END - 5], stall])
-    assert (answer.status, answer.json()["code"]) == (408, "timeout")
-    assert (answer.json()["stored"], answer.json()["failed"]) == (["a"], ["b"])
-    assert stored(gateway) == {"a": b"first\r\n--front", "b": OLD}
-    assert gateway.left_over == []
-
-
-async def test_a_provider_that_fails_later_on_is_told_with_what_stands(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = LocalProvider.write
-
-    async def failing(self: LocalProvider, path: Any, chunks: Any, *given: Any, **options: Any) -> Any:
-        if path.name == "b":
-            async for _ in chunks:
-                raise ProviderUnavailable("The storage is out of reach.", retry_after=7)
-        return await write(self, path, chunks, *given, **options)
-
-    monkeypatch.setattr(LocalProvider, "write", failing)
-    response = await gateway.upload("", {"a": b"1", "b": b"2", "c": b"3"})
-    assert (response.status_code, response.json()["code"]) == (503, "provider-unavailable")
-    assert response.headers["Retry-After"] == "7"
-    assert (response.json()["stored"], response.json()["failed"]) == (["a"], ["b"])
-    assert stored(gateway) == {"a": b"1"}
-
-
-async def test_a_refusal_before_the_body_names_no_files(gateway: Gateway) -> None:
-    response = await gateway.upload("", {"a": b"1"}, user="reader")
-    assert response.status_code == 403
-    assert not {"stored", "failed"} & response.json().keys()
-
-
-async def test_nothing_is_seen_of_a_file_before_its_end(gateway: Gateway) -> None:
-    gateway.put("a", OLD)
-    seen: list[bytes] = []
-
-    async def look() -> None:
-        seen.append((await gateway.call("GET", "a")).content)
-        assert [entry["name"] for entry in (await gateway.list()).json()["content"]] == ["/", "a"]
-
-    content = os.urandom(2**20)
-    body = form(named("a", content))
-    steps: list[Step] = []
-    for start in range(0, len(body), 2**18):
-        steps += [look, body[start : start + 2**18]]
-    assert (await send(gateway, steps)).status == 204
-    assert set(seen) == {OLD}
-    assert stored(gateway) == {"a": content}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from ..gateways import FILES
-from .wire import BOUNDARY, MULTIPART, form, get, head, post
+from .raw_http import BOUNDARY, MULTIPART, form, get, head, post
 
 MIB = 2**20
 
@@ -278,7 +278,7 @@ HALF_STORED: dict[str, Bad] = {
         b"".join(form(f"n{number}", b"").removesuffix(_CLOSE) for number in range(100_000)), 413, "too-large"
     ),
 }
-"""A first file of these ended before anything was wrong, and stands; its name is told."""
+"""A first file of these ended before anything was wrong, and is stored; its name is reported."""
 _LINES = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
 
 

@@ -38,4 +38,20 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def gateway(start: Start) -> Gateway:
+    """A gateway for one test, which may stop or kill it."""
     return start()
+
+
+@pytest.fixture(scope="module")
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path_factory.mktemp("shared") / "home")
+    gateway.start()
+    yield gateway
+    gateway.kill()
+
+
+@pytest.fixture
+def shared_gateway(_shared: Gateway) -> Gateway:
+    """A gateway for all tests of a module that leave it running, with no files."""
+    _shared.empty_root()
+    return _shared

@@ -128,8 +128,8 @@ async def _read(chunks: Sequence[bytes], content_type: str) -> tuple[object, ...
 
     found: list[tuple[str, str | None, bytes]] = []
     try:
-        reader = MultipartReader(body(), content_type, max_parts=3)
-        while part := await reader.next_part():
+        reader = MultipartReader(body(), content_type, max_files=3)
+        while part := await reader.next_file():
             content = b"".join([chunk async for chunk in part.chunks])
             found.append((part.filename, part.content_type, content))
     except PorticoError as error:
@@ -151,17 +151,28 @@ def multipart(seed: int, cases: int) -> list[str]:
     wrong = []
     for _ in range(cases):
         body, content_type = _body(random), random.choice(_CONTENT_TYPES)
-        began = time.thread_time()
         try:
             whole = driven(_read([body], content_type))
             for chunks in _cut(random, body):
                 if (other := driven(_read(chunks, content_type))) != whole:
                     wrong.append(f"{chunks!r}: {other!r}, in one: {whole!r}")
+            if (took := _seconds(body, content_type)) > HANG:
+                wrong.append(f"{body!r} takes {took:.1f} s")
         except Exception as error:
             wrong.append(f"{body!r}: {type(error).__name__}: {error}")
-        if time.thread_time() - began > HANG:
-            wrong.append(f"{body!r} takes {time.thread_time() - began:.1f} s")
     return wrong
+
+
+def _seconds(body: bytes, content_type: str) -> float:
+    """What reading it takes: the best of three, since a garbage collection may fall into one of them."""
+    costs = []
+    for _ in range(3):
+        began = time.thread_time()
+        driven(_read([body], content_type))
+        costs.append(time.thread_time() - began)
+        if costs[-1] <= HANG:
+            break
+    return min(costs)
 
 
 def _raw_paths(random: Random, cases: int) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ from ..servers.moto_s3 import moto_s3
 from ..servers.s3_buckets import make_buckets, plain_client
 from ..servers.swift_s3 import KEYS as SWIFT_KEYS
 from ..servers.swift_s3 import swift_s3
-from .wire import Answer, Wire, ask, form, get, post
+from .raw_http import Answer, Wire, ask, form, get, post
 
 _SECRETS = ("secret-access-key", "account-key")
 
@@ -43,7 +43,7 @@ for name, value in chosen["constants"].items():
     setattr(importlib.import_module(module), constant, value)
 if "watch" in chosen:
     import asyncio, time
-    import portico.app
+    import portico.bootstrap
     async def watch(file):
         while True:
             wall, used = time.perf_counter(), time.thread_time()
@@ -51,20 +51,20 @@ if "watch" in chosen:
             used, wall = time.thread_time() - used, time.perf_counter() - wall
             if used > 0.01:
                 print(used * 1000, wall * 1000, file=file, flush=True)
-    async def watched(*arguments, sweeping=portico.app._sweep_for_ever):
+    async def watched(*arguments, repeat=portico.bootstrap._repeat):
         task = asyncio.ensure_future(watch(open(chosen["watch"], "a")))
         try:
-            await sweeping(*arguments)
+            await repeat(*arguments)
         finally:
             task.cancel()
-    portico.app._sweep_for_ever = watched
+    portico.bootstrap._repeat = watched
 from portico.cli.main import main
 main()
 """
 
 
 class TunedGateway(Gateway):
-    """A gateway with other constants (`"portico.api.incoming.IDLE_SECONDS": 0.5`), so that no test waits for real ones."""
+    """A gateway with other constants (`"portico.api.request_body.IDLE_SECONDS": 0.5`), so that no test waits for real ones."""
 
     def __init__(
         self,

@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from .checks import LINES
 from .figures import Effort, Figure
-from .lines import LINES
 
 
 def main(arguments: list[str]) -> int:

@@ -7,9 +7,9 @@ import pytest
 
 from ..gateways import FILES
 from .bad_inputs import GAPS, HALF_STORED, NOTHING_STORED, Bad, Stranger
-from .lines.floods import credentials
+from .checks.floods import credentials
 from .processes import TunedGateway
-from .wire import Answer, ask, form, get, head, post
+from .raw_http import Answer, ask, form, get, head, post
 
 KEPT = {"folder", "kept"}
 
@@ -37,7 +37,7 @@ def stranger(gateway: TunedGateway) -> Stranger:
 
 
 async def tried(gateway: TunedGateway, stranger: Stranger, bad: Bad) -> Answer:
-    """The answer; whatever it is, the gateway is well afterwards and has told no secret of its own."""
+    """The answer; whatever it is, the gateway is well afterwards and has leaked no secret."""
     answer = await ask(gateway.port, bad.request(stranger))
     assert answer.status != 500
     assert b"Traceback" not in answer.body
@@ -86,7 +86,7 @@ async def test_known_gap(gateway: TunedGateway, stranger: Stranger, bad: Bad) ->
 
 
 async def test_a_length_beyond_the_body(gateway: TunedGateway, stranger: Stranger) -> None:
-    """The file had ended, so it stands; the request had not, so it fails."""
+    """The file had ended, so it is stored; the request had not, so it fails."""
     wire = await gateway.wire()
     await wire.send(
         post(stranger.token, form("a", b"x")).replace(b"Content-Length: ", b"Content-Length: 1", 1)

@@ -5,22 +5,22 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from ..gateways import FILES, wait_until
+from ..gateways import FILES, WAIT, wait_until
 from .figures import Effort
 from .processes import TunedGateway, accounts
-from .wire import form, get, head, post
+from .raw_http import form, get, head, post
 
 MIB = 2**20
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """64 MiB of memory as a disk: by root, or by whoever may become it without a password."""
+    """64 MiB of memory as a disk: by root, or by sudo without a password."""
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=64m,mode=0777", "tmpfs", str(folder)]
@@ -42,13 +42,30 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunedGateway]:
     gateway.kill()
 
 
+async def _until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    """As `wait_until`, for a condition that the gateway is asked for."""
+    end = asyncio.get_running_loop().time() + WAIT
+    while not await condition():
+        assert asyncio.get_running_loop().time() < end, f"it should be that {what}"
+
+
+async def _stored(gateway: TunedGateway, disk: Path) -> bool:
+    assert await gateway.put("old", b"old") == 204
+    return any(disk.rglob("old"))
+
+
+async def _is_unavailable(gateway: TunedGateway, path: str) -> bool:
+    answer = await gateway.get(path)
+    assert (answer.status, answer.code) in ((200, ""), (503, "unavailable"))
+    return answer.status == 503
+
+
 async def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
     async with Effort(False, tmp_path).gateway() as set_:
         gateway = set_.gateway
         async with accounts(gateway) as (connections, _):
             await connections.change("local", options={"folder": str(small_disk)}, secrets={})
-        await asyncio.sleep(1.1)
-        assert await gateway.put("old", b"old") == 204
+        await _until(lambda: _stored(gateway, small_disk), "the gateway uses the new folder")
         answer = await gateway.ask(post(gateway.token, form("old", bytes(80 * MIB))))
         assert (answer.status, answer.code) == (507, "storage-full")
         several = await asyncio.gather(
@@ -68,7 +85,7 @@ async def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
 
 
 async def test_a_locked_database(gateway: TunedGateway) -> None:
-    """Who is signed in works on; who signs in is told to come again, and may soon."""
+    """Signed-in users continue; a sign-in is refused for now."""
     locking = sqlite3.connect(gateway.home / "portico.db", isolation_level=None)
     locking.execute("BEGIN IMMEDIATE")
     try:
@@ -89,9 +106,7 @@ async def test_a_database_that_is_gone_and_comes_back(gateway: TunedGateway) -> 
     files = [path.name for path in place.glob("portico.db*")]
     for name in files:
         shutil.move(place / name, away / name)
-    await asyncio.sleep(1.2)  # what a session is trusted for
-    answer = await gateway.get("/gone")
-    assert (answer.status, answer.code) == (503, "unavailable")
+    await _until(lambda: _is_unavailable(gateway, "/gone"), "the cached session has expired")
     assert (await gateway.ask(get("/readyz"))).status == 503
     for name in files:
         shutil.move(away / name, place / name)
@@ -99,7 +114,7 @@ async def test_a_database_that_is_gone_and_comes_back(gateway: TunedGateway) -> 
 
 
 async def test_an_upload_into_a_folder_that_is_deleted_meanwhile(gateway: TunedGateway) -> None:
-    """It stands, in a folder that was made anew; or it is refused. It is never half there."""
+    """It is stored, in a folder that was recreated, or refused. It is never half there."""
     for number in range(20):
         folder = f"/folder-{number % 2}"
         assert await gateway.put("first", b"1", folder) == 204

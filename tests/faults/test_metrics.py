@@ -2,20 +2,17 @@ import os
 import re
 import signal
 import socket
-import time
 
 import httpx2
 
-from ..gateways import FILES, free_port, wait_until
+from ..gateways import FILES, WAIT, free_port, wait_until
 from .conftest import Start
 
-PUBLISHED = 1.5
-"""Seconds after which a worker has told the others what it counted."""
 LISTED = r'portico_request_seconds_count\{action="list",status="200"\}'
 
 
 def scrape(port: int) -> str:
-    answer = httpx2.get(f"http://127.0.0.1:{port}/metrics")
+    answer = httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=WAIT)
     assert answer.status_code == 200
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     return answer.text
@@ -49,7 +46,6 @@ def test_one_address_tells_of_all_workers_and_of_those_that_died(start: Start) -
     assert value(text, r'portico_sent_bytes_total\{action="list"\}') > 1000
     assert value(text, "portico_event_loop_lag_seconds_count") > 0
 
-    time.sleep(PUBLISHED)
     for worker in gateway.workers():
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda: now(port, LISTED) == 10, "nothing is forgotten")
@@ -64,13 +60,13 @@ def test_there_is_nothing_of_it_at_the_public_address(start: Start) -> None:
     gateway = start(settings={"PORTICO_METRICS_ADDRESS": f"127.0.0.1:{port}"})
     with gateway.client() as client:
         assert client.get("/metrics").status_code == 404
-    with httpx2.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT) as client:
         assert client.get("/").status_code == 404
         assert client.get("/backend/session").status_code == 404
         assert client.post("/metrics").status_code == 405
         assert client.head("/metrics").status_code == 200
     for garbage in (b"\r\n\r\n", b"GET /metrics\r\n\r\n", b"x" * 100_000):
-        with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        with socket.create_connection(("127.0.0.1", port), WAIT) as connection:
             connection.sendall(garbage)
             connection.shutdown(socket.SHUT_WR)
             try:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from .checks import BRIEF, LINES
 from .figures import Effort
-from .lines import BRIEF, LINES
 
 
 @pytest.mark.parametrize("name", BRIEF)

@@ -7,16 +7,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx2
 import pytest
 
-from ..gateways import FILES, Gateway, free_port
+from ..gateways import FILES, WAIT, Gateway, free_port
 from .conftest import Start
 
 
 class _Gossip(BaseHTTPRequestHandler):
-    """A storage service that refuses everything, and repeats in its refusal all that it was told."""
+    """A storage service that refuses everything, and repeats in its refusal all that it was sent."""
 
     def _refuse(self) -> None:
-        told = f"{self.command} http://{self.headers['Host']}{self.path}\n{self.headers}"
-        body = f"<?xml version='1.0'?><Error><Code>Odd</Code><Message><![CDATA[{told}]]></Message></Error>"
+        reported = f"{self.command} http://{self.headers['Host']}{self.path}\n{self.headers}"
+        body = (
+            f"<?xml version='1.0'?><Error><Code>Odd</Code><Message><![CDATA[{reported}]]></Message></Error>"
+        )
         self.send_response(403, "Refused")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Type", "application/xml")
@@ -112,7 +114,7 @@ def test_no_secret_is_written_down(start: Start, gossip: str) -> None:
                 assert answer.status_code in (502, 503), answer.text
                 assert answer.json()["requestId"] in gateway.output
                 assert "CANARY" not in answer.text
-    metrics = httpx2.get(f"http://127.0.0.1:{port}/metrics").text
+    metrics = httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=WAIT).text
     assert 'connection="azure-blob"' in metrics, gateway.output
     assert gateway.stop() == 0
     audit = (gateway.home / "audit.log").read_text()

@@ -13,13 +13,13 @@ from ..gateways import WAIT
 from ..servers.azurite import KEY as AZURITE_KEY
 from ..servers.azurite import Azurite
 from ..servers.proxy import Call, Cut, Fault, FaultProxy, Late, Lost, Reply, Reset, Silent, Throttled
+from .checks.memory import peak_of
 from .figures import Effort
-from .lines.memory import peak_of
 from .processes import S3Storage, SwiftStorage, TunedGateway, accounts, connect
-from .wire import Broken
+from .raw_http import Broken
 
 MIB = 2**20
-SHORT = {"PORTICO_PROVIDER_TIMEOUT": "10s"}
+SHORT = {"PORTICO_PROVIDER_TIMEOUT": "20s"}
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Site]:
-    """A gateway whose storage is behind a proxy that can be told to misbehave."""
+    """A gateway whose storage is behind a proxy that misbehaves on request."""
     folder = tmp_path_factory.mktemp("site")
     names = (f"file-{number}" for number in count())
     async with Effort(False, folder).gateway(environment=SHORT) as set_:

@@ -1,4 +1,4 @@
-"""The examples of docs/fsspec.md and docs/migration.md run as they stand there."""
+"""The examples of docs/fsspec.md and docs/migration.md run as written."""
 
 import subprocess
 from pathlib import Path

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from portico.accounts import moments
+from portico.accounts import clock as clock_module
 from portico.accounts.connections import Connections
 from portico.accounts.devices import Devices
 from portico.accounts.passwords import Passwords
+from portico.accounts.sessions import Sessions
 from portico.accounts.signin import SignIn
 from portico.accounts.throttle import Throttle
 from portico.accounts.tickets import Tickets
-from portico.accounts.tokens import Tokens
 from portico.accounts.users import User, Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.store.database import Database
@@ -30,10 +30,10 @@ POSTGRES = os.environ.get("PORTICO_LIVE_POSTGRES")
 
 
 class Clock:
-    """The wall clock and the monotonic one, which stand still until a test turns them."""
+    """The wall clock and the monotonic one, which stop until a test advances them."""
 
     def __init__(self) -> None:
-        self.moment = moments.now()
+        self.moment = clock_module.now()
         self.ticks = 1000.0
         self.slept: list[float] = []
 
@@ -55,9 +55,9 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(moments, "now", lambda: clock.moment)
-    monkeypatch.setattr(moments, "monotonic", lambda: clock.ticks)
-    monkeypatch.setattr(moments, "sleep", clock.sleep)
+    monkeypatch.setattr(clock_module, "now", lambda: clock.moment)
+    monkeypatch.setattr(clock_module, "monotonic", lambda: clock.ticks)
+    monkeypatch.setattr(clock_module, "sleep", clock.sleep)
     return clock
 
 
@@ -94,14 +94,14 @@ def passwords() -> Iterator[Passwords]:
 
 
 @pytest.fixture
-def tokens(database: Database) -> Tokens:
-    return Tokens(database, token_lifetime=timedelta(hours=1), refresh_lifetime=timedelta(days=30))
+def tokens(database: Database) -> Sessions:
+    return Sessions(database, token_lifetime=timedelta(hours=1), refresh_lifetime=timedelta(days=30))
 
 
 @pytest.fixture
-def other_tokens(database: Database) -> Tokens:
+def other_tokens(database: Database) -> Sessions:
     """Another worker's view of the same database."""
-    return Tokens(database, token_lifetime=timedelta(hours=1), refresh_lifetime=timedelta(days=30))
+    return Sessions(database, token_lifetime=timedelta(hours=1), refresh_lifetime=timedelta(days=30))
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def throttle(database: Database) -> Throttle:
 
 
 @pytest.fixture
-def sign_in(database: Database, passwords: Passwords, throttle: Throttle, tokens: Tokens) -> SignIn:
+def sign_in(database: Database, passwords: Passwords, throttle: Throttle, tokens: Sessions) -> SignIn:
     return SignIn(database, passwords, throttle, tokens, Devices(b"k" * 32))
 
 
@@ -127,8 +127,8 @@ async def connections(database: Database) -> Connections:
 
 
 @pytest.fixture
-def users(database: Database, passwords: Passwords, tokens: Tokens, connections: Connections) -> Users:
-    return Users(database, passwords, changed=tokens.forget)
+def users(database: Database, passwords: Passwords, connections: Connections) -> Users:
+    return Users(database, passwords)
 
 
 @pytest.fixture

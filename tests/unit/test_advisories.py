@@ -28,7 +28,7 @@ def report(*flaws: str) -> str:
     return json.dumps({"dependencies": packages, "fixes": []})
 
 
-def test_what_is_installed_with_us_is_asked_about() -> None:
+def test_installed_packages_are_checked() -> None:
     spec = spec_from_file_location("advisories", FILE)
     assert spec is not None
     assert spec.loader is not None
@@ -45,13 +45,13 @@ def test_a_finding_fails(
     monkeypatch.setattr(advisories, "_output", lambda *_, **__: report("PYSEC-1"))
     assert advisories.check_packages() is False
     captured = capsys.readouterr()
-    assert captured.err == "pip-audit: a 1: PYSEC-1 (mended in: 1.1)\n"
-    assert "1 of 2 packages could not be asked about" in captured.out
+    assert captured.err == "pip-audit: a 1: PYSEC-1 (fixed in: 1.1)\n"
+    assert "1 of 2 packages could not be checked" in captured.out
     monkeypatch.setitem(advisories.ACCEPTED, "CVE-PYSEC-1", "it does not concern us")
     assert advisories.check_packages() is True
 
 
-def test_an_answer_is_good_for_a_day(advisories: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_result_is_kept_for_a_day(advisories: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def answer(command: list[str], **_: object) -> str:
@@ -67,7 +67,7 @@ def test_an_answer_is_good_for_a_day(advisories: Any, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("answer", ["", "no report", "{}", "[]"])
-def test_what_cannot_be_asked_is_told_and_not_remembered(
+def test_an_unreachable_service_is_reported_and_not_kept(
     advisories: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
 ) -> None:
     monkeypatch.setattr(advisories, "_output", lambda *_, **__: answer)

@@ -158,7 +158,9 @@ def test_where_it_is_required_a_change_has_two_lines(file: Path) -> None:
     log.close()
 
 
-def test_a_full_disk_is_told_when_there_is_room_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_recorded_when_there_is_room_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = AuditLog(str(file), required=True)
     log.record(line("before"))
     write = os.write
@@ -226,3 +228,14 @@ def test_a_stream_that_nobody_reads_holds_up_nobody() -> None:
     log.begin(line())
     os.close(reading)
     os.close(writing)
+
+
+def test_a_line_torn_by_another_process_spoils_no_other(file: Path) -> None:
+    log = AuditLog(str(file))
+    log.end(line("first"))
+    with open(file, "ab") as other:
+        other.write(b'{"time":"20')
+    log.end(line("second"))
+    first, torn, second = file.read_text().splitlines()
+    assert torn == '{"time":"20'
+    assert [json.loads(text)["action"] for text in (first, second)] == ["first", "second"]

@@ -1,16 +1,15 @@
-"""The page's modules as one script: only what is understood is joined, in the order of the imports."""
+"""Bundling: modules are joined in dependency order, and unsupported syntax is refused."""
 
 import pytest
 
-from portico.web.bundle import NotUnderstood, join_modules
+from portico.web.bundle import BundleError, join_modules
 
 LEAF = 'export const one = 1;\nexport function two() {\n  return one + 1;\n}\nconst own = "own";\n'
 
 
 def joined(**modules: str) -> str:
-    return join_modules(
-        {f"{name}.js": source for name, source in modules.items()}, "main.js", {"en": "/e.js"}
-    )
+    sources = {f"{name}.js": source for name, source in modules.items()}
+    return join_modules(sources, "main.js", {"en": "/e.js"})
 
 
 def test_a_module_comes_after_what_it_imports_and_gives_only_what_it_exports() -> None:
@@ -29,8 +28,31 @@ def test_a_module_comes_after_what_it_imports_and_gives_only_what_it_exports() -
     )
 
 
-def test_texts_are_loaded_from_their_addresses() -> None:
-    assert 'import("/e.js")' in joined(main='const load = () => import("./texts/en.js");\n')
+def test_messages_are_imported_by_address() -> None:
+    assert 'import("/e.js")' in joined(main='const load = () => import("./messages/en.js");\n')
+
+
+def test_imports_are_resolved_relative_to_their_module() -> None:
+    sources = {
+        "main.js": 'import { b } from "./ui/b-c.js";\n',
+        "ui/b-c.js": 'import { leaf } from "../leaf.js";\nimport { d } from "./d.js";\nexport const b = 1;\n',
+        "ui/d.js": "export const d = 1;\n",
+        "leaf.js": "export const leaf = 1;\n",
+    }
+    script = join_modules(sources, "main.js", {})
+    assert [line for line in script.splitlines() if line.startswith("// ")] == [
+        "// leaf.js",
+        "// ui/d.js",
+        "// ui/b-c.js",
+        "// main.js",
+    ]
+    assert "const { leaf } = $leaf;\nconst { d } = $ui$d;\n" in script
+    assert "const { b } = $ui$b_c;" in script
+
+
+def test_an_import_from_outside_the_page_is_refused() -> None:
+    with pytest.raises(BundleError, match=r"main\.js imports \.\./other\.js"):
+        joined(main='import { a } from "../other.js";\n')
 
 
 @pytest.mark.parametrize(
@@ -48,17 +70,17 @@ def test_texts_are_loaded_from_their_addresses() -> None:
     ],
 )
 def test_other_forms_are_refused(line: str) -> None:
-    with pytest.raises(NotUnderstood, match=r"main\.js"):
+    with pytest.raises(BundleError, match=r"main\.js"):
         joined(main=f"{line}\n", leaf=LEAF)
 
 
 def test_modules_that_import_each_other_are_refused() -> None:
-    with pytest.raises(NotUnderstood, match=r"a\.js imports main\.js"):
+    with pytest.raises(BundleError, match=r"a\.js imports main\.js"):
         joined(
             main='import { a } from "./a.js";\n', a='import { b } from "./main.js";\nexport const a = 1;\n'
         )
 
 
 def test_a_missing_module_is_named() -> None:
-    with pytest.raises(NotUnderstood, match=r"main\.js imports gone\.js"):
+    with pytest.raises(BundleError, match=r"main\.js imports gone\.js"):
         joined(main='import { a } from "./gone.js";\n')

@@ -19,8 +19,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.schema import CreateTable
 
+from portico.accounts.sessions import _BY_DIGEST, _ENABLED, _REFRESHABLE
 from portico.accounts.tickets import _TICKET
-from portico.accounts.tokens import _BY_DIGEST, _ENABLED, _REFRESHABLE
 from portico.errors import InvalidRequest, NotPossible, Unavailable
 from portico.store import schema
 from portico.store.database import Database, upsert
@@ -86,7 +86,7 @@ def test_many_processes_migrate_at_once(tmp_path: pathlib.Path) -> None:
 async def test_a_newer_database_is_refused(database: Database, url: str) -> None:
     async with database.begin() as transaction:
         await transaction.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NotPossible, match="newer Portico"):
+    with pytest.raises(NotPossible, match="newer version of Portico"):
         migrate(url)
     async with database.begin() as transaction:
         await transaction.execute(text(f"UPDATE alembic_version SET version_num = '{newest_revision()}'"))
@@ -258,7 +258,8 @@ class TestSqlite:
         database = Database(f"sqlite+aiosqlite:///{file}")
         async with database.begin():
             waiting = asyncio.create_task(add_connection(database, "waiting"))
-            await asyncio.sleep(0.01)
+            while not database.queued:
+                await asyncio.sleep(0)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
@@ -266,7 +267,9 @@ class TestSqlite:
         assert await names(database) == {"next"}
         await database.close()
 
-    async def test_a_cancelled_writer_behind_a_lock_leaves_none_of_his_own(self, file: pathlib.Path) -> None:
+    async def test_a_cancelled_writer_behind_a_lock_leaves_no_lock_of_its_own(
+        self, file: pathlib.Path
+    ) -> None:
         database = Database(f"sqlite+aiosqlite:///{file}", wait=2)
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from portico.accounts.devices import LIFETIME, MOST, Devices
+from portico.accounts.devices import LIFETIME, MAX_PROOFS, Devices
 
 HASH = "$argon2id$v=19$one"
 
@@ -37,7 +37,7 @@ def test_a_proof_expires(devices: Devices, clock: Any) -> None:
     assert devices.known(proof, 7, HASH) is None
 
 
-def test_two_devices_are_told_apart(devices: Devices) -> None:
+def test_two_devices_are_distinguished(devices: Devices) -> None:
     assert devices.known(devices.renewed("", 7, HASH), 7, HASH) != devices.known(
         devices.renewed("", 7, HASH), 7, HASH
     )
@@ -56,6 +56,6 @@ def test_what_a_browser_is_given_stays_short(devices: Devices) -> None:
     for user in range(10):
         proofs = devices.renewed(proofs, user, HASH)
     assert [user for user in range(10) if devices.known(proofs, user, HASH)] == [6, 7, 8, 9]
-    assert len(proofs) < MOST * 65
+    assert len(proofs) < MAX_PROOFS * 65
     assert len(devices.renewed("x;y, " * 10_000, 1, HASH)) == 64
     assert len(devices.renewed('"\r\nSet-Cookie: a=b', 1, HASH)) == 64

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from portico.cli import bind_address
 from portico.cli import home as homes
-from portico.cli import listening
 from portico.cli.accounts import Accounts, with_settings
-from portico.cli.first_start import add_first_user, add_local_connection, generate_password
+from portico.cli.bind_address import AddressUnusable
 from portico.cli.home import HomeUnusable, default_home, existing, find_home, prepare
-from portico.cli.listening import AddressUnusable
-from portico.client.private import write_private
+from portico.cli.home_setup import add_first_user, add_local_connection, generate_password
+from portico.client.auth.private_files import write_private
 
 
 def mode(path: Path) -> int:
@@ -110,7 +110,7 @@ def test_a_vanished_files_folder_is_not_replaced_by_an_empty_one(tmp_path: Path)
     assert not settings.files_folder.exists()
 
 
-def test_a_file_where_the_files_are_to_be_kept_is_told(tmp_path: Path) -> None:
+def test_a_file_where_the_files_are_to_be_kept_is_reported(tmp_path: Path) -> None:
     settings = prepare(tmp_path / "home")
     settings.files_folder.touch()
     with pytest.raises(HomeUnusable, match=r"files is a file.*move it away"):
@@ -146,15 +146,15 @@ def test_a_home_with_users_gets_no_other(tmp_path: Path) -> None:
     ("address", "safe"), [("127.0.0.9", True), ("::1", True), ("::ffff:127.0.0.1", True)]
 )
 def test_loopback_needs_no_protection(address: str, safe: bool) -> None:
-    assert listening.is_loopback(ip_address(address)) is safe
-    listening.check_exposure(ip_address(address), protected=False)
+    assert bind_address.is_loopback(ip_address(address)) is safe
+    bind_address.check_exposure(ip_address(address), protected=False)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "::ffff:192.0.2.1"])
 def test_other_addresses_need_tls_or_a_proxy(address: str) -> None:
-    listening.check_exposure(ip_address(address), protected=True)
+    bind_address.check_exposure(ip_address(address), protected=True)
     with pytest.raises(AddressUnusable, match=r"--tls auto.*--behind-proxy"):
-        listening.check_exposure(ip_address(address), protected=False)
+        bind_address.check_exposure(ip_address(address), protected=False)
 
 
 @pytest.mark.parametrize("option", [socket.SO_REUSEADDR, socket.SO_REUSEPORT])
@@ -165,15 +165,15 @@ def test_a_port_in_use_is_noticed(option: int) -> None:
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(AddressUnusable, match=rf"Port {port} .* in use .*--port"):
-            listening.check_free(ip_address("127.0.0.1"), port)
-    listening.check_free(ip_address("127.0.0.1"), port)
+            bind_address.check_free(ip_address("127.0.0.1"), port)
+    bind_address.check_free(ip_address("127.0.0.1"), port)
 
 
 def test_an_address_of_another_machine() -> None:
     with pytest.raises(AddressUnusable, match="not an address of this machine"):
-        listening.check_free(ip_address("192.0.2.1"), 18099)
-    with pytest.raises(AddressUnusable, match="has no address"):
-        listening.resolve("no-such-host.invalid")
+        bind_address.check_free(ip_address("192.0.2.1"), 18099)
+    with pytest.raises(AddressUnusable, match="cannot be resolved"):
+        bind_address.resolve("no-such-host.invalid")
 
 
 def test_a_port_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,4 +182,4 @@ def test_a_port_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "bind", refuse)
     with pytest.raises(AddressUnusable, match="CAP_NET_BIND_SERVICE"):
-        listening.check_free(ip_address("127.0.0.1"), 80)
+        bind_address.check_free(ip_address("127.0.0.1"), 80)

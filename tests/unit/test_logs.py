@@ -18,14 +18,14 @@ CANARY = "cAnArY0+/x"
 def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.BytesIO]:
     """Standard error that is not a terminal, with the logging of a worker."""
     root = logging.getLogger()
-    before = (root.handlers, root.level, logs.requests.write)
+    before = (root.handlers, root.level)
     buffer = io.BytesIO()
     stderr = io.TextIOWrapper(buffer)
     monkeypatch.setattr(sys, "stderr", stderr)
     logs.configure("info")
     yield buffer
     structlog.reset_defaults()
-    root.handlers, logs.requests.write = before[0], before[2]
+    root.handlers = before[0]
     root.setLevel(before[1])
 
 
@@ -98,7 +98,7 @@ SECRETS_BEFORE_A_CUT = (
 def test_a_secret_that_a_cut_goes_through_is_cut_out(beginning: str) -> None:
     """A long text loses its end, and with it the sign by which a secret ends: the quote, the @."""
     for kept in range(3, len(CANARY) + 1):
-        filling = "x" * (logs._LONGEST - len(beginning) - kept - 1)
+        filling = "x" * (logs._MAX_LENGTH - len(beginning) - kept - 1)
         shown = logs.redacted(f"{filling} {beginning}{CANARY}@host" + "y" * 100)
         assert CANARY[:kept] not in shown.removeprefix(filling)
         assert shown.endswith("characters)")
@@ -133,7 +133,7 @@ def processor_time(text: str) -> float:
 @pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
 def test_the_search_for_secrets_is_linear(monkeypatch: pytest.MonkeyPatch, piece: str) -> None:
     """Four times the text costs about four times as much, not sixteen times."""
-    monkeypatch.setattr(logs, "_LONGEST", 2**30)
+    monkeypatch.setattr(logs, "_MAX_LENGTH", 2**30)
     short, long = (piece * (size // len(piece)) for size in (32 * 1024, 128 * 1024))
     assert processor_time(long) < 9 * processor_time(short)
 
@@ -142,8 +142,8 @@ def test_the_search_for_secrets_is_linear(monkeypatch: pytest.MonkeyPatch, piece
 def test_what_is_searched_for_secrets_is_bounded(piece: str) -> None:
     """However long a text of a service is, its search costs what the search of its beginning costs."""
     longest = piece * (2**22 // len(piece))
-    assert len(logs.redacted(longest)) <= logs._LONGEST + 100
-    assert processor_time(longest) < 20 * processor_time(longest[: logs._LONGEST]) + 0.001
+    assert len(logs.redacted(longest)) <= logs._MAX_LENGTH + 100
+    assert processor_time(longest) < 20 * processor_time(longest[: logs._MAX_LENGTH]) + 0.001
 
 
 def test_a_page_of_odd_names_writes_few_lines(stream: io.BytesIO) -> None:
@@ -152,13 +152,13 @@ def test_a_page_of_odd_names_writes_few_lines(stream: io.BytesIO) -> None:
     structlog.get_logger().warning("cause", cause="why")
     found = lines(stream)
     assert found[-1]["event"] == "cause"
-    assert logs.Sparing.MOST <= len(found) - 1 < 100
+    assert logs.RateLimitedEvents.MAX_PER_SECOND <= len(found) - 1 < 100
 
 
 def test_lines_that_were_dropped_are_counted() -> None:
     now = [0.0]
-    sparing = logs.Sparing(lambda: now[0])
-    for _ in range(logs.Sparing.MOST):
+    sparing = logs.RateLimitedEvents(lambda: now[0])
+    for _ in range(logs.RateLimitedEvents.MAX_PER_SECOND):
         sparing(None, "", {"event": "left-out-of-listing"})
     for _ in range(7):
         with pytest.raises(structlog.DropEvent):

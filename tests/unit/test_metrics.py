@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from portico.errors import NotFound
-from portico.measured import Measured
-from portico.metrics import FAMILIES, Metrics, Snapshot, render
+from portico.instrumented import InstrumentedProvider
+from portico.metrics import FAMILIES, Metrics, MetricsSnapshot, render
 from portico.paths import Path as FilePath
 from portico.providers.base import Provider
 from portico.providers.registry import open_provider
-from portico.scoreboard import FRESH_SECONDS, Scoreboard
+from portico.worker_metrics import FRESH_SECONDS, WorkerMetrics
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -22,7 +22,7 @@ def value(text: str, sample: str) -> float:
     return float(found.rpartition(" ")[2])
 
 
-def snapshot(metrics: Metrics) -> Snapshot:
+def snapshot(metrics: Metrics) -> MetricsSnapshot:
     return metrics.snapshot(time.monotonic())
 
 
@@ -62,7 +62,7 @@ def test_workers_add_up(tmp_path: Path) -> None:
     boards = []
     for count in (1, 2):
         metrics = Metrics()
-        board = Scoreboard(tmp_path / "metrics", metrics)
+        board = WorkerMetrics(tmp_path / "metrics", metrics)
         metrics.sign_ins.add(("done",), count)
         metrics.in_progress = count
         board.publish()
@@ -79,18 +79,18 @@ def test_workers_add_up(tmp_path: Path) -> None:
 def test_a_worker_that_was_replaced_still_counts(tmp_path: Path) -> None:
     folder = tmp_path / "metrics"
     old = Metrics()
-    board = Scoreboard(folder, old)
+    board = WorkerMetrics(folder, old)
     old.sign_ins.add(("done",), 5)
     old.in_progress = 7
     board.publish()
     os.close(board._lock)  # as SIGKILL does it
-    staying = Scoreboard(folder, Metrics())
+    staying = WorkerMetrics(folder, Metrics())
     text = render(staying.read())
     assert value(text, 'portico_sign_ins_total{outcome="done"}') == 5
     assert value(text, "portico_requests_in_progress") == 0
 
     joining = Metrics()
-    board = Scoreboard(folder, joining)
+    board = WorkerMetrics(folder, joining)
     joining.sign_ins.add(("done",))
     board.close()
     assert value(render(staying.read()), 'portico_sign_ins_total{outcome="done"}') == 6
@@ -102,7 +102,7 @@ def test_a_worker_that_was_replaced_still_counts(tmp_path: Path) -> None:
 
 def test_what_a_dead_worker_was_doing_does_not_count(tmp_path: Path) -> None:
     dead, metrics = Metrics(), Metrics()
-    first, board = Scoreboard(tmp_path, dead), Scoreboard(tmp_path, metrics)
+    first, board = WorkerMetrics(tmp_path, dead), WorkerMetrics(tmp_path, metrics)
     dead.in_progress = 7
     moment = dead.snapshot(time.monotonic() - FRESH_SECONDS - 1)
     (tmp_path / "0.json").write_bytes(msgspec.json.encode(moment))
@@ -113,7 +113,7 @@ def test_what_a_dead_worker_was_doing_does_not_count(tmp_path: Path) -> None:
 
 async def test_provider_calls_are_timed_and_their_errors_counted(tmp_path: Path) -> None:
     metrics = Metrics()
-    provider = Measured(open_provider("local", {"folder": str(tmp_path)}), "disk", metrics)
+    provider = InstrumentedProvider(open_provider("local", {"folder": str(tmp_path)}), "disk", metrics)
     await provider.list_page(FilePath.parse(""), 10, None)
     with pytest.raises(NotFound):
         await provider.stat(FilePath.parse("none"))
@@ -129,11 +129,11 @@ def test_a_measured_provider_hands_on_everything() -> None:
     """A method with a default in the contract would else be lost without a sound."""
     for name, method in inspect.getmembers(Provider, inspect.isfunction):
         if not name.startswith("__"):
-            assert name in vars(Measured), name
-            ours = inspect.signature(getattr(Measured, name)).parameters.values()
+            assert name in vars(InstrumentedProvider), name
+            ours = inspect.signature(getattr(InstrumentedProvider, name)).parameters.values()
             theirs = inspect.signature(method).parameters.values()
             assert [(p.name, p.kind, p.default) for p in ours] == [
                 (p.name, p.kind, p.default) for p in theirs
             ]
     for name in inspect.get_annotations(Provider):
-        assert hasattr(Measured(open_provider("local", {"folder": "/"}), "disk", Metrics()), name)
+        assert hasattr(InstrumentedProvider(open_provider("local", {"folder": "/"}), "disk", Metrics()), name)

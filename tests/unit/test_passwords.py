@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from portico.accounts import passwords as module
-from portico.accounts.attempts import Attempt, attempt_of
 from portico.accounts.passwords import Passwords, check_password
+from portico.accounts.throttle import Attempt, attempt_of
 from portico.errors import InvalidRequest, TooManyRequests
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from portico.errors import ProviderFailed
-from portico.providers.progress import MOST_EMPTY, MOST_REPEATED, Progress
+from portico.providers.progress import MAX_EMPTY_PAGES, MAX_REPEATED_PAGES, Progress
 
 
 def test_tokens_that_alternate_end_a_walk() -> None:
@@ -16,7 +16,7 @@ def test_tokens_that_alternate_end_a_walk() -> None:
 
 def test_entries_that_repeat_under_fresh_tokens_end_a_walk() -> None:
     progress = Progress()
-    for number in range(MOST_REPEATED + 1):  # the first time, and once more until it is remembered
+    for number in range(MAX_REPEATED_PAGES + 1):  # the first time, and once more until it is remembered
         progress.page(["a", "b"], str(number))
     with pytest.raises(ProviderFailed):
         progress.page(["a", "b"], "one too many")
@@ -24,7 +24,7 @@ def test_entries_that_repeat_under_fresh_tokens_end_a_walk() -> None:
 
 def test_pages_that_repeat_in_turns_end_a_walk() -> None:
     progress = Progress()
-    for number in range(3 + MOST_REPEATED - 1):
+    for number in range(3 + MAX_REPEATED_PAGES - 1):
         progress.page(["a"] if number % 2 else ["b"], str(number))
     with pytest.raises(ProviderFailed):
         progress.page(["a"], "one too many")
@@ -32,10 +32,10 @@ def test_pages_that_repeat_in_turns_end_a_walk() -> None:
 
 def test_empty_pages_end_a_walk_only_if_there_is_no_end_to_them() -> None:
     progress = Progress()
-    for number in range(MOST_EMPTY):
+    for number in range(MAX_EMPTY_PAGES):
         progress.page([], f"empty-{number}")
     progress.page(["a"], "at last")
-    for number in range(MOST_EMPTY):
+    for number in range(MAX_EMPTY_PAGES):
         progress.page([], f"empty-again-{number}")
     with pytest.raises(ProviderFailed):
         progress.page([], "one too many")

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from portico.accounts import tokens as module
-from portico.accounts.tokens import CACHED, Session, Tokens, session_of
+from portico.accounts import sessions as module
+from portico.accounts.sessions import CACHED_SECONDS, Session, Sessions, session_of
 from portico.accounts.users import User, Users
 from portico.errors import NotSignedIn, Unavailable
 from portico.store.database import AnyRow, Database
@@ -21,18 +21,18 @@ async def refused(attempt: Any) -> bool:
 
 
 async def test_a_busy_client_costs_one_query_a_while(
-    tokens: Tokens, alice: User, clock: Any, queries: list[None]
+    tokens: Sessions, alice: User, clock: Any, queries: list[None]
 ) -> None:
     pair = await tokens.issue(alice)
     for _ in range(50):
         await tokens.session(pair.access_token)
     assert len(queries) == 1
-    clock.advance(CACHED)
+    clock.advance(CACHED_SECONDS)
     await tokens.session(pair.access_token)
     assert len(queries) == 2
 
 
-async def test_requests_at_once_share_one_query(tokens: Tokens, alice: User, queries: list[None]) -> None:
+async def test_requests_at_once_share_one_query(tokens: Sessions, alice: User, queries: list[None]) -> None:
     pair = await tokens.issue(alice)
     first, *others = (asyncio.create_task(tokens.session(pair.access_token)) for _ in range(20))
     await asyncio.sleep(0)
@@ -42,11 +42,11 @@ async def test_requests_at_once_share_one_query(tokens: Tokens, alice: User, que
 
 
 async def test_nobody_joins_a_read_from_before_the_end(
-    tokens: Tokens, users: Users, alice: User, monkeypatch: pytest.MonkeyPatch
+    tokens: Sessions, users: Users, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = await tokens.issue(alice)
     arrived, go_on = asyncio.Event(), asyncio.Event()
-    ask = tokens._ask
+    ask = tokens._query
 
     async def slow(digest: bytes, generation: int) -> Session | None:
         session = await ask(digest, generation)
@@ -54,10 +54,11 @@ async def test_nobody_joins_a_read_from_before_the_end(
         await go_on.wait()
         return session
 
-    monkeypatch.setattr(tokens, "_ask", slow)
+    monkeypatch.setattr(tokens, "_query", slow)
     early = asyncio.create_task(tokens.session(pair.access_token))
     await arrived.wait()
     await users.change("alice", disabled=True)
+    tokens.forget()
     late = asyncio.create_task(tokens.session(pair.access_token))
     await asyncio.sleep(0)
     go_on.set()
@@ -66,7 +67,7 @@ async def test_nobody_joins_a_read_from_before_the_end(
 
 
 async def test_what_was_read_before_the_end_is_not_kept(
-    tokens: Tokens, alice: User, queries: list[None], monkeypatch: pytest.MonkeyPatch
+    tokens: Sessions, alice: User, queries: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = await tokens.issue(alice)
 
@@ -81,7 +82,7 @@ async def test_what_was_read_before_the_end_is_not_kept(
 
 
 async def test_an_end_elsewhere_is_seen_within_a_second(
-    tokens: Tokens, other_tokens: Tokens, alice: User, clock: Any
+    tokens: Sessions, other_tokens: Sessions, alice: User, clock: Any
 ) -> None:
     pair = await tokens.issue(alice)
     session = await other_tokens.session(pair.access_token)
@@ -93,20 +94,20 @@ async def test_an_end_elsewhere_is_seen_within_a_second(
     assert await refused(other_tokens.session(pair.access_token))
 
 
-async def test_the_cache_is_bounded(tokens: Tokens, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.accounts.tokens._MOST_CACHED", 3)
+async def test_the_cache_is_bounded(tokens: Sessions, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portico.accounts.sessions._MAX_CACHED", 3)
     for _ in range(10):
         await tokens.session((await tokens.issue(alice)).access_token)
     assert len(tokens._cache) <= 3
-    assert not tokens._asking._open
+    assert not tokens._queries._calls
 
 
 async def test_without_the_database_nobody_is_believed(
-    tokens: Tokens, alice: User, clock: Any, database: Database, monkeypatch: pytest.MonkeyPatch
+    tokens: Sessions, alice: User, clock: Any, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = await tokens.issue(alice)
     await tokens.session(pair.access_token)
-    clock.advance(CACHED)
+    clock.advance(CACHED_SECONDS)
 
     def gone(*_: Any) -> Any:
         raise Unavailable("The database is gone.")

@@ -6,21 +6,23 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from portico.accounts import moments
+from portico.accounts import clock
 from portico.accounts import throttle as module
-from portico.accounts.attempts import Attempt, attempt_of, network_of
 from portico.accounts.passwords import QUEUE, SHARE
+from portico.accounts.rate_limits import INTERVAL, MAX_WAITING
 from portico.accounts.signin import FAMILIAR_BURST, FAMILIAR_RATE
-from portico.accounts.spacing import LINE, SPACING
 from portico.accounts.throttle import (
     ADDRESS_FAILURES,
     FAMILIAR,
-    MOST_PAIRS,
+    MAX_PAIRS,
     PAIR_FAILURES,
     REFRESH_FAILURES,
     WINDOW,
-    Standing,
+    Attempt,
     Throttle,
+    Treatment,
+    attempt_of,
+    network_of,
 )
 from portico.errors import TooManyRequests, Unavailable
 from portico.store.database import Database
@@ -56,14 +58,14 @@ async def test_a_pair_waits_for_the_end_of_the_window(throttle: Throttle, clock:
     clock.advance(WINDOW.total_seconds() - 60.5)
     assert await wait_of(throttle) == 1
     clock.advance(0.5)
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.STRANGER
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.STRANGER
     await fail(throttle, PAIR_FAILURES - 1)
 
 
 async def test_the_account_is_never_locked(throttle: Throttle) -> None:
     await fail(throttle, PAIR_FAILURES)
-    assert await throttle.check(attempt_of("alice", ELSEWHERE)) is Standing.STRANGER
-    assert await throttle.check(attempt_of("bob", HOME)) is Standing.STRANGER
+    assert await throttle.check(attempt_of("alice", ELSEWHERE)) is Treatment.STRANGER
+    assert await throttle.check(attempt_of("bob", HOME)) is Treatment.STRANGER
 
 
 async def test_case_and_look_of_a_name_make_no_new_pair(throttle: Throttle) -> None:
@@ -80,13 +82,13 @@ async def test_a_flood_is_counted_in_a_few_transactions(throttle: Throttle, tran
     await asyncio.gather(*(throttle.failed(attempt_of(name, HOME)) for name in names))
     assert len(transactions) <= 2
     assert await wait_of(throttle, "user0") == await wait_of(throttle, "user1") == WINDOW.total_seconds()
-    assert await throttle.check(attempt_of("user2", HOME)) is Standing.STRANGER  # it has failed once less
+    assert await throttle.check(attempt_of("user2", HOME)) is Treatment.STRANGER  # it has failed once less
     await throttle.failed(attempt_of("user2", HOME))
     assert await wait_of(throttle, "user2") > 0
 
 
 @pytest.mark.parametrize("broken", [(Database, "begin"), (AsyncConnection, "execute")])
-async def test_what_the_database_does_not_take_is_told_to_all_and_not_kept(
+async def test_what_the_database_does_not_take_is_reported_to_all_and_not_kept(
     throttle: Throttle, monkeypatch: pytest.MonkeyPatch, broken: tuple[type, str]
 ) -> None:
     def fail_to(*_: Any) -> Any:
@@ -118,17 +120,17 @@ async def test_an_address_that_tries_many_names_waits(throttle: Throttle) -> Non
     for number in range(ADDRESS_FAILURES):
         await fail(throttle, 1, f"user{number}")
     assert await wait_of(throttle, "somebody new") == WINDOW.total_seconds()
-    assert await throttle.check(attempt_of("somebody new", ELSEWHERE)) is Standing.STRANGER
+    assert await throttle.check(attempt_of("somebody new", ELSEWHERE)) is Treatment.STRANGER
 
 
 async def test_a_familiar_pair_answers_for_itself_alone(throttle: Throttle) -> None:
     await throttle.succeeded(attempt_of("alice", HOME))
     for number in range(ADDRESS_FAILURES):
         await fail(throttle, 1, f"user{number}")
-    assert await throttle.check(attempt_of("Alice", HOME)) is Standing.KNOWN
+    assert await throttle.check(attempt_of("Alice", HOME)) is Treatment.KNOWN
     await fail(throttle, PAIR_FAILURES)
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.SPACED
-    assert await throttle.check(attempt_of("alice", ELSEWHERE)) is Standing.STRANGER
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.DELAYED
+    assert await throttle.check(attempt_of("alice", ELSEWHERE)) is Treatment.STRANGER
 
 
 async def spaced(throttle: Throttle) -> Attempt:
@@ -137,7 +139,7 @@ async def spaced(throttle: Throttle) -> Attempt:
     await throttle.succeeded(attempt)
     for _ in range(PAIR_FAILURES):
         await throttle.failed(attempt)
-    assert await throttle.check(attempt) is Standing.SPACED
+    assert await throttle.check(attempt) is Treatment.DELAYED
     return attempt
 
 
@@ -154,10 +156,10 @@ async def test_what_is_spaced_is_let_through_one_at_a_time_by_all_workers(
 
     for worker in (throttle, Throttle(database), throttle, Throttle(database)):
         await wait(worker)
-    assert turns == [number * SPACING.total_seconds() for number in range(4)]
+    assert turns == [number * INTERVAL.total_seconds() for number in range(4)]
 
 
-async def test_few_wait_for_their_turn_and_the_others_are_told_to_come_again(
+async def test_few_wait_for_their_turn_and_the_others_are_refused_for_now(
     throttle: Throttle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt = await spaced(throttle)
@@ -167,28 +169,28 @@ async def test_few_wait_for_their_turn_and_the_others_are_told_to_come_again(
         await going_on.wait()
 
     await throttle.wait(attempt)
-    monkeypatch.setattr(moments, "sleep", hold)
-    waiting = [asyncio.create_task(throttle.wait(attempt)) for _ in range(LINE)]
+    monkeypatch.setattr(clock, "sleep", hold)
+    waiting = [asyncio.create_task(throttle.wait(attempt)) for _ in range(MAX_WAITING)]
     await asyncio.sleep(0)
     with pytest.raises(TooManyRequests) as refusal:
         await throttle.wait(attempt)
-    assert refusal.value.retry_after == SPACING.total_seconds()
+    assert refusal.value.retry_after == INTERVAL.total_seconds()
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-    assert not throttle._spacing._turns
-    assert not throttle._spacing._names
+    assert not throttle._pacing._lock
+    assert not throttle._pacing._waiting_by_user
 
 
-async def test_one_who_never_gets_a_turn_is_told_to_come_again(
+async def test_one_who_never_gets_a_turn_is_refused_for_now(
     throttle: Throttle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt = await spaced(throttle)
 
-    async def claim(_: bytes) -> float:
-        return SPACING.total_seconds()
+    async def admit(_: bytes) -> float:
+        return INTERVAL.total_seconds()
 
-    monkeypatch.setattr(throttle._spacing, "claim", claim)
+    monkeypatch.setattr(throttle._pacing, "admit", admit)
     with pytest.raises(TooManyRequests):
         await throttle.wait(attempt)
 
@@ -206,18 +208,18 @@ async def test_a_turn_that_was_taken_in_the_far_future_holds_nobody_up(
 async def test_a_known_device_has_a_count_of_its_own(throttle: Throttle) -> None:
     device = attempt_of("alice", HOME, b"device")
     for _ in range(PAIR_FAILURES):
-        assert await throttle.check(device) is Standing.KNOWN
+        assert await throttle.check(device) is Treatment.KNOWN
         await throttle.failed(device)
-    assert await throttle.check(device) is Standing.SPACED
-    assert await throttle.check(attempt_of("alice", ELSEWHERE, b"device")) is Standing.SPACED
-    assert await throttle.check(attempt_of("alice", HOME, b"other")) is Standing.KNOWN
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.STRANGER
+    assert await throttle.check(device) is Treatment.DELAYED
+    assert await throttle.check(attempt_of("alice", ELSEWHERE, b"device")) is Treatment.DELAYED
+    assert await throttle.check(attempt_of("alice", HOME, b"other")) is Treatment.KNOWN
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.STRANGER
 
 
 async def test_the_success_of_a_device_does_not_clear_what_others_failed_at(throttle: Throttle) -> None:
     await spaced(throttle)
     await throttle.succeeded(attempt_of("alice", HOME, b"device"))
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.SPACED
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.DELAYED
 
 
 async def test_made_up_refresh_tokens_are_throttled_by_address_alone(throttle: Throttle, clock: Any) -> None:
@@ -226,10 +228,10 @@ async def test_made_up_refresh_tokens_are_throttled_by_address_alone(throttle: T
     await throttle.refresh_failed(HOME)  # one is still answered every few seconds
     with pytest.raises(TooManyRequests) as refusal:
         await throttle.refresh_failed(HOME)
-    assert refusal.value.retry_after == SPACING.total_seconds()
+    assert refusal.value.retry_after == INTERVAL.total_seconds()
     await throttle.refresh_failed(ELSEWHERE)
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.STRANGER
-    clock.advance(SPACING.total_seconds())
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.STRANGER
+    clock.advance(INTERVAL.total_seconds())
     await throttle.refresh_failed(HOME)
     clock.advance(WINDOW.total_seconds())
     for _ in range(REFRESH_FAILURES):
@@ -239,15 +241,15 @@ async def test_made_up_refresh_tokens_are_throttled_by_address_alone(throttle: T
 async def test_one_account_does_not_push_out_the_familiar_pairs_of_others(
     throttle: Throttle, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_PAIRS", 3)
+    monkeypatch.setattr(module, "MAX_PAIRS", 3)
     await throttle.succeeded(attempt_of("alice", HOME))
     for number in range(5):
         clock.advance(1)
         await throttle.succeeded(attempt_of("mallory", f"198.51.100.{number}"))
     await throttle.sweep()
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.KNOWN
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.KNOWN
     found = [await throttle.check(attempt_of("mallory", f"198.51.100.{number}")) for number in range(5)]
-    assert found == [Standing.STRANGER] * 2 + [Standing.KNOWN] * 3
+    assert found == [Treatment.STRANGER] * 2 + [Treatment.KNOWN] * 3
 
 
 async def test_success_clears_the_pair_but_not_the_address(throttle: Throttle) -> None:
@@ -263,9 +265,9 @@ async def test_familiarity_fades(throttle: Throttle, clock: Any) -> None:
     await throttle.succeeded(attempt_of("alice", HOME))
     clock.advance(FAMILIAR.total_seconds() - 1)
     await throttle.sweep()
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.KNOWN
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.KNOWN
     clock.advance(1)
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.STRANGER
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.STRANGER
 
 
 async def test_failures_at_once_are_all_counted(throttle: Throttle, database: Database) -> None:
@@ -284,15 +286,15 @@ async def test_a_clock_that_jumps_keeps_nobody_out_for_longer(
     clock.set(jump)
     assert 0 < await wait_of(throttle) <= WINDOW.total_seconds()
     clock.advance(2 * WINDOW.total_seconds())
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.STRANGER
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.STRANGER
 
 
 async def test_a_count_from_the_far_future_is_not_believed(throttle: Throttle, clock: Any) -> None:
     await fail(throttle, PAIR_FAILURES)
     clock.set(-86400)
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.STRANGER
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.STRANGER
     await throttle.failed(attempt_of("alice", HOME))
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.STRANGER
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.STRANGER
 
 
 @pytest.mark.parametrize(
@@ -315,7 +317,7 @@ async def test_one_subscriber_of_ipv6_is_one_address(throttle: Throttle) -> None
     for number in range(PAIR_FAILURES):
         await throttle.failed(attempt_of("alice", f"2001:db8::{number:x}"))
     assert await wait_of(throttle, address="2001:db8::ffff") > 0
-    assert await throttle.check(attempt_of("alice", "2001:db8:0:1::1")) is Standing.STRANGER
+    assert await throttle.check(attempt_of("alice", "2001:db8:0:1::1")) is Treatment.STRANGER
 
 
 @pytest.mark.parametrize("name", ["", "\0", "\ud800", "x" * 2**20, "\ufdfa" * 64])
@@ -331,7 +333,7 @@ async def test_sweep_forgets_what_is_old(throttle: Throttle, clock: Any, databas
     await throttle.failed(attempt_of("carol", HOME))
     await throttle.sweep()
     assert await rows(database) == 3  # the address, carol, and bob who is familiar
-    assert await throttle.check(attempt_of("bob", HOME)) is Standing.KNOWN
+    assert await throttle.check(attempt_of("bob", HOME)) is Treatment.KNOWN
     clock.advance(FAMILIAR.total_seconds())
     await throttle.sweep()
     assert await rows(database) == 0
@@ -340,33 +342,33 @@ async def test_sweep_forgets_what_is_old(throttle: Throttle, clock: Any, databas
 async def test_a_flood_of_names_leaves_a_bounded_table(
     throttle: Throttle, clock: Any, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_ROWS", 10)
+    monkeypatch.setattr(module, "MAX_ROWS", 10)
     await throttle.succeeded(attempt_of("alice", HOME))
     for number in range(30):
         clock.advance(0.01)
         await throttle.failed(attempt_of(f"user{number}", f"198.51.100.{number}"))
     await throttle.sweep()
     assert await rows(database) == 10
-    assert await throttle.check(attempt_of("alice", HOME)) is Standing.KNOWN
+    assert await throttle.check(attempt_of("alice", HOME)) is Treatment.KNOWN
 
 
 def test_the_documented_thresholds_are_the_real_ones() -> None:
     page = (pathlib.Path(__file__).parents[2] / "docs" / "accounts.md").read_text()
-    minutes, spacing = int(WINDOW.total_seconds() // 60), int(SPACING.total_seconds())
-    a_day = (PAIR_FAILURES + int(WINDOW / SPACING)) * 24 * 60 // minutes
+    minutes, spacing = int(WINDOW.total_seconds() // 60), int(INTERVAL.total_seconds())
+    a_day = (PAIR_FAILURES + int(WINDOW / INTERVAL)) * 24 * 60 // minutes
     for sentence in (
         f"| one user name from one address | {PAIR_FAILURES} failures in {minutes} minutes | 429 until",
         f"| all user names from one address | {ADDRESS_FAILURES} failures in {minutes} minutes |",
-        f"| the same for a familiar pair | {PAIR_FAILURES} failures in {minutes} minutes | one every {spacing} seconds, {LINE} in line",
-        f"| a known device | {PAIR_FAILURES} failures in {minutes} minutes | one every {spacing} seconds, {LINE} in line",
-        f"| refresh tokens from one address that are none | {REFRESH_FAILURES} in {minutes} minutes | one every {spacing} seconds is answered",
-        f"as many as there are cores, and {QUEUE} in line",
+        f"| the same for a familiar pair | {PAIR_FAILURES} failures in {minutes} minutes | one every {spacing} seconds, {MAX_WAITING} waiting",
+        f"| a known device | {PAIR_FAILURES} failures in {minutes} minutes | one every {spacing} seconds, {MAX_WAITING} waiting",
+        f"| invalid refresh tokens from one address | {REFRESH_FAILURES} in {minutes} minutes | one every {spacing} seconds is answered",
+        f"one per core, and {QUEUE} in the queue",
         f"{SHARE} of one user",
         f"{FAMILIAR_BURST} at once, then {FAMILIAR_RATE:.0f} a second",
         f"within the last {FAMILIAR.days} days",
         f"at most {a_day:,} guesses a day",
         f"{PAIR_FAILURES * 24 * 60 // minutes:,} tries a day",
-        f"At most {module.MOST_ROWS:,} counts",
-        f"{MOST_PAIRS} addresses of one user",
+        f"At most {module.MAX_ROWS:,} counts",
+        f"{MAX_PAIRS} addresses of one user",
     ):
         assert sentence in page, sentence

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from portico.accounts.sessions import Sessions
 from portico.accounts.tickets import Tickets
-from portico.accounts.tokens import Tokens
 from portico.accounts.users import User, Users
 from portico.errors import NotSignedIn
 from portico.store.database import Database
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 
 
 async def test_a_ticket_opens_one_path_any_number_of_times(
-    tickets: Tickets, tokens: Tokens, alice: User
+    tickets: Tickets, tokens: Sessions, alice: User
 ) -> None:
     session = await tokens.session((await tokens.issue(alice)).access_token)
     ticket = await tickets.issue(session, "/a/ä b.txt")
@@ -27,7 +27,7 @@ async def test_a_ticket_opens_one_path_any_number_of_times(
         await tokens.session(ticket)
 
 
-async def test_a_ticket_lasts_a_minute(tickets: Tickets, tokens: Tokens, alice: User, clock: Any) -> None:
+async def test_a_ticket_lasts_a_minute(tickets: Tickets, tokens: Sessions, alice: User, clock: Any) -> None:
     session = await tokens.session((await tokens.issue(alice)).access_token)
     ticket = await tickets.issue(session, "/a")
     clock.advance(Tickets.LIFETIME - 0.001)
@@ -38,7 +38,7 @@ async def test_a_ticket_lasts_a_minute(tickets: Tickets, tokens: Tokens, alice: 
 
 
 async def test_a_ticket_ends_with_its_token(
-    tickets: Tickets, tokens: Tokens, users: Users, alice: User, clock: Any
+    tickets: Tickets, tokens: Sessions, users: Users, alice: User, clock: Any
 ) -> None:
     expiring = await tokens.session((await tokens.issue(alice)).access_token)
     clock.advance(3590)
@@ -55,7 +55,7 @@ async def test_a_ticket_ends_with_its_token(
             await tickets.redeem(ticket, "/a")
 
 
-async def test_no_ticket_for_an_ended_session(tickets: Tickets, tokens: Tokens, alice: User) -> None:
+async def test_no_ticket_for_an_ended_session(tickets: Tickets, tokens: Sessions, alice: User) -> None:
     session = await tokens.session((await tokens.issue(alice)).access_token)
     await tokens.end(session)
     with pytest.raises(NotSignedIn):
@@ -69,7 +69,7 @@ async def test_made_up_tickets(tickets: Tickets, ticket: str) -> None:
 
 
 async def test_the_sweep_takes_old_tickets(
-    tickets: Tickets, tokens: Tokens, alice: User, clock: Any, database: Database
+    tickets: Tickets, tokens: Sessions, alice: User, clock: Any, database: Database
 ) -> None:
     session = await tokens.session((await tokens.issue(alice)).access_token)
     await tickets.issue(session, "/old")

@@ -44,7 +44,7 @@ def test_other_text_is_refused(text: str) -> None:
         timestamps.from_iso(text)
 
 
-def test_a_datetime_of_any_zone_is_told_in_utc() -> None:
+def test_a_datetime_of_any_zone_is_written_in_utc() -> None:
     moment = datetime(2026, 11, 14, 10, 30, 5, 123_999, tzinfo=timezone(timedelta(hours=1)))
     assert timestamps.from_datetime(moment) == MOMENT
 

@@ -84,10 +84,10 @@ def test_own_files_that_cannot_be_used(tmp_path: Path, pair: Certificate) -> Non
     assert "does not exist" in refusal(tmp_path / "none", pair.key)
     assert "does not exist" in refusal(pair.file, tmp_path / "none")
     assert "cannot be read" in refusal(tmp_path, pair.key)
-    assert "no certificate" in refusal(junk, pair.key)
-    assert "no private key" in refusal(pair.file, junk)
-    assert "does not belong" in refusal(pair.file, other.key)
-    assert "has expired" in refusal(pair.file, pair.key, NOW + LIFETIME)
+    assert "not contain a certificate" in refusal(junk, pair.key)
+    assert "not contain a private key" in refusal(pair.file, junk)
+    assert "does not match" in refusal(pair.file, other.key)
+    assert "expired on" in refusal(pair.file, pair.key, NOW + LIFETIME)
     assert "clock" in refusal(pair.file, pair.key, NOW - timedelta(days=2))
 
 

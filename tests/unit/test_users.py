@@ -5,7 +5,7 @@ from sqlalchemy import select
 
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
-from portico.accounts.tokens import Tokens
+from portico.accounts.sessions import Sessions
 from portico.accounts.users import User, Users
 from portico.errors import AlreadyExists, InvalidPath, InvalidRequest, NotFound, NotSignedIn
 from portico.rights import ALL_RIGHTS, Right
@@ -13,9 +13,7 @@ from portico.store.database import Database
 from portico.store.tables import users as table
 
 
-async def test_a_user_has_a_folder_and_all_rights_unless_told_otherwise(
-    users: Users, connections: Connections
-) -> None:
+async def test_a_user_has_a_folder_and_all_rights_by_default(users: Users, connections: Connections) -> None:
     alice = await users.add("Alice", "correct horse")
     assert (alice.name, alice.connection, alice.root) == ("Alice", "local", "/Alice")
     assert alice.rights == ALL_RIGHTS
@@ -105,8 +103,8 @@ async def test_change_touches_what_is_given(users: Users, alice: User) -> None:
 
 
 @pytest.mark.parametrize("action", ["disable", "password", "delete"])
-async def test_what_ends_a_user_ends_his_tokens(
-    users: Users, alice: User, tokens: Tokens, other_tokens: Tokens, action: str
+async def test_what_ends_a_user_ends_their_tokens(
+    users: Users, alice: User, tokens: Sessions, other_tokens: Sessions, action: str
 ) -> None:
     bob = await users.add("bob", "correct horse")
     pair, bystander = await tokens.issue(alice), await tokens.issue(bob)
@@ -118,6 +116,7 @@ async def test_what_ends_a_user_ends_his_tokens(
             await users.set_password("alice", "battery staple")
         case "delete":
             await users.delete("alice")
+    tokens.forget()  # as after a second
     for worker in (tokens, other_tokens):
         with pytest.raises(NotSignedIn):
             await worker.session(pair.access_token)
@@ -130,10 +129,13 @@ async def test_what_ends_a_user_ends_his_tokens(
             await tokens.session(pair.access_token)
 
 
-async def test_new_rights_are_seen_at_once(users: Users, alice: User, tokens: Tokens) -> None:
+async def test_new_rights_are_seen_when_the_cache_has_expired(
+    users: Users, alice: User, tokens: Sessions
+) -> None:
     pair = await tokens.issue(alice)
     assert (await tokens.session(pair.access_token)).user.rights == ALL_RIGHTS
     await users.change("alice", rights=[Right.LIST])
+    tokens.forget()
     assert (await tokens.session(pair.access_token)).user.rights == {Right.LIST}
 
 
@@ -152,10 +154,10 @@ async def test_a_new_password_is_stored_as_a_hash(
         await users.set_password("bob", "battery staple")
 
 
-async def test_a_number_never_comes_back(users: Users, alice: User, tokens: Tokens) -> None:
+async def test_a_number_never_comes_back(users: Users, alice: User, tokens: Sessions) -> None:
     await users.delete("alice")
     with pytest.raises(NotFound):
         await users.delete("alice")
     successor = await users.add("alice", "correct horse")
     assert successor.id != alice.id
-    assert not await tokens.still_valid(alice.id)
+    assert not await tokens.is_enabled(alice.id)

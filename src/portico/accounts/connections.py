@@ -1,4 +1,4 @@
-"""Connections: the named storage services, with their credentials sealed."""
+"""Connections: named storage services, with encrypted credentials."""
 
 import builtins
 import json
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from portico.accounts import moments
+from portico.accounts import clock
 from portico.accounts.home_paths import HomePaths
 from portico.accounts.names import check_name
 from portico.accounts.vault import Vault
@@ -20,7 +20,7 @@ from portico.store.tables import connections, users
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-_NAMED = 5  # how many users a refusal names
+_MAX_NAMES = 5  # of users in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +30,22 @@ class Connection:
     options: dict[str, str]
     secrets: dict[str, str] = field(repr=False)
     revision: int
-    """Grows with each change. It starts at the clock, so that a name added anew is taken for a change too, unless
-    that happens within a millisecond or after the clock was put back."""
+    """Grows with each change. It starts at the current time, so that a name that is deleted and added again has a new
+    revision too, unless that happens within a millisecond or the clock was set back."""
 
 
 class Connections:
-    """Which kinds and options there are is known to the callers; here they are words."""
+    """Kinds and options are not checked here, but by the callers."""
 
     def __init__(self, database: Database, vault: Vault, paths: HomePaths | None = None) -> None:
-        """Without `paths`, options that name files are kept and given out as they are."""
+        """Without `paths`, options that name files are stored as they are."""
         self._database = database
         self._vault = vault
         self._paths = paths
 
     async def add(self, name: str, kind: str, options: dict[str, str], secrets: dict[str, str]) -> Connection:
         name = check_name(name, "connection")
-        connection = Connection(name, kind, dict(options), dict(secrets), moments.now())
+        connection = Connection(name, kind, dict(options), dict(secrets), clock.now())
         try:
             async with self._database.begin() as transaction:
                 await transaction.execute(
@@ -58,7 +58,7 @@ class Connections:
     async def change(
         self, name: str, *, options: dict[str, str | None], secrets: dict[str, str | None]
     ) -> Connection:
-        """Merge the given keys into those that are there; None removes a key."""
+        """Merge these keys into the existing ones; None removes a key."""
         async with self._database.begin() as transaction:
             old = await self._read(transaction, name, to_change=True)
             new = Connection(
@@ -66,7 +66,7 @@ class Connections:
                 old.kind,
                 _merged(old.options, options),
                 _merged(old.secrets, secrets),
-                max(moments.now(), old.revision + 1),
+                max(clock.now(), old.revision + 1),
             )
             await transaction.execute(
                 update(connections).where(connections.c.name == new.name).values(**self._stored(new))
@@ -78,29 +78,29 @@ class Connections:
             return await self._read(reading, name)
 
     async def list(self, *, with_secrets: bool = True) -> builtins.list[Connection]:
-        """All connections; without their secrets a lost key does not matter."""
+        """All connections; without their secrets, this works without the secret key."""
         async with self._database.connect() as reading:
             rows = (await reading.execute(select(connections).order_by(connections.c.name))).all()
         return [self._connection(row, with_secrets=with_secrets) for row in rows]
 
     async def revisions(self) -> dict[str, int]:
-        """The revision of every connection: a cheap way to see which ones changed."""
+        """The revision of every connection: a cheap way to see which have changed."""
         async with self._database.connect() as reading:
             rows = (await reading.execute(select(connections.c.name, connections.c.revision))).all()
         return {row.name: row.revision for row in rows}
 
     async def in_use(self) -> dict[str, frozenset[Right]]:
-        """The connections that enabled users have their roots in, with all the rights that these hold there."""
+        """The connections that hold roots of enabled users, with all rights that these users have."""
         query = select(users.c.connection, users.c.rights).where(users.c.disabled.is_(False)).distinct()
         async with self._database.connect() as reading:
             rows = (await reading.execute(query)).all()
-        found: dict[str, frozenset[Right]] = {}
+        rights: dict[str, frozenset[Right]] = {}
         for row in rows:
-            found[row.connection] = found.get(row.connection, frozenset()) | parse_rights(row.rights)
-        return found
+            rights[row.connection] = rights.get(row.connection, frozenset()) | parse_rights(row.rights)
+        return rights
 
     async def keep_paths_relative(self) -> None:
-        """Store paths inside the home as an older version did not: relative to it. What is used stays the same."""
+        """Convert paths inside the home that an older version stored as absolute ones."""
         query = select(connections.c.name, connections.c.options).order_by(connections.c.name)
         async with self._database.connect() as reading:
             if not any(map(self._is_outdated, (await reading.execute(query)).all())):
@@ -108,7 +108,7 @@ class Connections:
         async with self._database.begin() as transaction:
             rows = (await transaction.execute(query.with_for_update())).all()
             for row in filter(self._is_outdated, rows):
-                # The revision stays: no provider has to be opened anew.
+                # The revision stays the same: no provider has to be opened again.
                 await transaction.execute(
                     update(connections)
                     .where(connections.c.name == row.name)
@@ -121,16 +121,18 @@ class Connections:
 
     async def delete(self, name: str) -> None:
         async with self._database.begin() as transaction:
-            name = known_form(name)
-            dwellers = (
+            name = stored_name(name)
+            user_names = (
                 await transaction.scalars(
                     select(users.c.name).where(users.c.connection == name).order_by(users.c.name)
                 )
             ).all()
-            if dwellers:
-                shown = ", ".join(dwellers[:_NAMED]) + (" and others" if len(dwellers) > _NAMED else "")
+            if user_names:
+                shown = ", ".join(user_names[:_MAX_NAMES]) + (
+                    " and others" if len(user_names) > _MAX_NAMES else ""
+                )
                 raise NotPossible(
-                    f"The connection {name!r} is in use by {shown}; move or delete these users first."
+                    f"The connection {name!r} is in use by {shown}; move or delete its users first."
                 )
             try:
                 result = await transaction.execute(delete(connections).where(connections.c.name == name))
@@ -142,7 +144,7 @@ class Connections:
                 raise unknown_connection(name)
 
     async def _read(self, connection: "AsyncConnection", name: str, *, to_change: bool = False) -> Connection:
-        query = select(connections).where(connections.c.name == known_form(name))
+        query = select(connections).where(connections.c.name == stored_name(name))
         row = (await connection.execute(query.with_for_update() if to_change else query)).first()
         if row is None:
             raise unknown_connection(name)
@@ -151,7 +153,7 @@ class Connections:
     def _stored(self, connection: Connection) -> dict[str, Any]:
         return {
             "options": self._stored_options(connection.options),
-            # Without secrets there is nothing to seal, and such a connection outlives a lost key.
+            # Without secrets nothing is encrypted, so the connection works without the secret key.
             "secrets": self._vault.seal(connection.secrets, connection.name) if connection.secrets else None,
             "revision": connection.revision,
         }
@@ -169,13 +171,11 @@ class Connections:
 
 
 def unknown_connection(name: str) -> NotFound:
-    return NotFound(
-        f"There is no connection {name[:64]!r}; 'portico connection list' names those that exist."
-    )
+    return NotFound(f"There is no connection {name[:64]!r}; 'portico connection list' shows all connections.")
 
 
-def known_form(name: str) -> str:
-    """The name as a connection would be stored under it; `NotFound` if none can be called so."""
+def stored_name(name: str) -> str:
+    """The name in its stored form; `NotFound` if no connection can have it."""
     try:
         return check_name(name, "connection")
     except InvalidRequest:

@@ -1,27 +1,27 @@
-"""What users and connections may be called."""
+"""Names of users and connections."""
 
 import unicodedata
 
 from portico.errors import InvalidRequest
 
-_LONGEST = 64
-_LONGEST_KEY = 256
+_MAX_LENGTH = 64
+_MAX_KEY_LENGTH = 256
 
 
 def check_name(name: str, noun: str) -> str:
-    """`name` as it is stored; `InvalidRequest` if no `noun` may be called so."""
-    composed = unicodedata.normalize("NFC", name[: 4 * _LONGEST + 1])
+    """The name in its stored form; `InvalidRequest` if it is not allowed for this `noun`."""
+    composed = unicodedata.normalize("NFC", name[: 4 * _MAX_LENGTH + 1])
     if not _is_name(composed):
         raise InvalidRequest(
-            f"A {noun} name has 1 to {_LONGEST} letters, digits or characters of '._-@', "
-            "and does not begin with a dot; choose another name."
+            f"A {noun} name has 1 to {_MAX_LENGTH} letters, digits or characters of '._-@', "
+            "and does not start with a dot; choose another name."
         )
     return composed
 
 
 def name_key(name: str) -> str:
-    """The form under which names are the same whatever their case; empty for what cannot be a name."""
-    if len(name) > 4 * _LONGEST:
+    """The form in which names are compared, without case; empty if it cannot be a name."""
+    if len(name) > 4 * _MAX_LENGTH:
         return ""
     composed = unicodedata.normalize("NFC", name)
     return _fold(composed) if _is_name(composed) else ""
@@ -29,10 +29,10 @@ def name_key(name: str) -> str:
 
 def _is_name(name: str) -> bool:
     return (
-        0 < len(name) <= _LONGEST
+        0 < len(name) <= _MAX_LENGTH
         and not name.startswith(".")
         and all(char in "._-@" or unicodedata.category(char)[0] == "L" or char.isdecimal() for char in name)
-        and len(_fold(name)) <= _LONGEST_KEY
+        and len(_fold(name)) <= _MAX_KEY_LENGTH
     )
 
 

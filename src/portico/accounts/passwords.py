@@ -1,4 +1,4 @@
-"""Hashing passwords: slow on purpose, off the event loop, and never more at once than the machine can bear."""
+"""Hashing and verifying passwords: slow on purpose, in threads, with bounded concurrency."""
 
 import os
 import secrets
@@ -9,69 +9,69 @@ from contextlib import suppress
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from portico.accounts.attempts import Attempt
-from portico.accounts.lanes import Keys, Lane, LaneFull
+from portico.accounts.fair_pool import FairPool, Keys, PoolFull
+from portico.accounts.throttle import Attempt
 from portico.errors import InvalidRequest, TooManyRequests
 
-SHORTEST, LONGEST = 8, 1024  # bytes
+MIN_LENGTH, MAX_LENGTH = 8, 1024  # bytes
 MEMORY_KIB, PASSES, LANES = 19 * 1024, 2, 1
 QUEUE = 8
-"""How many may wait for a place, in each lane."""
+"""Jobs that may wait in each lane."""
 SHARE = 3
-"""How many sign-ins of one user may be inside the familiar lane; of one device, or one user and address, only one."""
+"""Jobs of one user in the familiar lane; of one device, or one user and address, only one."""
 
 _SALT, _HASH = 16, 32
-_STEPS_BACK = 10
-_OURS: Keys = (b"", b"")
+_NICENESS = 10
+_NO_USER: Keys = (b"", b"")
 
 
 def check_password(password: str) -> None:
-    """`InvalidRequest` unless `password` may be set."""
+    """`InvalidRequest` if this cannot be a password."""
     encoded = _encode(password)
-    if encoded is None or not SHORTEST <= len(encoded) <= LONGEST:
-        raise InvalidRequest(f"A password has {SHORTEST} to {LONGEST} bytes; choose another one.")
+    if encoded is None or not MIN_LENGTH <= len(encoded) <= MAX_LENGTH:
+        raise InvalidRequest(f"A password has {MIN_LENGTH} to {MAX_LENGTH} bytes; choose another one.")
 
 
 class Passwords:
     def __init__(self) -> None:
         self._hasher = PasswordHasher(PASSES, MEMORY_KIB, LANES, _HASH, _SALT, type=Type.ID)
-        self._nobody = _unmatched_hash()
-        self._general = Lane("password", _cores(), QUEUE, prepare=_step_back)
-        self._familiar = Lane("familiar-password", 1, QUEUE, shares=(SHARE, 1))
+        self._unmatched = _unmatched_hash()
+        self._general = FairPool("password", _cores(), QUEUE, initializer=_lower_priority)
+        self._familiar = FairPool("familiar-password", 1, QUEUE, shares=(SHARE, 1))
 
     async def hash(self, password: str) -> str:
         check_password(password)
         try:
-            return await self._general.run(_OURS, lambda: self._hasher.hash(password))
-        except LaneFull:
+            return await self._general.run(_NO_USER, lambda: self._hasher.hash(password))
+        except PoolFull:
             raise busy() from None
 
     async def verify(
         self, hashed: str | None, password: str, attempt: Attempt | None = None, *, familiar: bool = False
     ) -> bool:
-        """Whether `password` is the one behind `hashed`; with None it never is, and that takes as long to say.
+        """Whether `password` matches `hashed`; None never matches, in the same time.
 
-        `TooManyRequests` when the line is full. Who is `familiar` has a lane that a flood of strangers cannot fill; where
-        that is full, the general one is left.
+        `TooManyRequests` if the queue is full. A `familiar` attempt has a lane that a flood of strangers cannot fill, and
+        falls back to the general lane.
         """
         encoded = _encode(password)
-        if encoded is None or len(encoded) > LONGEST:
+        if encoded is None or len(encoded) > MAX_LENGTH:
             return False
 
         def call() -> bool:
-            return self._matches(hashed or self._nobody, encoded) and hashed is not None
+            return self._matches(hashed or self._unmatched, encoded) and hashed is not None
 
         if familiar:
-            with suppress(LaneFull):
-                return await self._familiar.run((attempt.name, attempt.own) if attempt else _OURS, call)
+            with suppress(PoolFull):
+                return await self._familiar.run((attempt.name, attempt.own) if attempt else _NO_USER, call)
         try:
-            return await self._general.run((attempt.name, attempt.place) if attempt else _OURS, call)
-        except LaneFull:
+            return await self._general.run((attempt.name, attempt.address) if attempt else _NO_USER, call)
+        except PoolFull:
             raise busy() from None
 
     def queued(self, *, familiar: bool) -> int:
-        """How many are being verified or hashed, or wait for it, in that lane."""
-        return (self._familiar if familiar else self._general).inside
+        """Running and queued jobs in that lane."""
+        return (self._familiar if familiar else self._general).jobs
 
     def close(self) -> None:
         self._general.close()
@@ -85,18 +85,18 @@ class Passwords:
 
 
 def busy() -> TooManyRequests:
-    return TooManyRequests("Too many people are signing in at this moment; try again soon.", retry_after=2)
+    return TooManyRequests("Too many people are signing in right now; try again soon.", retry_after=2)
 
 
-def _step_back() -> None:
-    """Let this thread hash in the time that all others leave: a flood of guesses must not slow the listings down."""
-    if sys.platform == "linux":  # elsewhere this would mean the whole process
-        with suppress(OSError):  # where a sandbox forbids it, it is only less polite
-            os.nice(_STEPS_BACK)
+def _lower_priority() -> None:
+    """Lower the priority of this thread, so that a flood of guesses does not slow listings down."""
+    if sys.platform == "linux":  # elsewhere `nice` is for the whole process
+        with suppress(OSError):  # a sandbox may forbid it
+            os.nice(_NICENESS)
 
 
 def _unmatched_hash() -> str:
-    """A hash of no password with the parameters of all others, so that refusing a stranger costs the same."""
+    """A hash that no password matches, with the same parameters, so that an unknown user costs the same."""
 
     def text(length: int) -> str:
         return b64encode(secrets.token_bytes(length)).rstrip(b"=").decode()
@@ -106,7 +106,7 @@ def _unmatched_hash() -> str:
 
 def _encode(password: str) -> bytes | None:
     try:
-        return password[: LONGEST + 1].encode()
+        return password[: MAX_LENGTH + 1].encode()
     except UnicodeEncodeError:
         return None
 

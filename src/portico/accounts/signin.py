@@ -1,17 +1,15 @@
-"""Signing in with a password: throttle, password and token in one place."""
+"""Signing in with a password: throttle, check, start a session."""
 
 from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
-from portico.accounts.allowance import Allowance
-from portico.accounts.attempts import attempt_of
 from portico.accounts.devices import Devices
 from portico.accounts.names import name_key
 from portico.accounts.passwords import Passwords, busy
-from portico.accounts.throttle import Standing, Throttle
-from portico.accounts.tokens import TokenPair, Tokens
-from portico.accounts.turns import LineFull, Turns
+from portico.accounts.rate_limits import KeyedLock, QueueFull, TokenBucket
+from portico.accounts.sessions import Sessions, TokenPair
+from portico.accounts.throttle import Throttle, Treatment, attempt_of
 from portico.accounts.users import USER_COLUMNS, user_of
 from portico.errors import NotSignedIn, PorticoError
 from portico.store.database import Database
@@ -19,7 +17,7 @@ from portico.store.tables import users
 
 
 class WrongPassword(PorticoError):
-    """The same for a wrong password, an unknown user and a disabled one."""
+    """The same error for a wrong password, an unknown user and a disabled one."""
 
     code = "wrong-password"
 
@@ -28,63 +26,68 @@ class WrongPassword(PorticoError):
 class SignedIn:
     tokens: TokenPair
     device: str = field(repr=False)
-    """What the device may present at the next sign-in, to be known again. It opens nothing."""
+    """Proofs that the device sends at its next sign-in, to be recognized. They grant nothing."""
 
 
 FAMILIAR_BURST, FAMILIAR_RATE = 20, 5.0
-"""Sign-ins of one user in the lane of those who are known: so many at once, then so many a second, in each worker."""
+"""Sign-ins of one user in the familiar lane of each worker: a burst, then a rate per second."""
 
-MOST_WRITING = 32
-"""Sign-ins of one user whose password was right and that wait for the database, in each worker."""
+MAX_WRITES = 32
+"""Sign-ins of one user with a correct password that wait for the database, in each worker."""
 
 
 class SignIn:
     def __init__(
-        self, database: Database, passwords: Passwords, throttle: Throttle, tokens: Tokens, devices: Devices
+        self,
+        database: Database,
+        passwords: Passwords,
+        throttle: Throttle,
+        sessions: Sessions,
+        devices: Devices,
     ) -> None:
         self._database = database
         self._passwords = passwords
         self._throttle = throttle
-        self._tokens = tokens
+        self._sessions = sessions
         self._devices = devices
-        self._writing = Turns(MOST_WRITING)
-        self._allowance = Allowance(burst=FAMILIAR_BURST, rate=FAMILIAR_RATE)
+        self._writes = KeyedLock(MAX_WRITES)
+        self._allowance = TokenBucket(burst=FAMILIAR_BURST, rate=FAMILIAR_RATE)
 
     async def with_password(self, username: str, password: str, address: str, device: str = "") -> SignedIn:
         """Tokens for the user; `WrongPassword`, or `TooManyRequests` with the seconds to wait.
 
-        `device` is what was given as `SignedIn.device` before, if anything.
+        `device` is an earlier `SignedIn.device`, if there is one.
         """
         query = select(*USER_COLUMNS, users.c.password_hash).where(users.c.name_key == name_key(username))
         async with self._database.connect() as reading:
             row = (await reading.execute(query)).first()
-            # Of nobody there is no proof, and to find that out takes as long.
+            # For an unknown user this finds nothing, in the same time.
             known = self._devices.known(device, row.id if row else 0, row.password_hash if row else "")
             attempt = attempt_of(username, address, known)
-            standing = await self._throttle.check(attempt, within=reading)
-        if standing is Standing.SPACED:
+            treatment = await self._throttle.check(attempt, within=reading)
+        if treatment is Treatment.DELAYED:
             await self._throttle.wait(attempt)
-        # Successes count, too: one account that signs in all the time leaves the lane to the others.
-        familiar = standing is not Standing.STRANGER and self._allowance.take(attempt.name)
+        # Successes count too, so that one account that signs in all the time leaves room for others.
+        familiar = treatment is not Treatment.STRANGER and self._allowance.take(attempt.name)
         hashed = None if row is None else row.password_hash
-        # A disabled user's password is verified all the same: the time must not tell that the account exists.
+        # A disabled user's password is verified too: the time must not reveal that the account exists.
         matches = await self._passwords.verify(hashed, password, attempt, familiar=familiar)
         if not matches or row is None or row.disabled:
             await self._throttle.failed(attempt)
             raise _wrong_password()
         try:
-            # One of a user at a time, so that one account does not fill the line of those who write.
-            async with self._writing.taken(attempt.name), self._database.begin() as transaction:
-                pair = await self._tokens.issue(user_of(row), within=transaction)
+            # One at a time for each user, so that one account does not fill the queue of writers.
+            async with self._writes.hold(attempt.name), self._database.begin() as transaction:
+                pair = await self._sessions.issue(user_of(row), within=transaction)
                 await self._throttle.succeeded(attempt, within=transaction)
-        except LineFull:
+        except QueueFull:
             raise busy() from None
-        except NotSignedIn:  # disabled, deleted or given a new password while this one was verified
+        except NotSignedIn:  # the user changed while the password was verified
             raise _wrong_password() from None
         return SignedIn(pair, self._devices.renewed(device, row.id, row.password_hash))
 
     async def refresh_failed(self, address: str) -> None:
-        """Count a refresh token that is none; `TooManyRequests` if there were too many from that address."""
+        """Count an invalid refresh token; `TooManyRequests` if there were too many from that address."""
         await self._throttle.refresh_failed(address)
 
 

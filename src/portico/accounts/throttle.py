@@ -1,17 +1,19 @@
 """Throttling of sign-ins: failures are counted in the database, so over all workers and nodes.
 
-An account is never locked. A stranger is refused, by address and by user name and address. A known user, by a device
-or by having signed in from the same address, is slowed down and not refused: else anybody at that address could
-lock the user out.
+No account is ever locked. A stranger is refused, by address and by user name and address. A known user, by a device
+or by a sign-in from the same address, is delayed instead: otherwise anybody at that address could lock the user out.
 
-Failures that come while others are being written are written together: a flood costs one transaction after the other,
-not one for each guess, and each worker has one of them at a time in the line of those who write.
+Failures that arrive during a write are written together: a flood costs one transaction after the other, not one per
+guess, and each worker has at most one of them waiting for the database.
 """
 
 import asyncio
+import ipaddress
 from collections import Counter
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import (
@@ -27,10 +29,10 @@ from sqlalchemy import (
     update,
 )
 
-from portico.accounts import moments
-from portico.accounts.attempts import Attempt, digest_of_name, digest_of_place, digest_of_refreshes
-from portico.accounts.spacing import Spacing, too_many
-from portico.joint import Joint
+from portico.accounts import clock
+from portico.accounts.names import name_key
+from portico.accounts.rate_limits import Pacing, too_many_failures
+from portico.single_flight import SingleFlight
 from portico.store.database import AnyRow, Database, upsert
 from portico.store.tables import attempts
 
@@ -38,24 +40,24 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 WINDOW: Final = timedelta(minutes=15)
-"""Failures are counted from the first one on for this long; then the count starts anew."""
+"""Failures are counted for this long from the first one; then the count starts again."""
 PAIR_FAILURES: Final = 10
-"""Failures of one user name from one address, or from one known device, within the window, before it has to wait."""
+"""Failures of one user name from one address, or from one known device, within the window."""
 ADDRESS_FAILURES: Final = 50
-"""The same for all user names from one address; who is known is exempt."""
+"""Failures of all user names from one address within the window; known users are exempt."""
 REFRESH_FAILURES: Final = 50
-"""Refresh tokens from one address that are none, within the window, before most of them are turned away."""
+"""Invalid refresh tokens from one address within the window, before most of them are refused."""
 FAMILIAR: Final = timedelta(days=90)
-"""How long a pair stays familiar after its last sign-in."""
-MOST_PAIRS: Final = 100
-"""Familiar pairs of one user that a sweep leaves: one account must not crowd out the pairs of others."""
-MOST_ROWS: Final = 100_000
-"""What a sweep leaves at most, so that a flood cannot fill the disk."""
+"""How long a pair of user and address is familiar after its last sign-in."""
+MAX_PAIRS: Final = 100
+"""Familiar pairs of one user that a sweep leaves, so that one account does not crowd out others."""
+MAX_ROWS: Final = 100_000
+"""Rows that a sweep leaves, so that a flood cannot fill the disk."""
 
 _WINDOW_MS = WINDOW // timedelta(milliseconds=1)
 _FAMILIAR_MS = FAMILIAR // timedelta(milliseconds=1)
 
-# The row that could not be inserted, because there is one.
+# `excluded`: the row that could not be inserted because its key exists.
 _FAILURES, _SINCE = literal_column("excluded.failures", Integer), literal_column("excluded.since", BigInteger)
 _STALE = or_(attempts.c.since <= _SINCE - _WINDOW_MS, attempts.c.since >= _SINCE + _WINDOW_MS)
 _INCREASED = {
@@ -66,57 +68,117 @@ _INCREASED = {
 _CLEARED = {"failures": 0, "admitted_at": None}
 
 
-class Standing(Enum):
-    """How an attempt is to be treated."""
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to sign in, by the keys under which it is counted: hashes, so that all have the same length."""
+
+    name: bytes
+    """The user name that was given, whether or not there is such a user."""
+    pair: bytes
+    """That name from that address."""
+    address: bytes
+    device: bytes | None = None
+    """The known device, if one was proved."""
+
+    @property
+    def own(self) -> bytes:
+        """The narrowest key: the device, or else the pair."""
+        return self.device or self.pair
+
+
+def attempt_of(username: str, address: str, device: bytes | None = None) -> Attempt:
+    """The keys are the same for all spellings of a name and all addresses of a network."""
+    return Attempt(
+        name=name_digest(username),
+        pair=sha256(b"pair\0" + _encode(network_of(address)) + b"\0" + _name(username)).digest(),
+        address=address_digest(address),
+        device=None if device is None else sha256(b"device\0" + device).digest(),
+    )
+
+
+def name_digest(username: str) -> bytes:
+    return sha256(b"name\0" + _name(username)).digest()
+
+
+def address_digest(address: str) -> bytes:
+    return sha256(b"address\0" + _encode(network_of(address))).digest()
+
+
+def refresh_digest(address: str) -> bytes:
+    """The key under which invalid refresh tokens from an address are counted."""
+    return sha256(b"refresh\0" + _encode(network_of(address))).digest()
+
+
+def network_of(address: str) -> str:
+    """What counts as one address: an IPv4 address, or the /64 of one IPv6 subscriber."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address[:64]
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(parsed.ipv4_mapped or ipaddress.IPv6Network((parsed, 64), strict=False))
+    return str(parsed)
+
+
+def _name(username: str) -> bytes:
+    return _encode(name_key(username) or username[:256])
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+class Treatment(Enum):
+    """How an attempt is treated."""
 
     STRANGER = auto()
     KNOWN = auto()
-    SPACED = auto()
-    """Known, but with too many failures of its own: `Throttle.wait` comes before the password is verified."""
+    DELAYED = auto()
+    """Known, but with too many failures: call `Throttle.wait` before the password is verified."""
 
 
 class Throttle:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._failures: Counter[tuple[bytes, bytes | None]] = Counter()
-        """What waits for the database, by key and user name."""
-        self._counting: Joint[None, None] = Joint()
-        self._turn = asyncio.Lock()
+        """Not yet written, by key and user name."""
+        self._counting: SingleFlight[None, None] = SingleFlight()
+        self._write_lock = asyncio.Lock()
         self._increase = upsert(database.dialect, attempts, _INCREASED)
-        self._spacing = Spacing(database)
+        self._pacing = Pacing(database)
 
-    async def check(self, attempt: Attempt, *, within: "AsyncConnection | None" = None) -> Standing:
-        """What `attempt` is to us; `TooManyRequests` if it is a stranger's and has to wait for the window's end."""
-        now = moments.now()
-        keys = [attempt.pair, attempt.place] if attempt.device is None else [attempt.device]
+    async def check(self, attempt: Attempt, *, within: "AsyncConnection | None" = None) -> Treatment:
+        """The treatment of an attempt; `TooManyRequests` if it is a stranger's with too many failures."""
+        now = clock.now()
+        keys = [attempt.pair, attempt.address] if attempt.device is None else [attempt.device]
         async with self._database.connect(within) as reading:
             rows = (await reading.execute(select(attempts).where(attempts.c.digest.in_(keys)))).all()
-        found = {row.digest: row for row in rows}
-        own = found.get(attempt.own)
+        by_key = {row.digest: row for row in rows}
+        own = by_key.get(attempt.own)
         own_wait = _wait(own, PAIR_FAILURES, now)
         if attempt.device is not None or (own is not None and _is_familiar(own, now)):
-            return Standing.SPACED if own_wait else Standing.KNOWN
-        if wait := max(own_wait, _wait(found.get(attempt.place), ADDRESS_FAILURES, now)):
-            raise too_many(wait / 1000)
-        return Standing.STRANGER
+            return Treatment.DELAYED if own_wait else Treatment.KNOWN
+        if wait := max(own_wait, _wait(by_key.get(attempt.address), ADDRESS_FAILURES, now)):
+            raise too_many_failures(wait / 1000)
+        return Treatment.STRANGER
 
     async def wait(self, attempt: Attempt) -> None:
-        """Wait for the turn of an attempt that is `SPACED`; `TooManyRequests` if too many wait for theirs."""
-        await self._spacing.wait(attempt.own, attempt.name)
+        """Delay an attempt that is `DELAYED`; `TooManyRequests` if too many wait already."""
+        await self._pacing.wait(attempt.own, attempt.name)
 
     async def failed(self, attempt: Attempt) -> None:
-        """Count it; it is counted for all when this returns. A known device answers for itself alone."""
+        """Count a failure, for all workers when this returns. A known device is counted by itself only."""
         self._failures[attempt.own, attempt.name] += 1
         if attempt.device is None:
-            self._failures[attempt.place, None] += 1
+            self._failures[attempt.address, None] += 1
         await self._counting.run(None, self._count)
 
     async def succeeded(self, attempt: Attempt, *, within: "AsyncConnection | None" = None) -> None:
-        """Make the pair familiar and clear its failures, unless a device signed in: those may be somebody else's.
+        """Make the pair familiar and clear its failures, unless a known device signed in: they may be someone else's.
 
-        The address keeps its count: a guesser there may have one good account.
+        The address keeps its count: a guesser there may have an account of their own.
         """
-        fresh = {"succeeded_at": (now := moments.now()), "name_digest": attempt.name}
+        fresh = {"succeeded_at": (now := clock.now()), "name_digest": attempt.name}
         if attempt.device is None:
             fresh |= {"failures": 0, "since": now, "admitted_at": None}
         row = {"digest": attempt.pair, "failures": 0, "since": now, "admitted_at": None, **fresh}
@@ -124,22 +186,22 @@ class Throttle:
             await transaction.execute(upsert(self._database.dialect, attempts, fresh), row)
 
     async def refresh_failed(self, address: str) -> None:
-        """Count a refresh token that is none; `TooManyRequests` if there were too many from that address.
+        """Count an invalid refresh token; `TooManyRequests` if there were too many from that address.
 
-        Then one of them is still answered every few seconds, so that a client with an ended one learns of it.
+        Even then one is answered every few seconds, so that a client whose session has ended learns of it.
         """
-        key = digest_of_refreshes(address)
+        key = refresh_digest(address)
         async with self._database.connect() as reading:
             row = (await reading.execute(select(attempts).where(attempts.c.digest == key))).first()
-        if not _wait(row, REFRESH_FAILURES, moments.now()):
+        if not _wait(row, REFRESH_FAILURES, clock.now()):
             self._failures[key, None] += 1
             await self._counting.run(None, self._count)
-        elif pause := await self._spacing.claim(key):
-            raise too_many(pause)
+        elif pause := await self._pacing.admit(key):
+            raise too_many_failures(pause)
 
     async def sweep(self) -> None:
-        """Forget what is old, what one user has too many of, and of the rest the oldest, strangers first."""
-        now = moments.now()
+        """Delete what is old, what one user has too many of, and of the rest the oldest, strangers first."""
+        now = clock.now()
         unfamiliar = or_(attempts.c.succeeded_at.is_(None), attempts.c.succeeded_at <= now - _FAMILIAR_MS)
         newest_first = func.row_number().over(
             partition_by=attempts.c.name_digest, order_by=attempts.c.succeeded_at.desc()
@@ -149,28 +211,28 @@ class Throttle:
             .where(attempts.c.name_digest.is_not(None), attempts.c.succeeded_at.is_not(None))
             .subquery()
         )
-        too_many_pairs = select(pairs.c.digest).where(pairs.c.number > MOST_PAIRS)
+        too_many_pairs = select(pairs.c.digest).where(pairs.c.number > MAX_PAIRS)
         async with self._database.begin() as transaction:
             await transaction.execute(
                 delete(attempts).where(attempts.c.since <= now - _WINDOW_MS, unfamiliar)
             )
             await transaction.execute(delete(attempts).where(attempts.c.digest.in_(too_many_pairs)))
             rows = (await transaction.execute(select(func.count()).select_from(attempts))).scalar_one()
-            if rows > MOST_ROWS:
+            if rows > MAX_ROWS:
                 oldest = (
                     select(attempts.c.digest)
                     .order_by(case((attempts.c.succeeded_at.is_(None), 0), else_=1), attempts.c.since)
-                    .limit(rows - MOST_ROWS)
+                    .limit(rows - MAX_ROWS)
                 )
                 await transaction.execute(delete(attempts).where(attempts.c.digest.in_(oldest)))
 
     async def _count(self) -> None:
-        async with self._turn:
-            self._counting.close(None)
-            # Taken whatever becomes of them: who waits for a count that fails is told so.
+        async with self._write_lock:
+            self._counting.forget(None)
+            # Taken even if the write fails: then every caller that waits gets the error.
             failures, self._failures = self._failures, Counter()
-            now = moments.now()
-            # Sorted, so that two transactions cannot lock each other's rows crosswise.
+            now = clock.now()
+            # Sorted, so that two transactions cannot deadlock.
             rows = [
                 {"digest": key, "name_digest": name, "failures": times, "since": now}
                 for (key, name), times in sorted(failures.items())
@@ -180,17 +242,17 @@ class Throttle:
 
 
 async def clear_failures(transaction: "AsyncConnection", username: str, address: str | None = None) -> None:
-    """Clear all counts of the user, wherever they come from, and that of the address if one is given."""
-    mine = attempts.c.name_digest == digest_of_name(username)
-    await transaction.execute(update(attempts).where(mine).values(_CLEARED))
+    """Clear all counts of the user, and that of the address if one is given."""
+    of_user = attempts.c.name_digest == name_digest(username)
+    await transaction.execute(update(attempts).where(of_user).values(_CLEARED))
     if address is not None:
-        place = attempts.c.digest == digest_of_place(address)
-        await transaction.execute(update(attempts).where(place).values(_CLEARED))
+        of_address = attempts.c.digest == address_digest(address)
+        await transaction.execute(update(attempts).where(of_address).values(_CLEARED))
 
 
 async def forget_user(transaction: "AsyncConnection", username: str) -> None:
-    """The next user of this name is a stranger everywhere."""
-    await transaction.execute(delete(attempts).where(attempts.c.name_digest == digest_of_name(username)))
+    """Forget a deleted user: the next one with this name is a stranger everywhere."""
+    await transaction.execute(delete(attempts).where(attempts.c.name_digest == name_digest(username)))
 
 
 def _is_familiar(row: AnyRow, now: int) -> bool:
@@ -198,7 +260,7 @@ def _is_familiar(row: AnyRow, now: int) -> bool:
 
 
 def _wait(row: AnyRow | None, limit: int, now: int) -> int:
-    """Milliseconds. A count that seems to begin far in the future was made by a clock that has been put right since."""
+    """Milliseconds. A count that starts far in the future was written by a clock that has been corrected since."""
     if row is None or row.failures < limit or abs(now - row.since) >= _WINDOW_MS:
         return 0
     wait: int = min(_WINDOW_MS, row.since + _WINDOW_MS - now)

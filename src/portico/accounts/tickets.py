@@ -1,12 +1,12 @@
-"""Tickets: a browser that follows a link cannot send its token, so it brings a ticket for that one path."""
+"""Tickets: a browser that follows a link cannot send a token, so it uses a ticket for that one path."""
 
 import secrets
 
 from sqlalchemy import bindparam, insert
 from sqlalchemy.exc import IntegrityError
 
-from portico.accounts import moments
-from portico.accounts.tokens import SESSION, Session, digest_of, not_signed_in, session_of
+from portico.accounts import clock
+from portico.accounts.sessions import SESSION, Session, digest_of, not_signed_in, session_of
 from portico.errors import NotSignedIn
 from portico.store.database import Database
 from portico.store.tables import access_tokens, tickets
@@ -20,7 +20,7 @@ _TICKET = (
 
 class Tickets:
     LIFETIME = 60
-    """Seconds, within which a ticket may be used any number of times: a player asks for range after range."""
+    """Seconds. A ticket may be used any number of times: a player requests range after range."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -34,19 +34,19 @@ class Tickets:
                         digest=digest_of(ticket),
                         token=session.token_digest,
                         path=path,
-                        expires_at=moments.now() + self.LIFETIME * 1000,
+                        expires_at=clock.now() + self.LIFETIME * 1000,
                     )
                 )
-        except IntegrityError:  # the token ended meanwhile
+        except IntegrityError:  # the session ended meanwhile
             raise not_signed_in() from None
         return ticket
 
     async def redeem(self, ticket: str, path: str) -> Session:
-        """The session that `ticket` stands for; it must be for this `path`, and end no sooner than its token."""
+        """The session of a ticket for this path; it ends with its access token at the latest."""
         digest = digest_of(ticket)
         async with self._database.connect() as reading:
             row = (await reading.execute(_TICKET, {"digest": digest})).first()
         session = session_of(row)
-        if session is None or row is None or row.path != path or row.ticket_expires_at <= moments.now():
+        if session is None or row is None or row.path != path or row.ticket_expires_at <= clock.now():
             raise NotSignedIn("The ticket is unknown, expired or for another path; ask for a new one.")
         return session

@@ -1,7 +1,7 @@
-"""Web Users: who may sign in, where their tree begins, and what they may do there."""
+"""Web Users: who may sign in, where their tree is, and what they may do."""
 
 import builtins
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from portico.accounts import moments
-from portico.accounts.connections import known_form, unknown_connection
+from portico.accounts import clock
+from portico.accounts.connections import stored_name, unknown_connection
 from portico.accounts.names import check_name, name_key
 from portico.accounts.passwords import Passwords, check_password
 from portico.accounts.throttle import clear_failures, forget_user
@@ -48,26 +48,20 @@ def user_of(row: AnyRow) -> User:
         root=row.root,
         rights=parse_rights(row.rights),
         disabled=row.disabled,
-        created_at=moments.to_datetime(row.created_at),
-        password_changed_at=moments.to_datetime(row.password_changed_at),
+        created_at=clock.to_datetime(row.created_at),
+        password_changed_at=clock.to_datetime(row.password_changed_at),
     )
 
 
 class Users:
-    """Names are compared without case.
+    """Names are compared without case. Running gateways see changes when their cached sessions expire."""
 
-    `changed` is called after every change that sessions in this process must see at once: give it `Tokens.forget`.
-    """
-
-    def __init__(
-        self, database: Database, passwords: Passwords, *, changed: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, database: Database, passwords: Passwords) -> None:
         self._database = database
         self._passwords = passwords
-        self._changed = changed or (lambda: None)
 
     async def check_new(self, name: str) -> None:
-        """Whether a user of this name could be added now."""
+        """Raise if a user of this name cannot be added."""
         name = check_name(name, "user")
         async with self._database.connect() as reading:
             query = select(users.c.id).where(users.c.name_key == name_key(name))
@@ -84,11 +78,11 @@ class Users:
         rights: Iterable[Right] = ALL_RIGHTS,
     ) -> User:
         name = check_name(name, "user")
-        now = moments.now()
+        now = clock.now()
         values: dict[str, Any] = {
             "name": name,
             "name_key": name_key(name),
-            "connection": known_form(connection),
+            "connection": stored_name(connection),
             "root": str(Path.parse(f"/{name}" if root is None else root)),
             "rights": format_rights(rights),
             "disabled": False,
@@ -127,10 +121,10 @@ class Users:
         rights: Iterable[Right] | None = None,
         disabled: bool | None = None,
     ) -> User:
-        """Change what is not None. Who is disabled is signed out everywhere."""
+        """Change what is not None. A disabled user is signed out everywhere."""
         values: dict[str, Any] = {}
         if connection is not None:
-            values["connection"] = known_form(connection)
+            values["connection"] = stored_name(connection)
         if root is not None:
             values["root"] = str(Path.parse(root))
         if rights is not None:
@@ -145,19 +139,17 @@ class Users:
             user = await self._update(transaction, name, values)
             if disabled:
                 await _sign_out(transaction, user.id)
-        self._changed()
         return user
 
     async def set_password(self, name: str, password: str) -> None:
-        """The user is signed out everywhere, and not held back by failures of before."""
+        """Set the password, sign the user out everywhere, and clear their failed sign-ins."""
         check_password(password)
-        await self.get(name)  # before the work of hashing
-        values = {"password_hash": await self._passwords.hash(password), "password_changed_at": moments.now()}
+        await self.get(name)  # before hashing, which is slow
+        values = {"password_hash": await self._passwords.hash(password), "password_changed_at": clock.now()}
         async with self._database.begin() as transaction:
             user = await self._update(transaction, name, values)
             await _sign_out(transaction, user.id)
             await clear_failures(transaction, user.name)
-        self._changed()
 
     async def unlock(self, name: str, *, address: str | None = None) -> None:
         """Clear the failed sign-ins of the user, and those of an address if one is given."""
@@ -173,7 +165,6 @@ class Users:
             if not result.rowcount:
                 raise _unknown_user(name)
             await forget_user(transaction, name)
-        self._changed()
 
     async def _update(self, transaction: "AsyncConnection", name: str, values: dict[str, Any]) -> User:
         statement = (
@@ -186,7 +177,7 @@ class Users:
 
 
 async def _check_connection(transaction: "AsyncConnection", name: str) -> None:
-    # Locked where the database can: it stays until the user that refers to it is there.
+    # Locked, where the database can, until the user that refers to it is stored.
     query = (
         select(connections.c.name)
         .where(connections.c.name == name)
@@ -201,7 +192,7 @@ async def _sign_out(transaction: "AsyncConnection", user_id: int) -> None:
 
 
 def _unknown_user(name: str) -> NotFound:
-    return NotFound(f"There is no user {name[:64]!r}; 'portico user list' names those that exist.")
+    return NotFound(f"There is no user {name[:64]!r}; 'portico user list' shows all users.")
 
 
 def _taken(name: str) -> AlreadyExists:

@@ -1,4 +1,4 @@
-"""The home's secret key, and the vault that seals provider credentials under it."""
+"""The home's secret key, and the vault that encrypts provider credentials with it."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _NONCE = 12
 
 
 class BadSecretKey(PorticoError):
-    """The secret key is malformed, out of reach, or not the one that something was sealed with."""
+    """The secret key is malformed, unreadable, or not the one that was used for encryption."""
 
 
 class SecretKey:
@@ -37,9 +37,9 @@ class SecretKey:
 
     @classmethod
     def load(cls, file: pathlib.Path, environment: Mapping[str, str] = os.environ) -> Self:
-        """The key of the environment, else the one in `file`, which is made (0600) if it is missing.
+        """The key from the environment, or else from `file`, which is created (0600) if it is missing.
 
-        Any number of processes may make the file at once: all of them return the same key.
+        Any number of processes may create the file at once: all of them return the same key.
         """
         if text := environment.get(VARIABLE):
             return cls._parse(text, f"the variable {VARIABLE}")
@@ -59,7 +59,7 @@ class SecretKey:
     def _parse(cls, text: str, place: str) -> Self:
         text = text.strip().rstrip("=")
         try:
-            # Python's decoder skips foreign characters, so the way back tells whether there were any.
+            # Python's decoder skips invalid characters; encoding again shows whether there were any.
             key = urlsafe_b64decode(text + "=")
             if len(key) == _LENGTH and urlsafe_b64encode(key).rstrip(b"=") == text.encode():
                 return cls(key)
@@ -71,11 +71,11 @@ class SecretKey:
         )
 
     def derive(self, purpose: str) -> bytes:
-        """A key of 32 bytes for one purpose, of no use for any other."""
+        """A key of 32 bytes for one purpose."""
         return HKDF(SHA256(), 32, salt=None, info=b"portico/" + purpose.encode()).derive(self._key)
 
     def text(self) -> str:
-        """The key as it is written into its file or variable."""
+        """The key as it is written to its file or variable."""
         return urlsafe_b64encode(self._key).decode()
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class SecretKey:
 
 
 class Vault:
-    """Seals small sets of secrets; the label binds them to what they belong to."""
+    """Encrypts small sets of secrets, bound to a label that says what they belong to."""
 
     def __init__(self, key: SecretKey) -> None:
         self._cipher = AESGCM(key.derive("vault"))
@@ -93,7 +93,7 @@ class Vault:
         return _VERSION + nonce + self._cipher.encrypt(nonce, json.dumps(values).encode(), label.encode())
 
     def open(self, sealed: bytes, label: str) -> dict[str, str]:
-        """What was sealed under this `label`; `BadSecretKey` if the key is another one or the bytes were altered."""
+        """The secrets with this label; `BadSecretKey` if the key is another one or the bytes were altered."""
         nonce, box = sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
         try:
             if sealed[:1] != _VERSION:
@@ -101,7 +101,7 @@ class Vault:
             plain = self._cipher.decrypt(nonce, box, label.encode())
         except (InvalidTag, ValueError):
             raise BadSecretKey(
-                f"The credentials of {label!r} were sealed with another secret key; restore that key, "
+                f"The credentials of {label!r} were encrypted with another secret key; restore that key, "
                 "or delete the connection and add it again."
             ) from None
         values: dict[str, str] = json.loads(plain)
@@ -112,7 +112,7 @@ class Vault:
 
 
 def _create(file: pathlib.Path) -> None:
-    """Write aside, then link: the name appears with the whole key behind it, and only for the first who comes."""
+    """Write to a temporary file, then link it: the file appears with the whole key, and only once."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""What browsers load: the page and its files, with what is said of each to caches and to the browser."""
+"""The page's static files, with their caching and security headers."""
 
 from dataclasses import dataclass, replace
 from gzip import compress
@@ -30,7 +30,7 @@ _MEDIA_TYPES = {
 FOR_EVER = "public, max-age=31536000, immutable"
 
 
-class Page:
+class WebPage:
     """The page of one gateway, and its files at addresses that depend on their content."""
 
     def __init__(self, client_id: str, client_secret: str) -> None:
@@ -56,11 +56,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file for browsers, with the tag by which they know whether theirs is still good."""
+    """A static file and its ETag."""
 
     content: bytes
     packed: bytes
-    """The same, compressed: with a slow start of the connection a long script costs round trips."""
+    """The content, gzipped."""
     media_type: str
     etag: str
     caching: str

@@ -1,10 +1,10 @@
-"""Pages of other origins that may use the interface (CORS): exactly those that were named, and with no cookies."""
+"""CORS: the API for pages of the configured origins, without cookies."""
 
 from collections.abc import Collection
 
 from starlette.types import Scope
 
-from portico.api.queries import FILESYSTEM
+from portico.api.requests import FILESYSTEM
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -31,12 +31,12 @@ class Cors:
         self._origins = {origin.encode() for origin in origins}
 
     def headers(self, scope: Scope) -> Headers:
-        """What the answer to this request carries on top."""
+        """CORS headers of the response."""
         if not self._origins or not scope["raw_path"].startswith(_INTERFACE):
             return []
         origins = [value for name, value in scope["headers"] if name == b"origin"]
         if len(origins) != 1 or origins[0] not in self._origins:
-            return [_VARY]  # so that no cache gives this answer to a page that is allowed
+            return [_VARY]  # so that no cache sends this response to an allowed origin
         return [
             _VARY,
             (b"access-control-allow-origin", origins[0]),
@@ -44,7 +44,7 @@ class Cors:
         ]
 
     def preflight(self, scope: Scope, headers: Headers) -> Headers | None:
-        """The headers that answer a browser's question whether it may ask, if it is one and the answer is yes."""
+        """The response headers of an allowed preflight request, or none."""
         if scope["method"] != "OPTIONS" or len(headers) < 2:
             return None
         asked = any(name == b"access-control-request-method" for name, _ in scope["headers"])

@@ -82,6 +82,11 @@ class Digests:
                 digest.update(chunk)
 
 
+def has_digest(headers: Iterable[str]) -> bool:
+    """Whether one of these headers may announce a digest."""
+    return any(name.lower() in _FIELDS or name.lower() == "trailer" for name in headers)
+
+
 def digests_of(headers: Iterable[tuple[str, str]]) -> Digests | None:
     """What these headers say about the body behind them; `InvalidRequest` if that cannot be verified."""
     expected: list[_Expected] = []
@@ -90,7 +95,7 @@ def digests_of(headers: Iterable[tuple[str, str]]) -> Digests | None:
         name = name.lower()
         if name in _FIELDS:
             if name == "content-md5" and name in seen:
-                raise InvalidRequest("The header Content-MD5 stands twice; send it once.")
+                raise InvalidRequest("The header Content-MD5 is given twice; send it once.")
             seen.add(name)
             expected += _md5(value) if name == "content-md5" else _members(_FIELDS[name], value)
         elif name == "trailer" and not _FIELDS.keys().isdisjoint(map(str.strip, value.lower().split(","))):

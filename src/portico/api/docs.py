@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from portico.api.problems import KINDS
+from portico.api.problems import PROBLEM_TYPES
 
 Json = dict[str, Any]
 
@@ -33,12 +33,12 @@ def docs_page(document: Json) -> bytes:
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(info["title"])} REST interface</title>
+<title>{escape(info["title"])} REST API</title>
 <link rel="stylesheet" href="/portico.css">
 </head>
 <body>
 <main>
-<h1>{escape(info["title"])} REST interface</h1>
+<h1>{escape(info["title"])} REST API</h1>
 <p>Version {escape(info["version"])} · <a href="/backend/openapi.json">OpenAPI document</a></p>
 <p>{_text(info["description"])}</p>
 <h2>First steps</h2>
@@ -49,7 +49,7 @@ def docs_page(document: Json) -> bytes:
 <h2 id="errors">Errors</h2>
 <p>Branch on <code>code</code>: it stays the same, while the sentences may be reworded.</p>
 {_problem_table()}
-<h2>Structures</h2>
+<h2>Schemas</h2>
 {"".join(schemas)}
 </main>
 </body>
@@ -139,7 +139,7 @@ def _schema_table(schema: Json) -> str:
 def _problem_table() -> str:
     rows = [
         (f'<code id="{code}">{code}</code>', str(kind.status), escape(kind.title))
-        for code, kind in KINDS.items()
+        for code, kind in PROBLEM_TYPES.items()
     ]
     return _table(("Code", "Status", "Title"), rows)
 

@@ -10,12 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from portico.api.incoming import ClientGone, until_gone
-from portico.api.pace import Pace
-from portico.api.services import name_action, services_of
-from portico.drive import Drive
+from portico.api.request_body import until_gone
+from portico.api.requests import context_of, operations_of, path_of, services_of
+from portico.api.schemas import JsonResponse, TicketBody
 from portico.entries import Download, Entry
-from portico.errors import Changed, Forbidden, IsAFolder, RangeNotSatisfiable
+from portico.errors import Changed, Forbidden, RangeNotSatisfiable
+from portico.operations import Operations
+from portico.operations.cancellation import ClientGone
+from portico.operations.fair_scheduling import FairScheduler
 from portico.paths import Path
 
 IDLE_SECONDS = 30.0
@@ -38,26 +40,36 @@ _DESTINATIONS = frozenset({"audio", "document", "empty", "image", "track", "vide
 to make it a part of a page, which a ticket's address would allow."""
 
 
-async def download(request: Request, drive: Drive, path: Path) -> Response:
-    name_action(request, "download")
+async def download(request: Request, operations: Operations, path: Path) -> Response:
+    context_of(request).action = "download"
     _refuse_to_be_run(request)
-    pace = services_of(request).pace
+    scheduler = services_of(request).gateway.scheduler
     if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
-        # Nothing to weigh before it is read: that saves a call to the service.
-        return FileResponse(await drive.read(path), pace, partial=False)
-    entry = await drive.describe(path)
-    if entry.is_folder:
-        raise IsAFolder(f"'{path.name}' is a folder; list it, or download a file in it.")
+        # No condition depends on the entry: one call to the storage is enough.
+        return FileResponse(await operations.read(path), scheduler, partial=False)
+    entry = await operations.stat_for_download(path)
     if _unchanged(request, entry):
         return Response(status_code=304, headers=_validators(entry))
     span = _requested_range(request, entry)
     if request.method == "HEAD":
         return Response(status_code=206 if span else 200, headers=_headers(entry, span))
     start, stop = span or (0, None)
-    # Only who asked for a part, or for this version, is told that the file has changed meanwhile.
+    # A change in the meantime matters only to a client that asked for a part, or for this version.
     version = entry.etag if span or "If-Match" in request.headers else None
-    content = await drive.read(path, start, stop, etag=version)
-    return FileResponse(content, pace, partial=span is not None)
+    content = await operations.read(path, start, stop, etag=version)
+    return FileResponse(content, scheduler, partial=span is not None)
+
+
+async def issue_ticket(request: Request) -> Response:
+    operations = await operations_of(request)
+    issued = await operations.ticket(path_of(request))
+    return JsonResponse(TicketBody(issued.text, issued.lifetime))
+
+
+async def download_with_ticket(request: Request, ticket: str) -> Response:
+    path, gateway = path_of(request), services_of(request).gateway
+    actor = await gateway.authentication.with_ticket(context_of(request), ticket, path)
+    return await download(request, gateway.operations(actor), path)
 
 
 def _refuse_to_be_run(request: Request) -> None:
@@ -69,11 +81,11 @@ def _refuse_to_be_run(request: Request) -> None:
 class FileResponse(Response):
     """A download on its way to the client, closed whatever happens on that way."""
 
-    def __init__(self, content: Download, pace: Pace, *, partial: bool) -> None:
+    def __init__(self, content: Download, scheduler: FairScheduler, *, partial: bool) -> None:
         span = (content.start, content.stop) if partial else None
         super().__init__(status_code=206 if partial else 200, headers=_headers(content.entry, span))
         self._content = content
-        self._pace = pace
+        self._scheduler = scheduler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         chunks = self._content.chunks
@@ -84,7 +96,7 @@ class FileResponse(Response):
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             async for chunk in chunks:
-                await self._pace.turn(len(chunk))
+                await self._scheduler.turn(len(chunk))
                 if gone.done():
                     raise ClientGone
                 # Somebody who takes nothing must not keep the file, the connection and the memory for ever.

@@ -1,4 +1,4 @@
-"""The outermost layer: who may talk to us at all, what every answer carries, and one log line per request."""
+"""The outermost ASGI layer: address checks, security headers, problem responses, the request log."""
 
 import asyncio
 import os
@@ -14,18 +14,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico import logs
 from portico.api.cors import Cors, Headers
-from portico.api.incoming import ClientGone
-from portico.api.problems import bug_response, instance_of, problem_response
-from portico.api.queues import leave
+from portico.api.problems import bug_response, problem_response
+from portico.api.request_body import until_gone
+from portico.api.requests import instance_of
 from portico.errors import AddressNotAllowed, InvalidRequest, PorticoError, UriTooLong
+from portico.logs import RequestLine, RequestLog
 from portico.metrics import Metrics
+from portico.operations import RequestContext
+from portico.operations.cancellation import ClientGone
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
-LONGEST_URI = 8 * 1024
+MAX_URI_LENGTH = 8 * 1024
 DRAINED_BYTES = 64 * 2**20
 DRAINED_SECONDS = 10.0
-"""How much of a refused body is taken in, so that the refusal reaches a client that sends before it reads."""
+"""How much of a refused body is read, so that the refusal reaches a client that sends everything before it reads."""
 
 _QUIET = ("/healthz", "/readyz")
 _ONCE = {
@@ -41,8 +44,8 @@ _ONCE = {
         "Service-Worker",
     )
 }
-"""Headers that hold one value, of which one reader takes the first and another the last. Those of credentials and of
-the body's type are refused where they are read, in the words of that place."""
+"""Headers that must not be repeated: of two values one reader takes the first and another the last. `Authorization` and
+`Content-Type` are checked where they are read."""
 
 log = structlog.get_logger()
 
@@ -55,15 +58,17 @@ class Edge:
         allowed: Networks,
         proxies: Networks,
         tls: bool,
-        cors: Cors,
+        cors: Cors | None,
         metrics: Metrics,
+        request_log: RequestLog,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self.on_stop = on_stop
-        """To be called when the process was told to stop, while requests still have time to end."""
+        """Called when the process is asked to stop, while requests still have time to finish."""
         self._app = app
         self._cors = cors
         self._metrics = metrics
+        self._request_log = request_log
         self._allowed = allowed
         self._proxies = proxies
         self._headers = _standing_headers(tls)
@@ -72,30 +77,30 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        extra = self._cors.headers(scope)
+        extra = self._cors.headers(scope) if self._cors else []
         exchange = _Exchange(scope, receive, send, self._headers + extra if extra else self._headers)
-        logs.REQUEST_ID.set(exchange.request_id)
+        logs.REQUEST_ID.set(exchange.context.request_id)
         self._metrics.in_progress += 1
         try:
             await self._serve(scope, exchange, extra)
         finally:
             self._metrics.in_progress -= 1
-            exchange.end(self._metrics)
+            exchange.end(self._metrics, self._request_log)
 
     async def _serve(self, scope: Scope, exchange: "_Exchange", cors: Headers) -> None:
         try:
-            self._admit(scope)
-            if cors and (allowed := self._cors.preflight(scope, cors)):
+            self._admit(scope, exchange.context)
+            if cors and self._cors and (allowed := self._cors.preflight(scope, cors)):
                 await exchange.send({"type": "http.response.start", "status": 204, "headers": allowed})
                 await exchange.send({"type": "http.response.body", "body": b""})
                 return
             await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:
             if exchange.status and isinstance(error, ClientGone):
-                exchange.status = 499  # nobody was there to take the rest of the answer
+                exchange.status = 499  # the client did not wait for the rest of the answer
                 return
             if exchange.status:
-                # Half an answer is out: only breaking it off tells the client that it is not whole.
+                # A part of the answer is sent: only closing the connection tells the client that it is incomplete.
                 self._metrics.broken.add()
                 log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
                 raise
@@ -106,29 +111,30 @@ class Edge:
                 answer = bug_response(request, error)
             await answer(scope, exchange.receive, exchange.send)
 
-    def _admit(self, scope: Scope) -> None:
-        peer, port = scope["client"]
-        address = _address(peer)
+    def _admit(self, scope: Scope, context: RequestContext) -> None:
+        address = _address(context.address)
         if self._proxies:
             if not _within(address, self._proxies):
                 raise AddressNotAllowed("Only the gateway's reverse proxy may connect here; use its address.")
             address = _forwarded(scope, address, self._proxies)
-        scope["client"] = (_text(address), port)
+        context.address = _text(address)
         if self._allowed and not _within(address, self._allowed):
             raise AddressNotAllowed(
                 "Your address may not use this gateway; ask the administrator to allow it."
             )
-        if len(scope["raw_path"]) + 1 + len(scope["query_string"]) > LONGEST_URI:
+        if len(scope["raw_path"]) + 1 + len(scope["query_string"]) > MAX_URI_LENGTH:
             raise UriTooLong("The address is longer than 8 KiB; use shorter names or a shorter query.")
         _check_framing(scope)
 
 
 class _Exchange:
-    """One request and its answer, with what is noted and added on the way."""
+    """One request and its response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
-        self.request_id = os.urandom(8).hex()
         self.status = 0
+        self.context = RequestContext(
+            os.urandom(8).hex(), scope["client"][0], lambda: until_gone(self.receive)
+        )
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -139,7 +145,7 @@ class _Exchange:
         names = dict(scope["headers"])
         self._body_left = names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names
         self._invited = names.get(b"expect", b"").lower() != b"100-continue"
-        scope.setdefault("state", {})["request_id"] = self.request_id
+        scope.setdefault("state", {})["context"] = self.context
 
     async def receive(self) -> Message:
         self._invited = True
@@ -152,14 +158,14 @@ class _Exchange:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            leave(self._scope["state"])
+            self.context.release()
             self.status = message["status"]
             if self.status >= 400 and self.status != 408 and self._body_left and self._invited:
                 await self._drain()
             message["headers"] = [
                 *message["headers"],
                 *self._headers,
-                (b"x-request-id", self.request_id.encode()),
+                (b"x-request-id", self.context.request_id.encode()),
             ]
         else:
             self._sent += len(message.get("body", b""))
@@ -172,35 +178,35 @@ class _Exchange:
                 while self._body_left and taken < DRAINED_BYTES:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
-                        return  # the client may have closed its side only, and still listen
+                        return  # the client may have closed its side only, and still read
                     taken += len(message.get("body", b""))
         except TimeoutError:
             pass
 
-    def end(self, metrics: Metrics) -> None:
-        """Count the request, and write its line."""
-        scope = self._scope
-        leave(scope["state"])
+    def end(self, metrics: Metrics, log: RequestLog) -> None:
+        """Count the request and write its log line."""
+        context = self.context
+        del self.context  # it refers to this exchange, by `client_gone`
+        context.release()
         seconds = time.perf_counter() - self._began
-        action = scope["state"].get("action", "other")
-        metrics.requests.observe((action, self.status), seconds)
+        metrics.requests.observe((context.action, self.status), seconds)
         if self._sent:
-            metrics.sent.add((action,), self._sent)
+            metrics.sent.add((context.action,), self._sent)
         if self._received:
-            metrics.received.add((action,), self._received)
-        path = instance_of(scope)
+            metrics.received.add((context.action,), self._received)
+        path = instance_of(self._scope)
         if path in _QUIET and self.status == 200:
             return
-        logs.requests.write(
-            logs.RequestLine(
-                scope["method"],
+        log(
+            RequestLine(
+                self._scope["method"],
                 path,
                 self.status,
                 self._sent,
                 round(seconds * 1000, 1),
-                scope["client"][0],
-                scope["state"].get("user", msgspec.UNSET),
-                self.request_id,
+                context.address,
+                context.user or msgspec.UNSET,
+                context.request_id,
             )
         )
 
@@ -213,7 +219,7 @@ def _standing_headers(tls: bool) -> Headers:
 
 
 def _check_framing(scope: Scope) -> None:
-    """Refuse what two servers in a row could read differently (RFC 9112, 3.2, 6.1 and 6.3)."""
+    """Refuse what a proxy and this server could read differently (RFC 9112, 3.2, 6.1 and 6.3)."""
     hosts, codings = [], []
     seen: set[bytes] = set()
     for name, value in scope["headers"]:
@@ -223,13 +229,13 @@ def _check_framing(scope: Scope) -> None:
             codings.append(value.lower())
         elif name in _ONCE:
             if name in seen:
-                raise InvalidRequest(f"The header {_ONCE[name]} stands twice; send it once.")
+                raise InvalidRequest(f"The header {_ONCE[name]} is given twice; send it once.")
             seen.add(name)
-    # The server hands on an empty one where there is none.
+    # The server passes on an empty one if there is none.
     if len(hosts) > 1 or (scope["http_version"] == "1.1" and not all(hosts or [b""])):
-        raise InvalidRequest("The request names no host, or two; send one Host header.")
+        raise InvalidRequest("The request has no Host header, or more than one; send exactly one.")
     if codings and codings != [b"chunked"]:
-        raise InvalidRequest("The transfer coding is not known here; send the body as it is, or chunked.")
+        raise InvalidRequest("The transfer coding is not supported; send the body as it is, or chunked.")
 
 
 @lru_cache(maxsize=4096)
@@ -250,13 +256,15 @@ def _within(address: IPv4Address | IPv6Address, networks: Networks) -> bool:
 
 
 def _forwarded(scope: Scope, peer: IPv4Address | IPv6Address, proxies: Networks) -> IPv4Address | IPv6Address:
-    """The client's address as the nearest proxies saw it: X-Forwarded-For from the right, as far as we trust it."""
+    """The client's address: X-Forwarded-For from the right, as far as its hops are trusted proxies."""
     lines = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
     for hop in reversed(",".join(lines).split(",") if lines else []):
         try:
             peer = _address(_without_port(hop.strip()))
         except ValueError:
-            raise InvalidRequest("The proxy sent an X-Forwarded-For that holds no address.") from None
+            raise InvalidRequest(
+                "The proxy sent an X-Forwarded-For that is not a list of addresses."
+            ) from None
         if not _within(peer, proxies):
             break
     return peer

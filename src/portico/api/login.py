@@ -1,39 +1,28 @@
-"""`POST /backend/login`: tokens for a password or a refresh token (RFC 6749), with that standard's errors."""
+"""Sign-in (RFC 6749, with that standard's errors), sign-out, and who is signed in."""
 
 import binascii
 import hmac
 from base64 import b64decode
-from contextlib import ExitStack
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.accounts.devices import LIFETIME
-from portico.accounts.names import name_key
-from portico.accounts.signin import SignedIn, WrongPassword
-from portico.accounts.tokens import TokenPair
-from portico.api.auditing import Change, line_of
-from portico.api.bodies import JsonResponse, TokenBody
-from portico.api.incoming import read_small
-from portico.api.problems import KINDS, headers_of, log_cause
-from portico.api.services import Services, name_action, services_of
-from portico.api.session import single_header
-from portico.audit import DONE
-from portico.errors import (
-    ClientTimeout,
-    InvalidRequest,
-    NotSignedIn,
-    PorticoError,
-    TooManyRequests,
-    Unavailable,
-)
+from portico import timestamps
+from portico.api.problems import PROBLEM_TYPES, headers_of, log_cause
+from portico.api.request_body import read_small
+from portico.api.requests import actor_of, context_of, services_of, single_header
+from portico.api.schemas import JsonResponse, SessionBody, TokenBody
+from portico.api.services import Services
+from portico.errors import ClientTimeout, InvalidRequest, NotSignedIn, TooManyRequests, Unavailable
+from portico.operations.authentication import DEVICE_LIFETIME, TokenPair, WrongPassword
+from portico.rights import format_rights
 
 DEVICE_COOKIE = "portico-device"
 
-_LARGEST_FORM = 16 * 1024
-_LONGEST_NAME = 256
+_MAX_FORM_SIZE = 16 * 1024
+_MAX_NAME_LENGTH = 256
 
 
 class OAuthError(msgspec.Struct):
@@ -52,7 +41,7 @@ class _Refused(Exception):
 
 
 async def login(request: Request) -> Response:
-    name_action(request, "sign-in")
+    context_of(request).action = "sign-in"
     try:
         return await _sign_in(request)
     except _Refused as refused:
@@ -60,12 +49,12 @@ async def login(request: Request) -> Response:
     except InvalidRequest as error:
         return _refusal(400, OAuthError("invalid_request", error.detail), {})
     except ClientTimeout as error:
-        return _refusal(KINDS[error.code].status, OAuthError("invalid_request", error.detail), {})
+        return _refusal(PROBLEM_TYPES[error.code].status, OAuthError("invalid_request", error.detail), {})
     except (WrongPassword, NotSignedIn) as error:
         return _refusal(400, OAuthError("invalid_grant", error.detail), {})
     except (TooManyRequests, Unavailable) as error:
         log_cause(error)
-        status = KINDS[error.code].status
+        status = PROBLEM_TYPES[error.code].status
         word = "slow_down" if isinstance(error, TooManyRequests) else "temporarily_unavailable"
         return _refusal(status, OAuthError(word, error.detail), headers_of(error, status))
 
@@ -75,17 +64,32 @@ async def _sign_in(request: Request) -> Response:
     _check_client(request, services)
     form = await _form(request)
     grant = _field(form, "grant_type")
+    context = context_of(request)
     if grant == "password":
         username, password = _field(form, "username"), _field(form, "password")
-        if len(username) > _LONGEST_NAME or "\0" in username:
+        if len(username) > _MAX_NAME_LENGTH or "\0" in username:
             raise InvalidRequest("The field 'username' is not a user name.")
-        if name_key(username):  # what nobody can be called may well be a password in the wrong field
-            request.scope["state"]["user"] = username  # for the logs
-        signed_in = await _with_password(request, services, username, password)
+        device = request.cookies.get(DEVICE_COOKIE, "")
+        signed_in = await services.gateway.authentication.sign_in(context, username, password, device)
         return _keeping(_granted(signed_in.tokens), signed_in.device, secure=services.secure_cookies)
     if grant == "refresh_token":
-        return _granted(await _with_refresh_token(request, services, _field(form, "refresh_token")))
-    raise _Refused(400, "unsupported_grant_type", "The grant_type is 'password' or 'refresh_token'.")
+        token = _field(form, "refresh_token")
+        return _granted(await services.gateway.authentication.refresh(context, token))
+    raise _Refused(400, "unsupported_grant_type", "The grant_type must be 'password' or 'refresh_token'.")
+
+
+async def logout(request: Request) -> Response:
+    context_of(request).action = "sign-out"
+    actor = await actor_of(request)
+    await services_of(request).gateway.authentication.sign_out(actor)
+    return Response(status_code=204, headers={"Cache-Control": "no-store"})
+
+
+async def show_session(request: Request) -> Response:
+    context_of(request).action = "session"
+    actor = await actor_of(request)
+    rights = format_rights(actor.rights).split()
+    return JsonResponse(SessionBody(actor.user_name, rights, timestamps.from_datetime(actor.expires_at)))
 
 
 def _granted(pair: TokenPair) -> Response:
@@ -95,60 +99,17 @@ def _granted(pair: TokenPair) -> Response:
 
 
 def _keeping(response: Response, device: str, *, secure: bool) -> Response:
-    """Have a browser remember that it has signed in; the cookie goes nowhere but to the next sign-in."""
+    """Let a browser remember that it has signed in; the cookie is sent to the next sign-in only."""
     response.set_cookie(
         DEVICE_COOKIE,
         device,
-        max_age=int(LIFETIME.total_seconds()),
+        max_age=int(DEVICE_LIFETIME.total_seconds()),
         path="/backend/login",
         secure=secure,
         httponly=True,
         samesite="strict",
     )
     return response
-
-
-async def _with_password(request: Request, services: Services, username: str, password: str) -> SignedIn:
-    assert request.client is not None
-    outcome = "interrupted"
-    try:
-        device = request.cookies.get(DEVICE_COOKIE, "")
-        signed_in = await services.sign_in.with_password(username, password, request.client.host, device)
-        outcome = DONE
-        return signed_in
-    except PorticoError as error:
-        outcome = error.code
-        raise
-    finally:
-        try:
-            # Who was turned away unheard has no line: else a flood could fill the disk with them.
-            if outcome in (DONE, WrongPassword.code):
-                services.audit.record(line_of(request, "sign-in", outcome=outcome))
-        except Unavailable as error:
-            outcome = error.code
-            raise
-        finally:
-            services.metrics.sign_ins.add((outcome,))
-
-
-async def _with_refresh_token(request: Request, services: Services, token: str) -> TokenPair:
-    name_action(request, "refresh")
-    state = request.scope["state"]
-    with ExitStack() as stack:
-
-        def begin(user: str) -> None:
-            """Before the token is used up, and not before it is known whose it is: a stranger writes no line."""
-            state["user"] = user
-            change = Change(request, "refresh")
-            change.begin()
-            stack.enter_context(change)
-
-        try:
-            return await services.tokens.refresh(token, begin=begin)
-        except NotSignedIn:
-            if "user" not in state:
-                await services.sign_in.refresh_failed(request.scope["client"][0])
-            raise
 
 
 def _check_client(request: Request, services: Services) -> None:
@@ -165,7 +126,7 @@ def _check_client(request: Request, services: Services) -> None:
 
 
 def _basic(header: str) -> tuple[bytes, bytes]:
-    """What stands before and behind the colon; nothing if the header is not of that form."""
+    """The client id and secret in a Basic `Authorization` header; empty if it is not one."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return b"", b""
@@ -182,14 +143,14 @@ async def _form(request: Request) -> dict[str, str]:
     kind = (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise InvalidRequest("Send the fields as application/x-www-form-urlencoded.")
-    body = await read_small(request, _LARGEST_FORM)
+    body = await read_small(request, _MAX_FORM_SIZE)
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=16)
     except ValueError:
         raise InvalidRequest("The form is malformed; percent-encode its values as UTF-8.") from None
     form = dict(pairs)
     if len(form) < len(pairs):
-        raise InvalidRequest("A field stands twice; send each once.")
+        raise InvalidRequest("A field is given twice; send each once.")
     if "client_id" in form or "client_secret" in form:
         raise InvalidRequest("Send the client's credentials in the Authorization header only.")
     return form

@@ -1,7 +1,7 @@
-"""Reading `multipart/form-data` off the wire, part by part, as it arrives.
+"""A streaming reader of `multipart/form-data`.
 
-What is stored does not depend on how the body is cut into chunks. A part has ended only when the boundary behind it
-was seen, and the body only when the closing boundary was seen; everything else is an error.
+The result does not depend on how the body is split into chunks. A part has ended only when the boundary after it was
+seen, and the body only when the closing boundary was seen; everything else is an error.
 """
 
 import re
@@ -14,13 +14,13 @@ from multipart import _BODY, MultipartError, MultipartSegment, ParserLimitReache
 
 from portico.errors import InvalidRequest, TooLarge, UnsupportedMediaType
 
-_MOST_PREAMBLE = 64 * 1024
-"""Bytes that may stand before the first boundary."""
-_MOST_IDLE = 512 * 1024
+_MAX_PREAMBLE = 64 * 1024
+"""Bytes allowed before the first boundary."""
+_MAX_IDLE = 512 * 1024
 """Bytes without anything of a file: more than the headers of a part can take, so this ends an epilogue only."""
-_LONGEST_HEADER = 8 * 1024
-_MOST_HEADERS = 16
-_LONGEST_CONTENT_TYPE = 1024
+_MAX_HEADER_LENGTH = 8 * 1024
+_MAX_HEADERS = 16
+_MAX_CONTENT_TYPE_LENGTH = 1024
 
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -31,7 +31,7 @@ _PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
 
 
 @dataclass(slots=True)
-class Part:
+class FormFile:
     """One file of the form. Its chunks must be read to the end before the next part is asked for."""
 
     filename: str
@@ -67,7 +67,7 @@ class _Parser(PushMultipartParser):  # type: ignore[misc]
         return self._delimiter in buffer.ljust(self._LEAPING, b"\0")
 
     def _payload(self, buffer: bytes) -> Iterator[bytes]:
-        """What stands in the part for certain; the end of the buffer may be the beginning of the delimiter."""
+        """What certainly belongs to the part; the end of the buffer may be the beginning of the delimiter."""
         end = buffer.rfind(b"\r", max(0, len(buffer) - len(self._delimiter) + 1))
         if end == -1 or not self._delimiter.startswith(buffer[end:]):
             end = len(buffer)
@@ -83,24 +83,24 @@ class _Parser(PushMultipartParser):  # type: ignore[misc]
 
 
 class MultipartReader:
-    def __init__(self, body: AsyncIterator[bytes], content_type: str, *, max_parts: int) -> None:
+    def __init__(self, body: AsyncIterator[bytes], content_type: str, *, max_files: int) -> None:
         self._body = body
         boundary = _boundary_of(content_type)
         self._delimiter = b"--" + boundary
         self._parser = _Parser(
             boundary,
-            max_header_size=_LONGEST_HEADER + 16,  # the exact limit is ours: see _part
-            max_header_count=_MOST_HEADERS,
-            max_segment_count=max_parts,
+            max_header_size=_MAX_HEADER_LENGTH + 16,  # the exact limit is checked in _file
+            max_header_count=_MAX_HEADERS,
+            max_segment_count=max_files,
             header_charset="latin-1",
         )
-        self._max_parts = max_parts
+        self._max_files = max_files
         self._events: Iterator[Any] = iter(())
         self._begun = False
         self._inside = False
         self._idle = 0
 
-    async def next_part(self) -> Part | None:
+    async def next_file(self) -> FormFile | None:
         """The next file, or None when the closing boundary and the end of the body were seen."""
         if self._inside:
             raise RuntimeError("the part before was not read to its end")
@@ -108,7 +108,7 @@ class MultipartReader:
         if segment is None:
             return None
         self._inside = True
-        return _part(segment, self._chunks())
+        return _file(segment, self._chunks())
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         while (chunk := await self._next_event()) is not None:
@@ -125,14 +125,14 @@ class MultipartReader:
                 if self._parser.closed:
                     return None
                 chunk = await self._next_chunk()
-                if not self._inside and self._idle > _MOST_IDLE:
-                    raise InvalidRequest("Too much stands outside of the parts of the multipart body.")
+                if not self._inside and self._idle > _MAX_IDLE:
+                    raise InvalidRequest("The multipart body contains too much outside of its parts.")
                 self._idle += len(chunk)
                 self._events = self._parser.parse(chunk)
         except ParserLimitReached as error:
             if "segment count" in str(error):
                 raise TooLarge(
-                    f"One upload may carry {self._max_parts} files; send the others in another."
+                    f"One upload may carry {self._max_files} files; send the others in another."
                 ) from None
             raise InvalidRequest("The headers of a part are too long or too many.") from None
         except MultipartError:
@@ -151,18 +151,18 @@ class MultipartReader:
             head += chunk
             start = head.find(self._delimiter, searched)
             searched = max(0, len(head) - len(self._delimiter))
-            if 0 <= start <= _MOST_PREAMBLE:
+            if 0 <= start <= _MAX_PREAMBLE:
                 # A damaged first boundary must not make a preamble of the file behind it.
                 if start and head[max(0, start - 2) : start] != b"\r\n":
                     break
                 return bytes(head[start:])
-            if len(head) > _MOST_PREAMBLE + len(self._delimiter):
+            if len(head) > _MAX_PREAMBLE + len(self._delimiter):
                 break
         raise InvalidRequest("The body does not begin with the boundary that its Content-Type names.")
 
 
 def _boundary_of(content_type: str) -> bytes:
-    if len(content_type) > _LONGEST_CONTENT_TYPE:
+    if len(content_type) > _MAX_CONTENT_TYPE_LENGTH:
         raise InvalidRequest("The Content-Type is too long; it needs a boundary of up to 70 characters.")
     kind, _, parameters = content_type.partition(";")
     if kind.strip().lower() != "multipart/form-data":
@@ -175,10 +175,10 @@ def _boundary_of(content_type: str) -> bytes:
     return boundary
 
 
-def _part(segment: MultipartSegment, chunks: AsyncIterator[bytes]) -> Part:
+def _file(segment: MultipartSegment, chunks: AsyncIterator[bytes]) -> FormFile:
     headers: dict[str, str] = {}
     for header, value in segment.headerlist:
-        if header in headers or len(header) + len(value) > _LONGEST_HEADER or _CONTROL.search(value):
+        if header in headers or len(header) + len(value) > _MAX_HEADER_LENGTH or _CONTROL.search(value):
             raise InvalidRequest("A part has a header that is repeated, too long or malformed.")
         headers[header] = value
     if headers.get("Content-Transfer-Encoding", "").strip().lower() not in _PLAIN_ENCODINGS:
@@ -189,7 +189,7 @@ def _part(segment: MultipartSegment, chunks: AsyncIterator[bytes]) -> Part:
         raise InvalidRequest(f"A part is named '{name[:40]}'; every part must be a file and be named 'data'.")
     content_type = headers.get("Content-Type", "").strip()
     known_type = content_type if _MEDIA_TYPE.fullmatch(content_type) else None
-    return Part(_filename(disposition), known_type, chunks, headers)
+    return FormFile(_filename(disposition), known_type, chunks, headers)
 
 
 def _filename(disposition: dict[str, str]) -> str:
@@ -218,12 +218,11 @@ def _parameters(text: str) -> dict[str, str]:
     while match := _PARAMETER.match(text, position):
         name, value = match[1].lower(), match[2]
         if name in found:
-            raise InvalidRequest(f"The header parameter '{name}' stands twice; send it once.")
+            raise InvalidRequest(f"The header parameter '{name}' is given twice; send it once.")
         if value.startswith('"'):
             value = value[1:-1]
-            if (
-                "\\" in value
-            ):  # one that escapes neither a quote nor itself is one: `c:\\x` must not become `c:x`
+            # A backslash escapes only a quote or a backslash: `c:\\x` must not become `c:x`.
+            if "\\" in value:
                 value = re.sub(r'\\(["\\])', r"\1", value)
         found[name] = value
         position = match.end()

@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.api.assets import Asset
-from portico.api.bodies import HealthBody, JsonResponse
 from portico.api.docs import docs_page
 from portico.api.openapi import document
-from portico.api.services import services_of
+from portico.api.requests import services_of
+from portico.api.schemas import HealthBody, JsonResponse
 
 
 def _file(name: str) -> Asset:
@@ -57,5 +57,5 @@ async def healthz(request: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """It can serve: its database answers, and the folders that users have their roots in are there."""
-    await services_of(request).ready()
+    await services_of(request).gateway.ready()
     return JsonResponse(HealthBody("ready"))

@@ -1,4 +1,4 @@
-"""Errors as answers: the only table of HTTP statuses, and the problem body (RFC 9457)."""
+"""Errors as responses: the only table of HTTP statuses, and the problem details (RFC 9457)."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
 
+from portico.api.requests import context_of, instance_of
 from portico.errors import (
     Internal,
     MethodNotAllowed,
@@ -23,45 +23,45 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemType:
     status: int
     title: str
 
 
-KINDS: dict[str, Kind] = {
-    "invalid-request": Kind(400, "The request is malformed"),
-    "invalid-path": Kind(400, "The path is not valid"),
-    "invalid-cursor": Kind(400, "The cursor is not valid"),
-    "not-signed-in": Kind(401, "Sign in first"),
-    "forbidden": Kind(403, "You may not do this"),
-    "address-not-allowed": Kind(403, "This address may not use the gateway"),
-    "not-found": Kind(404, "Nothing is there"),
-    "method-not-allowed": Kind(405, "This method is not known here"),
-    "timeout": Kind(408, "The request stopped arriving"),
-    "not-a-folder": Kind(409, "This is not a folder"),
-    "is-a-folder": Kind(409, "This is a folder"),
-    "already-exists": Kind(409, "The name is taken"),
-    "not-possible": Kind(409, "This cannot be done"),
-    "folder-not-empty": Kind(409, "The folder is not empty"),
-    "changed": Kind(412, "The file has changed"),
-    "too-large": Kind(413, "The upload is too large"),
-    "uri-too-long": Kind(414, "The address is too long"),
-    "unsupported-media-type": Kind(415, "The body is of the wrong type"),
-    "range-not-satisfiable": Kind(416, "The range lies outside the file"),
-    "too-many-requests": Kind(429, "Too many attempts"),
-    "headers-too-large": Kind(431, "The headers are too large"),
-    "internal": Kind(500, "Something went wrong in the gateway"),
-    "provider-refused": Kind(502, "The storage service refused the gateway"),
-    "provider-error": Kind(502, "The storage service failed"),
-    "provider-unavailable": Kind(503, "The storage service is out of reach"),
-    "unavailable": Kind(503, "The gateway cannot serve this now"),
-    "provider-timeout": Kind(504, "The storage service did not answer"),
-    "storage-full": Kind(507, "The storage is full"),
+PROBLEM_TYPES: dict[str, ProblemType] = {
+    "invalid-request": ProblemType(400, "The request is malformed"),
+    "invalid-path": ProblemType(400, "The path is not valid"),
+    "invalid-cursor": ProblemType(400, "The cursor is not valid"),
+    "not-signed-in": ProblemType(401, "Sign in first"),
+    "forbidden": ProblemType(403, "Not permitted"),
+    "address-not-allowed": ProblemType(403, "This address may not use the gateway"),
+    "not-found": ProblemType(404, "Not found"),
+    "method-not-allowed": ProblemType(405, "Method not allowed"),
+    "timeout": ProblemType(408, "The request timed out"),
+    "not-a-folder": ProblemType(409, "Not a folder"),
+    "is-a-folder": ProblemType(409, "Is a folder"),
+    "already-exists": ProblemType(409, "The name already exists"),
+    "not-possible": ProblemType(409, "Not possible"),
+    "folder-not-empty": ProblemType(409, "The folder is not empty"),
+    "changed": ProblemType(412, "The file has changed"),
+    "too-large": ProblemType(413, "The upload is too large"),
+    "uri-too-long": ProblemType(414, "The address is too long"),
+    "unsupported-media-type": ProblemType(415, "Unsupported media type"),
+    "range-not-satisfiable": ProblemType(416, "Range not satisfiable"),
+    "too-many-requests": ProblemType(429, "Too many attempts"),
+    "headers-too-large": ProblemType(431, "The headers are too large"),
+    "internal": ProblemType(500, "Internal error"),
+    "provider-refused": ProblemType(502, "The storage service refused the gateway"),
+    "provider-error": ProblemType(502, "The storage service failed"),
+    "provider-unavailable": ProblemType(503, "The storage service is unavailable"),
+    "unavailable": ProblemType(503, "The gateway is temporarily unavailable"),
+    "provider-timeout": ProblemType(504, "The storage service did not respond"),
+    "storage-full": ProblemType(507, "The storage is full"),
 }
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """What every error under /backend answers, but for the sign-in (RFC 6749)."""
+    """The body of every error under /backend, except those of the sign-in (RFC 6749)."""
 
     type: str
     title: str
@@ -71,35 +71,38 @@ class Problem(msgspec.Struct, omit_defaults=True):
     code: str
     requestId: str  # noqa: N815
     stored: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Uploads: the files of the request that stand."""
+    """Uploads: the files of the request that were stored."""
     failed: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Uploads: the files of the request that were refused or broke off."""
+    """Uploads: the files of the request that were refused or cut off."""
 
 
 def problem_response(
     request: Request, error: PorticoError, *, stored: list[str] | None = None, failed: list[str] | None = None
 ) -> Response:
-    kind = KINDS[error.code]
+    problem_type = PROBLEM_TYPES[error.code]
     log_cause(error)
     body = Problem(
         type=f"{DOCS}#{error.code}",
-        title=kind.title,
-        status=kind.status,
+        title=problem_type.title,
+        status=problem_type.status,
         detail=error.detail,
         instance=instance_of(request.scope),
         code=error.code,
-        requestId=request.scope["state"]["request_id"],
+        requestId=context_of(request).request_id,
         stored=msgspec.UNSET if stored is None else stored,
         failed=msgspec.UNSET if failed is None else failed,
     )
     return Response(
-        msgspec.json.encode(body), kind.status, headers=headers_of(error, kind.status), media_type=MEDIA_TYPE
+        msgspec.json.encode(body),
+        problem_type.status,
+        headers=headers_of(error, problem_type.status),
+        media_type=MEDIA_TYPE,
     )
 
 
 def log_cause(error: PorticoError) -> None:
-    """What the administrator must know about an answer of 5xx; the client sees less."""
-    if error.cause and KINDS[error.code].status >= 500:
+    """Log what the administrator needs to know about a 5xx; the client is not sent it."""
+    if error.cause and PROBLEM_TYPES[error.code].status >= 500:
         log.warning("cause", code=error.code, cause=error.cause)
 
 
@@ -116,18 +119,12 @@ def headers_of(error: PorticoError, status: int) -> dict[str, str]:
     return headers
 
 
-def instance_of(scope: Scope) -> str:
-    """The path that was asked, as it was written; never the query, which may carry a ticket."""
-    raw: bytes = scope["raw_path"]
-    return raw.partition(b"?")[0].decode("ascii", "replace")
-
-
 def bug_response(request: Request, error: Exception) -> Response:
-    """A bug of ours: the trace goes to the log under the request id, and no word of it to the client."""
+    """The answer to an unexpected error: the traceback is logged under the request id, and never sent."""
     if isinstance(error, MemoryError):
-        return problem_response(
-            request, Unavailable("The gateway is short of memory; try again in a moment.")
-        )
+        return problem_response(request, Unavailable("The gateway is out of memory; try again in a moment."))
     log.error("bug", exc_info=error, path=instance_of(request.scope), method=request.method)
-    sentence = "Something went wrong in the gateway; it is in the administrator's log under this request id."
+    sentence = (
+        "Something went wrong in the gateway; the administrator can find it in the log by this request id."
+    )
     return problem_response(request, Internal(sentence))

@@ -1,6 +1,7 @@
-"""Every address of the gateway, in one table."""
+"""Every address of the gateway in one table, and what each action on a path does."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
 from typing import Any
 
 from starlette.requests import Request
@@ -8,19 +9,92 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
-from portico.api.changes import delete, write
-from portico.api.listing import read
-from portico.api.login import login
+from portico.api.changes import copy, delete, make_folder, move
+from portico.api.download import download, download_with_ticket, issue_ticket
+from portico.api.listing import list_folder, stat
+from portico.api.login import login, logout, show_session
 from portico.api.pages import FILES, asset, config, docs, file, healthz, index, openapi, readyz
-from portico.api.problems import instance_of
-from portico.api.queries import FILESYSTEM
-from portico.api.session import logout, show_session
-from portico.errors import MethodNotAllowed, NotFound
+from portico.api.requests import FILESYSTEM, Query, context_of, instance_of, operations_of, path_of
+from portico.api.upload import upload
+from portico.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFolder, NotFound
+from portico.operations import Operations
+from portico.paths import Path
+from portico.rights import Right
 from portico.web.bundle import PREFIX
+
+
+class ReadAction(StrEnum):
+    LIST = "LIST"
+    DOWNLOAD = "DOWNLOAD"
+    STAT = "STAT"
+
+
+class WriteAction(StrEnum):
+    MKDIR = "MKDIR"
+    MOVE = "MOVE"
+    COPY = "COPY"
+    TICKET = "TICKET"
+
+
+async def _read(request: Request) -> Response:
+    context_of(request).action = "read"
+    query = Query(request)
+    action = query.choice("action", ReadAction)
+    if (ticket := query.get("ticket")) is not None:
+        if action not in (None, ReadAction.DOWNLOAD):
+            raise InvalidRequest("A ticket is valid for a download only.")
+        return await download_with_ticket(request, ticket)
+    operations = await operations_of(request)
+    path = path_of(request)
+    match action:
+        case ReadAction.LIST:
+            context_of(request).action = "list"
+            return await list_folder(operations, path, query)
+        case ReadAction.DOWNLOAD:
+            return await download(request, operations, path)
+        case ReadAction.STAT:
+            return await stat(operations, path)
+    return await _list_or_download(request, operations, path, query)
+
+
+async def _list_or_download(request: Request, operations: Operations, path: Path, query: Query) -> Response:
+    """Without an action, a folder is listed and a file is sent."""
+    if operations.allows(Right.LIST):
+        context_of(request).action = "list"
+        try:
+            return await list_folder(operations, path, query, file_first=True)
+        except NotAFolder:
+            return await download(request, operations, path)
+    try:
+        return await download(request, operations, path)
+    except IsAFolder:
+        return await list_folder(operations, path, query)  # raises: the right is missing
+
+
+async def _write(request: Request) -> Response:
+    query = Query(request)
+    action = query.choice("action", WriteAction)
+    context_of(request).action = action.lower() if action else "upload"
+    match action:
+        case WriteAction.MKDIR:
+            return await make_folder(request)
+        case WriteAction.MOVE:
+            return await move(request, query)
+        case WriteAction.COPY:
+            return await copy(request, query)
+        case WriteAction.TICKET:
+            return await issue_ticket(request)
+    return await upload(request, query)
+
+
+async def _delete(request: Request) -> Response:
+    context_of(request).action = "delete"
+    return await delete(request, Query(request))
+
 
 Methods = Mapping[str, Callable[[Request], Awaitable[Response]]]
 
-_FILES: Methods = {"GET": read, "HEAD": read, "POST": write, "DELETE": delete}
+_FILES: Methods = {"GET": _read, "HEAD": _read, "POST": _write, "DELETE": _delete}
 
 
 def _page(endpoint: Callable[[Request], Awaitable[Response]]) -> Methods:
@@ -44,7 +118,7 @@ _ASSETS = _page(asset)
 
 
 class Routes(Router):
-    """From an address to its endpoint in one look-up; what goes wrong is the caller's to answer."""
+    """Finds the endpoint of an address in one look-up. Errors are for the caller to answer."""
 
     _FILESYSTEM = FILESYSTEM.encode()
 
@@ -55,12 +129,12 @@ class Routes(Router):
         methods = self._methods(scope)
         endpoint = methods.get(scope["method"])
         if endpoint is None:
-            raise MethodNotAllowed(_instead(scope, methods), allowed=set(methods))
+            raise MethodNotAllowed(_advice(scope, methods), allowed=set(methods))
         response = await endpoint(Request(scope, receive))
         await response(scope, receive, send)
 
     def _methods(self, scope: Scope) -> Methods:
-        # Files go by the raw path: the decoded one would take an escaped prefix for ours.
+        # Files are matched by the raw path: in the decoded one, an escaped prefix would match too.
         raw: bytes = scope["raw_path"]
         if raw.startswith(self._FILESYSTEM) and raw[len(self._FILESYSTEM) :][:1] in (b"", b"/"):
             return _FILES
@@ -69,19 +143,19 @@ class Routes(Router):
         try:
             return ROUTES[scope["path"]]
         except KeyError:
-            raise NotFound("There is nothing at this address; /backend/docs shows what there is.") from None
+            raise NotFound("There is nothing at this address; see /backend/docs for the API.") from None
 
 
-def _instead(scope: Scope, methods: Methods) -> str:
-    """What to do instead of the method that is not known here."""
+def _advice(scope: Scope, methods: Methods) -> str:
+    """What to do instead of a method that is not allowed."""
     if scope["method"] == "PUT" and methods is _FILES:
         address = instance_of(scope)
         folder = address.rstrip("/").rpartition("/")[0] if len(address) > len(FILESYSTEM) + 1 else FILESYSTEM
         return (
-            f"A file is not uploaded with PUT here; POST it to its folder, {folder}, as multipart/form-data, in a part "
-            "named 'data' that carries the file's name."
+            f"Files are not uploaded with PUT; POST to the folder, {folder}, as multipart/form-data, with the file in "
+            "a part named 'data' that has a filename."
         )
-    return f"This method is not known here; use {', '.join(sorted(methods))}."
+    return f"This method is not allowed here; use {', '.join(sorted(methods))}."
 
 
 def router(lifespan: Lifespan[Any]) -> Router:

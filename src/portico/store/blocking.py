@@ -1,7 +1,7 @@
-"""SQLite without threads and greenlets, for a process that does one thing after the other: a command.
+"""SQLite without threads and greenlets, for the command line.
 
-It has what `Database` and its callers use of SQLAlchemy's asynchronous engine. To import that one brings the whole ORM
-along, an eighth of what a command costs.
+It has the part of SQLAlchemy's asynchronous engine that `Database` and its callers use. Importing that engine imports
+the whole ORM, an eighth of the cost of a command.
 """
 
 from collections.abc import AsyncGenerator, Callable

@@ -1,4 +1,4 @@
-"""The one door to the database: SQLite by default, PostgreSQL by URL."""
+"""Access to the database: SQLite by default, PostgreSQL by URL."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 WAIT: Final = 5
-"""Seconds that a statement waits for a lock or a free connection before the database counts as unavailable."""
+"""How long a statement waits for a lock or a free connection, in seconds, before it fails as unavailable."""
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 
@@ -43,28 +43,28 @@ _DRIVERS = {
     "postgres": "postgresql+asyncpg",
 }
 _ADVICE = {
-    "sqlite": "check that the file is there, may be written, and is not held by another program",
+    "sqlite": "check that the file exists, is writable, and is not locked by another program",
     "postgresql": "check that it is running, and the setting database.url",
 }
-_OUR_MISTAKES = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
+_OUR_ERRORS = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
 
-# At debug level it would write every statement with its parameters: hashes, digests, sealed credentials.
+# At debug level it logs every statement with its parameters: hashes, digests, encrypted credentials.
 logging.getLogger("aiosqlite").setLevel(logging.WARNING)
 
 
 class Database:
-    """Every failure of the database itself leaves here as `Unavailable`; a broken constraint stays `IntegrityError`."""
+    """Raises `Unavailable` if the database fails; a violated constraint stays an `IntegrityError`."""
 
     def __init__(self, url: str, *, wait: float = WAIT, blocking: bool = False) -> None:
-        """With `blocking`, SQLite is worked with in this thread, for a process that has nothing else to do meanwhile."""
+        """With `blocking`, SQLite runs in this thread, for a process that has nothing else to do."""
         self._wait = wait
         parsed = _parse(url)
         in_thread = blocking and parsed.get_backend_name() == "sqlite"
         self._engine = _blocking_engine(parsed, wait) if in_thread else _engine(parsed, wait)
         self.dialect = self._engine.dialect.name
-        # Writers of this process stand in line here, in order and without holding a connection, so that they
-        # neither poll SQLite's lock against each other nor take the readers' connections.
-        self._turn = asyncio.Lock() if self.dialect == "sqlite" else None
+        # Writers of this process queue here, in order and without a connection, so that they neither poll SQLite's
+        # lock against each other nor use up the readers' connections.
+        self._write_lock = asyncio.Lock() if self.dialect == "sqlite" else None
         self._queued = 0
         self._file = _file_of(self._engine.url)
         self._name = _name_of(self._engine.url)
@@ -73,23 +73,23 @@ class Database:
     def begin(
         self, within: "AsyncConnection | None" = None
     ) -> "AbstractAsyncContextManager[AsyncConnection]":
-        """One transaction, which may write; with `within`, a part of the transaction that goes on there."""
+        """A transaction that may write; with `within`, part of that running transaction."""
         return nullcontext(within) if within is not None else self._transaction()
 
     def connect(
         self, within: "AsyncConnection | None" = None
     ) -> "AbstractAsyncContextManager[AsyncConnection]":
-        """A connection for reading: each statement sees what is committed when it starts."""
+        """A connection for reading: each statement sees what was committed before it."""
         return nullcontext(within) if within is not None else self._reading()
 
     async def ping(self) -> None:
-        """Read something that only a migrated database has; `SELECT 1` would not even open SQLite's file."""
+        """Read a table that only a migrated database has; `SELECT 1` would not even open SQLite's file."""
         async with self._reading() as connection:
             await connection.execute(text("SELECT version_num FROM alembic_version"))
 
     @property
     def queued(self) -> int:
-        """Writers of this process that wait for their turn."""
+        """Writers of this process that wait for the write lock."""
         return self._queued
 
     async def close(self) -> None:
@@ -97,9 +97,9 @@ class Database:
 
     @asynccontextmanager
     async def _transaction(self) -> "AsyncGenerator[AsyncConnection]":
-        async with self._in_turn(), self._connection() as connection, connection.begin():
+        async with self._exclusive(), self._connection() as connection, connection.begin():
             if self.dialect == "sqlite":
-                # The write lock at once: a transaction that read first could only fail when it comes to write.
+                # Take the write lock now: a transaction that reads first could fail when it writes.
                 await connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
 
@@ -116,13 +116,13 @@ class Database:
         async with AsyncExitStack() as stack:
             try:
                 connection = await stack.enter_async_context(self._engine.connect())
-            except Exception as error:  # drivers raise errors of many families while they connect
+            except Exception as error:  # drivers raise many kinds of errors when they connect
                 raise self._unavailable(error) from error
             with self._translated():
                 yield connection
 
     async def _check_file(self) -> None:
-        """An open SQLite file works on after it was removed or replaced, and nobody else would see what it is told."""
+        """Detect a removed or replaced SQLite file: open connections would go on with the old one."""
         if self._file is None:
             return
         try:
@@ -135,14 +135,14 @@ class Database:
         self._identity = identity
 
     @asynccontextmanager
-    async def _in_turn(self) -> AsyncGenerator[None]:
-        if self._turn is None:
+    async def _exclusive(self) -> AsyncGenerator[None]:
+        if self._write_lock is None:
             yield
             return
         self._queued += 1
         try:
             async with asyncio.timeout(self._wait):
-                await self._turn.acquire()
+                await self._write_lock.acquire()
         except TimeoutError as error:
             raise self._unavailable(error) from error
         finally:
@@ -150,13 +150,13 @@ class Database:
         try:
             yield
         finally:
-            self._turn.release()
+            self._write_lock.release()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except _OUR_MISTAKES:
+        except _OUR_ERRORS:
             raise
         except (DBAPIError, PoolTimeout, OSError) as error:
             raise self._unavailable(error) from error
@@ -172,9 +172,8 @@ class Database:
 
 
 def upsert(dialect: str, table: Table, change: Mapping[str, Any]) -> "postgresql.Insert | sqlite.Insert":
-    """Insert the rows that it is executed with; where the primary key is taken, set the columns in `change` of the row
-    that is there."""
-    # Each dialect is slow to import, and commands need neither's own `INSERT`.
+    """Insert rows; where the primary key exists, set the columns in `change` of the existing row."""
+    # Each dialect is slow to import, and commands need neither.
     if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert
     else:
@@ -188,7 +187,7 @@ def _file_of(url: URL) -> str | None:
 
 
 def _name_of(url: URL) -> str:
-    """Which database it is, for the administrator: never a user or a password, and not the query, which may hold both."""
+    """The database for messages, without user, password, or query, which may hold both."""
     if url.get_backend_name() == "sqlite":
         return url.database or ":memory:"
     port = f":{url.port}" if url.port else ""
@@ -236,7 +235,7 @@ def _sqlite_options(wait: float) -> dict[str, Any]:
     return {
         "hide_parameters": True,
         "pool_timeout": wait,
-        # `isolation_level` None: sqlite3 begins no transactions of its own accord.
+        # `isolation_level` None: sqlite3 starts no transactions by itself.
         "connect_args": {"isolation_level": None, "timeout": wait},
     }
 
@@ -244,6 +243,6 @@ def _sqlite_options(wait: float) -> dict[str, Any]:
 def _prepare_sqlite(connection: Any, _: object) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
-    # A user who was disabled, or a token that was ended, must not come back with a power cut.
+    # A disabled user or an ended session must not come back after a power failure.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()

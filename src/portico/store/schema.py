@@ -1,4 +1,4 @@
-"""Bringing a database to the shape of `tables`."""
+"""Migrating a database to the schema in `tables`."""
 
 import asyncio
 import os
@@ -16,43 +16,43 @@ _MIGRATIONS = pathlib.Path(__file__).parent / "migrations"
 _REVISIONS = "alembic_version"
 _NEEDED = {_REVISIONS, "users", "connections"}
 _WAIT = 60  # another process may be migrating
-_LOCK = 0x706F727469636F  # "portico", the number that migrating processes agree on
+_LOCK = 0x706F727469636F  # "portico": the advisory lock of migrations
 
 
 def newest_revision() -> str:
-    """By the name of its file, `v0001_….py`: Alembic, which would read it from inside, takes long to import."""
+    """From the file names, `v0001_….py`: Alembic, which reads it from the files, is slow to import."""
     return max(file.name[1:5] for file in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))
 
 
 async def is_current(database: Database) -> bool:
-    """Whether the database needs no migration, by one query."""
+    """Whether the database needs no migration, with one query."""
     try:
         async with database.connect() as connection:
-            # The tables of users and connections are named, because a database without them is not current.
+            # Users and connections are part of the query because a database without these tables is not current.
             query = "SELECT version_num, EXISTS (SELECT 1 FROM users), EXISTS (SELECT 1 FROM connections)"
             rows = (await connection.execute(text(f"{query} FROM alembic_version"))).all()
     except ProgrammingError:
         return False
     except Unavailable:
         if database.dialect == "sqlite":
-            return False  # there is no file, or no table; `migrate` finds out
+            return False  # the file or the table is missing; `migrate` says which
         raise
     return [row.version_num for row in rows] == [newest_revision()]
 
 
 def migrate(url: str, *, set_up_mark: pathlib.Path | None = None) -> None:
-    """Bring the database at `url` to the newest revision.
+    """Migrate the database at `url` to the newest revision.
 
-    Any number of processes may do so at once: one works, the others wait and find it done.
+    Any number of processes may do so at once: one migrates, the others wait.
 
-    A file `set_up_mark` that exists says that this was done before: `NotPossible` if the database is empty all the
-    same, because its users and connections are lost then.
+    If the file `set_up_mark` exists, the database was set up before: then an empty one is `NotPossible`, because its users
+    and connections are lost.
     """
     was_set_up = set_up_mark is not None and set_up_mark.exists()
     if was_set_up and _is_absent(url):
         raise _emptied(url, set_up_mark)
     _make_private(url)
-    # In a thread of its own, so that a caller inside an event loop is served too.
+    # In a thread, so that it works inside an event loop too.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, _migrate(url, set_up_mark if was_set_up else None)).result()
 
@@ -86,13 +86,13 @@ def _upgrade(connection: Connection) -> None:
         command.upgrade(config, "head")
     except CommandError as error:
         raise NotPossible(
-            "The database was made by a newer Portico than this one; start that version, or restore a backup.",
+            "The database was created by a newer version of Portico; start that version, or restore a backup.",
             cause=str(error),
         ) from error
 
 
 async def _use_wal(database: Database) -> None:
-    """Readers beside a writer; the file remembers it. SQLite does not wait for a lock here, so we do."""
+    """Allow readers beside a writer; stored in the file. SQLite does not wait for a lock here, so this does."""
     for _ in range(_WAIT * 20):
         try:
             async with database.connect() as connection:
@@ -106,7 +106,7 @@ async def _use_wal(database: Database) -> None:
 
 
 def _make_private(url: str) -> None:
-    """A new SQLite file is for its owner alone; its side files take over its mode."""
+    """Create a new SQLite file with mode 0600; its side files get the same mode."""
     if file := _file(url):
         try:
             os.close(os.open(file, os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -115,14 +115,14 @@ def _make_private(url: str) -> None:
 
 
 def _is_absent(url: str) -> bool:
-    """Whether there is no SQLite file, or one that holds nothing."""
+    """Whether the SQLite file is missing or empty."""
     file = _file(url)
     try:
         return file is not None and os.stat(file).st_size == 0
     except FileNotFoundError:
         return True
     except OSError:
-        return False  # `_make_private` says why
+        return False  # `_make_private` reports it
 
 
 def _emptied(url: str, set_up_mark: pathlib.Path | None) -> NotPossible:
@@ -132,7 +132,7 @@ def _emptied(url: str, set_up_mark: pathlib.Path | None) -> NotPossible:
         return NotPossible(f"The database {place} has lost its tables; restore it from a backup.")
     return NotPossible(
         f"The database {place} is missing, empty or without its tables, although this gateway was set up before: "
-        f"restore it from a backup; or, to begin again without its users and connections, remove {set_up_mark}."
+        f"restore it from a backup; or, to start again without its users and connections, remove {set_up_mark}."
     )
 
 

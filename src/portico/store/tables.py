@@ -1,7 +1,7 @@
-"""The tables. A change here comes with a revision in `migrations/versions`; a test compares the two.
+"""The tables. A change needs a revision in `migrations/versions`; a test compares the two.
 
-Moments are integers, milliseconds since the epoch, so that SQLite and PostgreSQL hold the same. Secrets are never
-here as they are: passwords as argon2id hashes, tokens and tickets as SHA-256, credentials sealed by the vault.
+Times are integers, milliseconds since the epoch, the same in SQLite and PostgreSQL. No secret is stored in plain text:
+passwords are argon2id hashes, tokens and tickets SHA-256, credentials encrypted by the vault.
 """
 
 from sqlalchemy import (
@@ -49,10 +49,10 @@ users = Table(
     Column("disabled", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("password_changed_at", BigInteger, nullable=False),
-    sqlite_autoincrement=True,  # the number of a deleted user must never come back as somebody else's
+    sqlite_autoincrement=True,  # the id of a deleted user is never used again
 )
 
-# A family is one sign-in and every token that came of it. What ends a token ends its family, by deleting this row.
+# A family is one sign-in with all its tokens. Deleting this row ends the session.
 families = Table(
     "families",
     metadata,
@@ -87,7 +87,7 @@ tickets = Table(
     Column("expires_at", BigInteger, nullable=False, index=True),
 )
 
-# One row for each address, each pair of user and address, and each known device that failed; only a pair ever has a
+# One row for each address, each pair of user and address, and each known device that failed. Only a pair has a
 # `succeeded_at`, and an address has no `name_digest`.
 attempts = Table(
     "attempts",

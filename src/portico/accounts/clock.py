@@ -1,0 +1,22 @@
+"""The clocks, in one place for tests. Times in the database are milliseconds since the epoch."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def to_datetime(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def monotonic() -> float:
+    """Seconds of a clock that is never set."""
+    return time.monotonic()
+
+
+async def sleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)

@@ -1,0 +1,79 @@
+"""A request's body as it arrives."""
+
+import asyncio
+import time
+from typing import Self
+
+from starlette.requests import Request
+from starlette.types import Receive
+
+from portico.errors import ClientTimeout, InvalidRequest
+from portico.operations.cancellation import ClientGone
+from portico.operations.fair_scheduling import FairScheduler
+
+IDLE_SECONDS = 30.0
+"""How long the client may send nothing in the middle of a body."""
+SMALL_SECONDS = 10.0
+"""The same for small bodies."""
+MIN_RATE = 512
+"""Minimum average rate in bytes per second; slower clients time out."""
+
+
+class RequestBody:
+    """The body's chunks, one after the other; pulling the next one is what lets the client send it."""
+
+    def __init__(
+        self, receive: Receive, idle_seconds: float | None = None, *, scheduler: FairScheduler | None = None
+    ) -> None:
+        self._receive = receive
+        self._scheduler = scheduler
+        self._ended = False
+        self._most_patience = self._patience = idle_seconds or IDLE_SECONDS
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._ended:
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(self._patience):
+                    message = await self._receive()
+            except TimeoutError:
+                raise ClientTimeout(
+                    "The body arrived too slowly or not at all; send the request again."
+                ) from None
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            self._ended = not message.get("more_body", False)
+            if chunk := message.get("body", b""):
+                waited, bought = time.monotonic() - began, len(chunk) / MIN_RATE
+                self._patience = min(self._most_patience, self._patience - waited + bought)
+                if self._scheduler:
+                    await self._scheduler.turn(len(chunk))
+                return bytes(chunk)
+        raise StopAsyncIteration
+
+
+def is_content_coded(request: Request) -> bool:
+    """Whether Content-Encoding names anything but identity."""
+    codings = ",".join(request.headers.getlist("Content-Encoding")).lower().split(",")
+    return any(coding.strip() not in ("", "identity") for coding in codings)
+
+
+async def read_small(request: Request, limit: int) -> bytes:
+    """Read a small body."""
+    if is_content_coded(request):
+        raise InvalidRequest("The body is content-coded; send it without a Content-Encoding.")
+    body = bytearray()
+    async for chunk in RequestBody(request.receive, SMALL_SECONDS):
+        body += chunk
+        if len(body) > limit:
+            raise InvalidRequest(f"The body exceeds {limit} bytes.")
+    return bytes(body)
+
+
+async def until_gone(receive: Receive) -> None:
+    """Returns when the client hangs up."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,173 @@
+"""Reading a request strictly: path, query, headers and credentials. What is malformed is refused, never guessed."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TypeVar
+from urllib.parse import quote, unquote_to_bytes
+
+from starlette.requests import Request
+from starlette.types import Scope
+
+from portico.api.services import Services
+from portico.errors import InvalidRequest, NotSignedIn
+from portico.operations import Actor, Operations, RequestContext
+from portico.paths import Path
+
+FILESYSTEM = "/backend/1.0.0/filesystem"
+DEFAULT_SIZE = 250
+
+_MAX_PARAMETERS = 16
+_KNOWN = frozenset({"action", "cursor", "onConflict", "recursive", "size", "target", "ticket"})
+_DIGITS = frozenset("0123456789")
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def services_of(request: Request) -> Services:
+    services: Services = request.scope["state"]["services"]
+    return services
+
+
+def context_of(request: Request) -> RequestContext:
+    context: RequestContext = request.scope["state"]["context"]
+    return context
+
+
+async def actor_of(request: Request) -> Actor:
+    """The user behind the request's bearer token."""
+    header = single_header(request, "Authorization")
+    scheme, _, token = (header or "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise NotSignedIn("Send the access token as 'Authorization: Bearer …'; get one at /backend/login.")
+    if _has_parameter(request, b"access_token"):
+        raise InvalidRequest(
+            "The query holds an access token as well as the header; send it in the header only."
+        )
+    return await services_of(request).gateway.authentication.with_token(context_of(request), token.strip())
+
+
+async def operations_of(request: Request) -> Operations:
+    """The operations of the user behind the bearer token."""
+    return services_of(request).gateway.operations(await actor_of(request))
+
+
+def single_header(request: Request, name: str) -> str | None:
+    values = request.headers.getlist(name)
+    if len(values) > 1:
+        raise InvalidRequest(f"The header {name} is given twice; send it once.")
+    return values[0] if values else None
+
+
+def instance_of(scope: Scope) -> str:
+    """The path of the request as it was sent; never the query, which may hold a ticket."""
+    raw: bytes = scope["raw_path"]
+    return raw.partition(b"?")[0].decode("ascii", "replace")
+
+
+def path_of(request: Request) -> Path:
+    """The path below the endpoint, from the raw request line: servers decode too much of it."""
+    raw: bytes = request.scope["raw_path"]
+    return Path.from_request(raw[len(FILESYSTEM) :].removeprefix(b"/"))
+
+
+def address_of(path: Path) -> str:
+    """The address of `path`, each name escaped as `encodeURIComponent` does it in a browser."""
+    return FILESYSTEM + quote(str(path), safe="/!'()*")
+
+
+def _has_parameter(request: Request, name: bytes) -> bool:
+    """Whether the query has this parameter, for endpoints that do not read the query."""
+    raw: bytes = request.scope["query_string"]
+    if b"%" not in raw and name not in raw:
+        return False
+    return any(unquote_to_bytes(pair.partition(b"=")[0]) == name for pair in raw.split(b"&"))
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    parameters = text.split("&")
+    if len(parameters) > _MAX_PARAMETERS:
+        raise ValueError
+    if "%" in text or "+" in text:
+        return [(_unquoted(name), _unquoted(value)) for name, value in _split(parameters)]
+    return list(_split(parameters))
+
+
+def _split(parameters: list[str]) -> Iterator[tuple[str, str]]:
+    for parameter in parameters:
+        if parameter:
+            name, _, value = parameter.partition("=")
+            yield name, value
+
+
+def _unquoted(text: str) -> str:
+    return unquote_to_bytes(text.replace("+", " ")).decode()
+
+
+def _check_spelling(name: str) -> None:
+    """An unknown parameter is ignored, but not a misspelt one: `onconflict=fail` must not overwrite a file."""
+    known = {parameter.lower(): parameter for parameter in _KNOWN}
+    if near := get_close_matches(name.lower(), known, n=1, cutoff=0.75):
+        raise InvalidRequest(f"There is no parameter '{name[:40]}'; did you mean '{known[near[0]]}'?")
+
+
+class Query:
+    """A query in which each parameter is given at most once."""
+
+    def __init__(self, request: Request) -> None:
+        self._values: dict[str, str] = {}
+        raw: bytes = request.scope["query_string"]
+        if not raw:
+            return
+        try:
+            if _BAD_ESCAPE.search(raw):
+                raise ValueError
+            pairs = _pairs(raw.decode("ascii"))
+        except ValueError:
+            raise InvalidRequest("The query is malformed; percent-encode its values as UTF-8.") from None
+        for name, value in pairs:
+            if name not in _KNOWN:
+                _check_spelling(name)
+            if name in self._values:
+                raise InvalidRequest(f"The parameter '{name[:40]}' is given twice; send it once.")
+            self._values[name] = value
+
+    def get(self, name: str) -> str | None:
+        return self._values.get(name)
+
+    def choice(self, name: str, choices: type[Choice]) -> Choice | None:
+        value = self._values.get(name)
+        if value is None:
+            return None
+        try:
+            return choices(value)
+        except ValueError:
+            raise InvalidRequest(f"The parameter '{name}' must be one of {', '.join(choices)}.") from None
+
+    def flag(self, name: str) -> bool:
+        value = self._values.get(name, "false")
+        if value not in ("true", "false"):
+            raise InvalidRequest(f"The parameter '{name}' must be true or false.")
+        return value == "true"
+
+    def page_size(self) -> int:
+        value = self._values.get("size")
+        if value is None:
+            return DEFAULT_SIZE
+        # isdigit() accepts the digits of other scripts, and int() underscores and signs.
+        if not value or not _DIGITS.issuperset(value) or not value.strip("0"):
+            raise InvalidRequest("The parameter 'size' must be a whole number of at least 1.")
+        return int(value[-18:]) if len(value) <= 18 else 10**18
+
+    def cursor(self) -> str | None:
+        return self._values.get("cursor")
+
+    def target(self) -> Path:
+        value = self._values.get("target")
+        if value is None:
+            raise InvalidRequest(
+                "The parameter 'target' is missing: the path from the root to move or copy to."
+            )
+        return Path.parse(value)

@@ -1,0 +1,127 @@
+"""From settings to an open `Gateway`: database, accounts, drives, audit log, sweeps. No front end is involved."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import structlog
+
+from portico.accounts.connections import Connections
+from portico.accounts.devices import Devices
+from portico.accounts.home_paths import HomePaths
+from portico.accounts.passwords import Passwords
+from portico.accounts.sessions import Sessions
+from portico.accounts.signin import SignIn
+from portico.accounts.throttle import Throttle
+from portico.accounts.tickets import Tickets
+from portico.accounts.vault import SecretKey, Vault
+from portico.audit import log_loss, open_audit
+from portico.cursors import CursorSeal
+from portico.drives import Drives
+from portico.errors import PorticoError
+from portico.metrics import Metrics
+from portico.operations import Authentication, Gateway, Operations
+from portico.operations.admission import Admission
+from portico.operations.cancellation import CancellableWork
+from portico.operations.fair_scheduling import FairScheduler
+from portico.operations.operations import Resources
+from portico.providers.memory import MemoryBudget
+from portico.providers.registry import PATH_OPTIONS
+from portico.settings import Settings
+from portico.store.database import Database
+
+SWEEP_INTERVAL_SECONDS = 600
+"""How often abandoned uploads, expired tokens and old failures are removed."""
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: Settings, metrics: Metrics, long_work: CancellableWork
+) -> AsyncIterator[Gateway]:
+    """A gateway that is ready to serve; all of it is closed, in reverse order, at the end."""
+    key = SecretKey.load(settings.secret_key_file)
+    async with AsyncExitStack() as stack:
+        database = Database(settings.database_url)
+        stack.push_async_callback(database.close)
+        passwords = Passwords()
+        stack.callback(passwords.close)
+        sessions = Sessions(
+            database, token_lifetime=settings.token_lifetime, refresh_lifetime=settings.refresh_lifetime
+        )
+        throttle = Throttle(database)
+        paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
+        upload_memory = MemoryBudget()
+        drives = Drives(
+            Connections(database, Vault(key), paths),
+            CursorSeal(key.derive("cursors")),
+            metrics,
+            timeout=settings.provider_timeout.total_seconds(),
+            memory=upload_memory,
+            path_depth=settings.path_depth,
+        )
+        stack.push_async_callback(drives.close)
+
+        def lost_line(why: str, lost: int) -> None:
+            metrics.lost_audit_lines.add()
+            log_loss(why, lost)
+
+        audit = open_audit(settings.audit_file, required=settings.audit_required, on_loss=lost_line)
+        stack.callback(audit.close)
+
+        async def ready() -> None:
+            await database.ping()
+            await drives.check()
+
+        _watch_queues(metrics, passwords, database, upload_memory)
+        tickets = Tickets(database)
+        sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
+        resources = Resources(
+            drives, sessions, tickets, audit, Admission(), long_work, max_file_size=settings.max_file_size
+        )
+        async with _sweeping(drives.sweep, sessions.sweep, throttle.sweep):
+            yield Gateway(
+                authentication=Authentication(sign_in, sessions, tickets, audit, metrics),
+                operations=partial(Operations, resources),
+                scheduler=FairScheduler(),
+                ready=ready,
+            )
+
+
+def _watch_queues(
+    metrics: Metrics, passwords: Passwords, database: Database, upload_memory: MemoryBudget
+) -> None:
+    checks = "portico_password_checks_queued"
+    metrics.watch(checks, lambda: passwords.queued(familiar=False), "general")
+    metrics.watch(checks, lambda: passwords.queued(familiar=True), "familiar")
+    metrics.watch("portico_database_writers_queued", lambda: database.queued)
+    metrics.watch("portico_upload_memory_bytes", lambda: upload_memory.held)
+    metrics.watch("portico_uploads_waiting_for_memory", lambda: upload_memory.waiting)
+
+
+@asynccontextmanager
+async def _sweeping(*sweeps: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Each sweep repeats by itself: none waits for another."""
+    tasks = [asyncio.create_task(_repeat(sweep)) for sweep in sweeps]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _repeat(sweep: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        try:
+            async with asyncio.timeout(SWEEP_INTERVAL_SECONDS):
+                await sweep()
+        except PorticoError as error:
+            log.warning("sweep-failed", code=error.code, detail=error.detail, cause=error.cause)
+        except TimeoutError:
+            log.warning("sweep-failed", cause=f"not over after {SWEEP_INTERVAL_SECONDS} s")
+        except Exception as error:  # a bug in one sweep must not end them all
+            log.error("bug", exc_info=error)
+        await asyncio.sleep(SWEEP_INTERVAL_SECONDS)

@@ -1,0 +1,99 @@
+"""`InstrumentedProvider`: a provider whose calls are timed and whose failures are counted."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import TypeVar
+
+from portico.entries import Download, Entry, Page
+from portico.errors import PorticoError
+from portico.metrics import Metrics
+from portico.paths import Path
+from portico.providers.base import Provider
+
+T = TypeVar("T")
+
+
+class InstrumentedProvider(Provider):
+    """Delegates every call to `inner`. Reading a download's chunks is not timed."""
+
+    def __init__(self, inner: Provider, connection: str, metrics: Metrics) -> None:
+        self._inner = inner
+        self._labels = (connection, inner.kind)
+        self._metrics = metrics
+        # Copied to avoid a property call.
+        self.kind = inner.kind  # type: ignore[misc]
+        self.max_page_size = inner.max_page_size  # type: ignore[misc]
+        self.max_file_size = inner.max_file_size  # type: ignore[misc]
+        self.identity = inner.identity
+
+    async def _timed(self, call: str, work: Awaitable[T]) -> T:
+        began = time.perf_counter()
+        try:
+            return await work
+        except Exception as error:
+            code = error.code if isinstance(error, PorticoError) else "internal"
+            self._metrics.provider_errors.add((*self._labels, call, code))
+            raise
+        finally:
+            self._metrics.provider_calls.observe((*self._labels, call), time.perf_counter() - began)
+
+    async def list_page(
+        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
+    ) -> Page:
+        return await self._timed(
+            "list_page", self._inner.list_page(folder, size, token, file_first=file_first)
+        )
+
+    async def stat(self, path: Path) -> Entry:
+        return await self._timed("stat", self._inner.stat(path))
+
+    async def read(
+        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
+    ) -> Download:
+        return await self._timed("read", self._inner.read(path, start, stop, etag=etag))
+
+    async def write(
+        self,
+        path: Path,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        *,
+        replace: bool = True,
+        at_most: int | None = None,
+        alternatives: Iterator[Path] | None = None,
+        ancestors_checked: bool = False,
+    ) -> Entry:
+        work = self._inner.write(
+            path,
+            chunks,
+            content_type,
+            replace=replace,
+            at_most=at_most,
+            alternatives=alternatives,
+            ancestors_checked=ancestors_checked,
+        )
+        return await self._timed("write", work)
+
+    async def check_ancestors(self, folder: Path) -> None:
+        await self._timed("check_way", self._inner.check_ancestors(folder))  # the label of a published metric
+
+    async def make_folder(self, path: Path) -> None:
+        await self._timed("make_folder", self._inner.make_folder(path))
+
+    async def delete(self, path: Path, *, recursive: bool = False) -> None:
+        await self._timed("delete", self._inner.delete(path, recursive=recursive))
+
+    async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
+        await self._timed("copy", self._inner.copy(source, target, replace=replace))
+
+    async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
+        await self._timed("move", self._inner.move(source, target, replace=replace))
+
+    async def check(self, *, writable: bool) -> None:
+        await self._timed("check", self._inner.check(writable=writable))
+
+    async def sweep(self) -> int:
+        return await self._timed("sweep", self._inner.sweep())
+
+    async def close(self) -> None:
+        await self._inner.close()

@@ -1,0 +1,9 @@
+"""What one actor can do, whatever the front end: nothing here knows HTTP."""
+
+from portico.operations.actor import Actor, RequestContext
+from portico.operations.authentication import Authentication
+from portico.operations.gateway import Gateway
+from portico.operations.operations import OnConflict, Operations
+from portico.operations.uploads import Upload
+
+__all__ = ["Actor", "Authentication", "Gateway", "OnConflict", "Operations", "RequestContext", "Upload"]

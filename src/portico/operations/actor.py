@@ -1,0 +1,81 @@
+"""`RequestContext` and `Actor`: which request this is, and on whose behalf."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from portico.accounts.sessions import Session
+from portico.errors import Forbidden
+from portico.operations.admission import Slot
+from portico.paths import Path
+from portico.rights import Right
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request, whatever the protocol. A front end makes it and leaves its `with` when the request has ended."""
+
+    request_id: str
+    address: str
+    """The client's address."""
+    client_gone: Callable[[], Awaitable[object]] = _never
+    """Returns when the client has hung up. It is called only while long work is under way."""
+    action: str = "other"
+    """What the request turned out to ask for; the front end counts it by this name."""
+    user: str | None = None
+    """The user's name, as soon as it is known: for the front end's log."""
+    slot: Slot | None = field(default=None, repr=False)
+
+    def release(self) -> None:
+        """Give the admission slot back: the answer begins, or never will."""
+        if self.slot is not None:
+            self.slot.release()
+            self.slot = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A signed-in user, with the credential and the request by which the user acts."""
+
+    session: Session
+    context: RequestContext
+    checked_at: float
+    """When the user was last known to be enabled, by the monotonic clock."""
+    only_file: Path | None = None
+    """The one file that this actor may download, and nothing else: see `Authentication.with_ticket`."""
+
+    def require_all(self) -> None:
+        """`Forbidden` for an actor who is limited to one file."""
+        if self.only_file is not None:
+            raise Forbidden("A ticket is valid for the download of one file only.")
+
+    def require_download(self, path: Path) -> None:
+        if self.only_file is not None and str(self.only_file) != str(path):
+            self.require_all()
+
+    @property
+    def user_name(self) -> str:
+        return self.session.user.name
+
+    @property
+    def rights(self) -> Collection[Right]:
+        return self.session.user.rights
+
+    @property
+    def expires_at(self) -> datetime:
+        return self.session.expires_at

@@ -1,0 +1,61 @@
+"""One change and its lines in the audit log."""
+
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from portico.audit import DONE, Audit, AuditLine
+from portico.errors import PorticoError
+from portico.operations.actor import RequestContext
+from portico.operations.cancellation import ChangeAbandoned
+from portico.paths import Path
+
+
+def line_of(context: RequestContext, action: str, *, outcome: str = DONE) -> AuditLine:
+    return AuditLine(
+        request_id=context.request_id,
+        user=context.user or msgspec.UNSET,
+        client=context.address,
+        action=action,
+        outcome=outcome,
+    )
+
+
+class Change:
+    """A change that a user asked for. Its `begin` is called before it takes effect; leaving it writes the outcome."""
+
+    def __init__(
+        self,
+        audit: Audit,
+        context: RequestContext,
+        action: str,
+        path: Path | None = None,
+        target: Path | None = None,
+    ) -> None:
+        self._audit = audit
+        self.line = line_of(context, action)
+        if path is not None:
+            self.line.path = str(path)
+        if target is not None:
+            self.line.target = str(target)
+
+    def begin(self) -> None:
+        """Raises `Unavailable`, and then nothing may be changed, if the log is required and cannot be written."""
+        self._audit.begin(self.line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.line.outcome = _outcome(error)
+        self._audit.end(self.line)
+
+
+def _outcome(error: BaseException) -> str:
+    if isinstance(error, ChangeAbandoned) or not isinstance(error, Exception):
+        return "interrupted"
+    return error.code if isinstance(error, PorticoError) else "internal"

@@ -1,0 +1,95 @@
+"""`Authentication`: from credentials to an `Actor`, and out again, with the audit lines of both."""
+
+import time
+from contextlib import ExitStack
+
+from portico.accounts.devices import LIFETIME as DEVICE_LIFETIME
+from portico.accounts.names import name_key
+from portico.accounts.sessions import Sessions, TokenPair
+from portico.accounts.signin import SignedIn, SignIn, WrongPassword
+from portico.accounts.tickets import Tickets
+from portico.audit import DONE, Audit
+from portico.errors import NotSignedIn, PorticoError, Unavailable
+from portico.metrics import Metrics
+from portico.operations.actor import Actor, RequestContext
+from portico.operations.auditing import Change, line_of
+from portico.paths import Path
+
+__all__ = ["DEVICE_LIFETIME", "Authentication", "SignedIn", "TokenPair", "WrongPassword"]
+
+
+class Authentication:
+    def __init__(
+        self, sign_in: SignIn, sessions: Sessions, tickets: Tickets, audit: Audit, metrics: Metrics
+    ) -> None:
+        self._sign_in = sign_in
+        self._sessions = sessions
+        self._tickets = tickets
+        self._audit = audit
+        self._metrics = metrics
+
+    async def sign_in(
+        self, context: RequestContext, username: str, password: str, device: str = ""
+    ) -> SignedIn:
+        """As `SignIn.with_password`. A success and a wrong password are audited."""
+        context.action = "sign-in"
+        if name_key(username):  # anything else may be a password in the wrong field
+            context.user = username
+        outcome = "interrupted"
+        try:
+            signed_in = await self._sign_in.with_password(username, password, context.address, device)
+            outcome = DONE
+            return signed_in
+        except PorticoError as error:
+            outcome = error.code
+            raise
+        finally:
+            try:
+                # A throttled attempt has no line: otherwise a flood of them could fill the disk.
+                if outcome in (DONE, WrongPassword.code):
+                    self._audit.record(line_of(context, "sign-in", outcome=outcome))
+            except Unavailable as error:
+                outcome = error.code
+                raise
+            finally:
+                self._metrics.sign_ins.add((outcome,))
+
+    async def refresh(self, context: RequestContext, refresh_token: str) -> TokenPair:
+        """As `Sessions.refresh`, audited. An unknown token counts as a failed attempt of the client's address."""
+        context.action = "refresh"
+        with ExitStack() as stack:
+
+            def begin(user: str) -> None:
+                """Before the token is used up, but not before its user is known: an unknown token has no line."""
+                context.user = user
+                change = Change(self._audit, context, "refresh")
+                change.begin()
+                stack.enter_context(change)
+
+            try:
+                return await self._sessions.refresh(refresh_token, begin=begin)
+            except NotSignedIn:
+                if context.user is None:
+                    await self._sign_in.refresh_failed(context.address)
+                raise
+
+    async def with_token(self, context: RequestContext, access_token: str) -> Actor:
+        """The actor behind an access token; `NotSignedIn` if it is unknown, expired or revoked."""
+        asked_at = time.monotonic()
+        session = await self._sessions.session(access_token)
+        context.user = session.user.name
+        return Actor(session, context, asked_at)
+
+    async def with_ticket(self, context: RequestContext, ticket: str, path: Path) -> Actor:
+        """The actor behind a ticket for `path`, who may download that file and do nothing else."""
+        asked_at = time.monotonic()
+        session = await self._tickets.redeem(ticket, str(path))
+        context.user = session.user.name
+        return Actor(session, context, asked_at, only_file=path)
+
+    async def sign_out(self, actor: Actor) -> None:
+        actor.context.action = "sign-out"
+        actor.require_all()
+        with Change(self._audit, actor.context, "sign-out") as change:
+            change.begin()
+            await self._sessions.end(actor.session)

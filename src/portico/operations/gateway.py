@@ -1,0 +1,20 @@
+"""`Gateway`: what a front end works with. `portico.bootstrap` opens one from the settings."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from portico.operations.actor import Actor
+from portico.operations.authentication import Authentication
+from portico.operations.fair_scheduling import FairScheduler
+from portico.operations.operations import Operations
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    authentication: Authentication
+    operations: Callable[[Actor], Operations]
+    """The operations of one actor, for one request."""
+    scheduler: FairScheduler
+    """A front end waits for its turn with each chunk that it receives or sends."""
+    ready: Callable[[], Awaitable[None]]
+    """Raises if the gateway cannot serve."""

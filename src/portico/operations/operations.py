@@ -1,0 +1,200 @@
+"""`Operations`: what one actor can do. Every front end works through it, and only through it."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from portico.accounts.sessions import Sessions
+from portico.accounts.tickets import Tickets
+from portico.audit import Audit
+from portico.drive import Drive, OnConflict
+from portico.drives import Drives
+from portico.entries import Download, Entry, Page
+from portico.errors import IsAFolder, PorticoError, root_is_a_folder
+from portico.operations.actor import Actor
+from portico.operations.admission import Admission
+from portico.operations.auditing import Change, line_of
+from portico.operations.cancellation import CancellableWork
+from portico.operations.uploads import Upload
+from portico.paths import Path
+from portico.rights import Right
+
+__all__ = ["OnConflict", "Operations", "Resources", "Ticket"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What all operations of a worker share."""
+
+    drives: Drives
+    sessions: Sessions
+    tickets: Tickets
+    audit: Audit
+    admission: Admission
+    long_work: CancellableWork
+    max_file_size: int
+    """Bytes; 0 is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    text: str
+    lifetime: int
+    """In seconds."""
+
+
+class Operations:
+    """Made for one request. Each operation names itself in the request's context, for metrics."""
+
+    def __init__(self, resources: Resources, actor: Actor) -> None:
+        self._resources = resources
+        self._actor = actor
+        self._context = actor.context
+        self._opened: Drive | None = None
+
+    def allows(self, right: Right) -> bool:
+        return right in self._actor.rights
+
+    # Reading
+
+    async def list(
+        self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False
+    ) -> Page:
+        """As `Drive.list_page`."""
+        self._context.action = "list"
+        return await (await self._drive()).list_page(folder, size, cursor, file_first=file_first)
+
+    async def stat(self, path: Path) -> Entry:
+        self._context.action = "stat"
+        return await (await self._drive()).stat(path)
+
+    async def stat_for_download(self, path: Path) -> Entry:
+        """The entry of a file that is about to be read; `IsAFolder` if it is none. Needs the right to download."""
+        self._context.action = "download"
+        entry = await (await self._drive(download=path)).stat_for_download(path)
+        if entry.is_folder:
+            raise IsAFolder(f"'{path.name}' is a folder; list it, or download a file in it.")
+        return entry
+
+    async def read(
+        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
+    ) -> Download:
+        """As `Drive.read`."""
+        self._context.action = "download"
+        return await (await self._drive(download=path)).read(path, start, stop, etag=etag)
+
+    async def ticket(self, path: Path) -> Ticket:
+        """A ticket with which this file can be downloaded without a token."""
+        self._context.action = "ticket"
+        if (await (await self._drive()).stat_for_download(path)).is_folder:
+            raise IsAFolder(f"'{path.name}' is a folder; a ticket is for a file.")
+        text = await self._resources.tickets.issue(self._actor.session, str(path))
+        return Ticket(text, Tickets.LIFETIME)
+
+    # Storing
+
+    async def store(
+        self,
+        path: Path,
+        chunks: AsyncIterator[bytes],
+        content_type: str | None = None,
+        on_conflict: OnConflict | None = None,
+        *,
+        size: int | None = None,
+    ) -> Entry:
+        """Store one file of `size` bytes, if that is known. Its entry bears the name under which it was stored."""
+        if path.is_root:
+            raise root_is_a_folder()
+        async with self.upload(path.parent, on_conflict) as upload:
+            return await upload.store(path.name, chunks, content_type, size=size)
+
+    @asynccontextmanager
+    async def upload(self, folder: Path, on_conflict: OnConflict | None = None) -> AsyncIterator[Upload]:
+        """Store several files in a folder. An error between them has an audit line for the folder."""
+        self._context.action = "upload"
+        resources = self._resources
+        drive = await self._drive(admitted=False)
+        resources.audit.check()  # before a large body is sent in vain
+        upload = Upload(
+            self._actor,
+            drive,
+            folder,
+            on_conflict,
+            sessions=resources.sessions,
+            audit=resources.audit,
+            max_file_size=resources.max_file_size,
+        )
+        try:
+            drive.require(Right.UPLOAD)
+            if on_conflict is OnConflict.REPLACE:
+                drive.require(Right.OVERWRITE)
+            yield upload
+        except PorticoError as error:
+            if not upload.failed:  # a file that failed has a line of its own
+                line = line_of(self._context, "upload", outcome=error.code)
+                line.path = str(folder)
+                resources.audit.end(line)
+            raise
+
+    # Changing the tree
+
+    async def make_folder(self, path: Path) -> None:
+        self._context.action = "mkdir"
+        drive = await self._drive()
+        with Change(self._resources.audit, self._context, "mkdir", path) as change:
+            change.begin()
+            await drive.make_folder(path)
+
+    async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
+        """Copy a file or folder; the path of the copy. Cancelled when the client hangs up."""
+        self._context.action = "copy"
+        return await self._transfer((await self._drive()).copy, source, target, on_conflict)
+
+    async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
+        """Move a file or folder; its new path. Cancelled when the client hangs up."""
+        self._context.action = "move"
+        return await self._transfer((await self._drive()).move, source, target, on_conflict)
+
+    async def delete(self, path: Path, *, recursive: bool = False) -> None:
+        """Delete a file or an empty folder; with `recursive` any folder, until the client hangs up."""
+        self._context.action = "delete"
+        drive = await self._drive()
+        with Change(self._resources.audit, self._context, "delete", path) as change:
+            change.begin()
+            if recursive:
+                await self._cancellable(drive.delete(path, recursive=True))
+            else:
+                await drive.delete(path)
+
+    async def _transfer(
+        self,
+        transfer: Callable[[Path, Path, OnConflict | None], Coroutine[Any, Any, Path]],
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None,
+    ) -> Path:
+        with Change(self._resources.audit, self._context, self._context.action, source, target) as change:
+            change.begin()
+            place: Path = await self._cancellable(transfer(source, target, on_conflict))
+            change.line.target = str(place)
+        return place
+
+    async def _cancellable(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return await self._resources.long_work.run(work, self._context.client_gone())
+
+    async def _drive(self, *, download: Path | None = None, admitted: bool = True) -> Drive:
+        """The actor's drive: to download one file, or for anything.
+
+        `Unavailable` if too many requests wait for the same connection.
+        """
+        if download is None:
+            self._actor.require_all()
+        else:
+            self._actor.require_download(download)
+        user = self._actor.session.user
+        if admitted and self._context.slot is None:
+            self._context.slot = self._resources.admission.enter(user.connection)
+        if self._opened is None:
+            self._opened = await self._resources.drives.of(user)
+        return self._opened

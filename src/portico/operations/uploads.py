@@ -1,0 +1,114 @@
+"""`Upload`: the files that one request stores in one folder, and what became of each."""
+
+import time
+from collections.abc import AsyncIterator
+
+from portico.accounts.sessions import Sessions
+from portico.audit import Audit
+from portico.drive import Drive, OnConflict
+from portico.entries import Entry, guess_content_type
+from portico.errors import InvalidRequest, NotSignedIn, TooLarge
+from portico.operations.actor import Actor
+from portico.operations.auditing import Change
+from portico.paths import Path
+
+TRUSTED_SECONDS = 0.2
+"""How long a check of the user holds. With the session cache it stays within the second for which a disabled account
+may still be served."""
+
+
+class Upload:
+    def __init__(
+        self,
+        actor: Actor,
+        drive: Drive,
+        folder: Path,
+        on_conflict: OnConflict | None,
+        *,
+        sessions: Sessions,
+        audit: Audit,
+        max_file_size: int,
+    ) -> None:
+        self._actor = actor
+        self._drive = drive
+        self._folder = folder
+        self._on_conflict = on_conflict
+        self._sessions = sessions
+        self._audit = audit
+        self._max_file_size = min(max_file_size or drive.max_file_size, drive.max_file_size)
+        self._checked_at = actor.checked_at
+        self._announced: int | None = None
+        self._names: set[str] = set()
+        self.stored: list[Entry] = []
+        self.failed: list[str] = []
+
+    def announce(self, size: int) -> None:
+        """`size` bytes follow at most; `TooLarge` if the storage takes no file of that size."""
+        if size > self._drive.max_file_size:
+            raise TooLarge(
+                f"The storage accepts files of up to {self._drive.max_file_size} bytes; send less at once."
+            )
+        self._announced = size
+
+    async def check_folder(self) -> None:
+        """Before a body is sent: `NotAFolder` if no file could be stored in the folder."""
+        await self._drive.check_target(self._folder)
+
+    async def store(
+        self,
+        name: str,
+        chunks: AsyncIterator[bytes],
+        content_type: str | None = None,
+        *,
+        size: int | None = None,
+    ) -> Entry:
+        """Store one file once `chunks` has ended normally; if `chunks` raises, nothing is stored.
+
+        With `size`, a file that is too large is refused before it is read.
+        """
+        self.failed.append(name)
+        with Change(self._audit, self._actor.context, "upload", self._folder) as change:
+            path = self._folder.child(name)
+            change.line.path = str(path)
+            if name in self._names:
+                raise InvalidRequest(f"'{name}' is given twice in this upload; send each name once.")
+            self._names.add(name)
+            if size is not None and size > self._max_file_size:
+                raise self._too_large(name)
+            entry = await self._drive.write(
+                path,
+                self._guarded(name, chunks, change),
+                content_type or guess_content_type(name),
+                self._on_conflict,
+                at_most=self._announced if size is None else size,
+            )
+            if entry.name != name:
+                change.line.path = str(self._folder.child(entry.name))
+        self.failed.pop()
+        self.stored.append(entry)
+        return entry
+
+    async def _guarded(self, name: str, chunks: AsyncIterator[bytes], change: Change) -> AsyncIterator[bytes]:
+        """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""
+        limit = self._max_file_size
+        size = change.line.bytes = 0
+        async for chunk in chunks:
+            size += len(chunk)
+            change.line.bytes = size
+            if size > limit:
+                raise self._too_large(name)
+            yield chunk
+        await self._check_user()
+        change.begin()  # the provider commits next
+
+    def _too_large(self, name: str) -> TooLarge:
+        return TooLarge(f"'{name}' is larger than the limit of {self._max_file_size} bytes per file.")
+
+    async def _check_user(self) -> None:
+        """A user who was disabled during the upload stores nothing more."""
+        asked_at = time.monotonic()
+        if asked_at - self._checked_at < TRUSTED_SECONDS:
+            return
+        if not await self._sessions.is_enabled(self._actor.session.user.id):
+            raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
+        self._checked_at = asked_at

@@ -1,0 +1,164 @@
+"""Parsers for the values of settings: durations, sizes, address ranges and others.
+
+Each takes text, or a value that is parsed already. The message of its `ValueError` follows the setting's key.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+Ranges = tuple[IPv4Network | IPv6Network, ...]
+
+_DURATION = re.compile(r"(?:[0-9]+[smhdw])+|[0-9]+")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_MAX_DURATION = timedelta(days=3650)
+_MAX_TIMEOUT = timedelta(minutes=10)
+_SIZE = re.compile(r"([0-9]+) ?(?:([kmgt])(i?))?b?", re.IGNORECASE)
+_DRIVERS = {
+    "sqlite": "sqlite+aiosqlite",
+    "sqlite+aiosqlite": "sqlite+aiosqlite",
+    "postgres": "postgresql+asyncpg",
+    "postgresql": "postgresql+asyncpg",
+    "postgresql+asyncpg": "postgresql+asyncpg",
+}
+
+
+def word(text: object) -> str:
+    if not isinstance(text, str) or not text or re.search(r"[\s\x00-\x1f\x7f]", text):
+        raise ValueError("must be a word without spaces, and not empty")
+    return text
+
+
+def client_id(text: object) -> str:
+    if ":" in (name := word(text)):
+        raise ValueError("must not contain a colon, which ends the id in HTTP Basic credentials")
+    return name
+
+
+def whole_number(lowest: int, highest: int) -> Callable[[object], int]:
+    def parse(text: object) -> int:
+        if not re.fullmatch("[0-9]{1,18}", str(text)) or not lowest <= int(str(text)) <= highest:
+            raise ValueError(f"must be a whole number from {lowest} to {highest}")
+        return int(str(text))
+
+    return parse
+
+
+def duration(text: object) -> timedelta:
+    if isinstance(text, timedelta):
+        return text
+    lower = str(text).lower()
+    if _DURATION.fullmatch(lower) and len(lower) <= 18:
+        parts = re.findall("([0-9]+)([smhdw]?)", lower)
+        seconds = sum(int(count) * _SECONDS[unit or "s"] for count, unit in parts)
+        if 1 <= seconds <= _MAX_DURATION.total_seconds():
+            return timedelta(seconds=seconds)
+    raise ValueError("must be seconds or a time like 45m, 1h or 30d, from one second to ten years")
+
+
+def timeout(text: object) -> timedelta:
+    chosen = duration(text)
+    if chosen > _MAX_TIMEOUT:
+        raise ValueError("must be from one second to ten minutes, like 30s")
+    return chosen
+
+
+def size(text: object) -> int:
+    match = _SIZE.fullmatch(str(text))
+    if not match or len(match[1]) > 18:
+        raise ValueError("must be a number of bytes or a size like 500MB or 10GiB; 0 means no limit")
+    power = " kmgt".index((match[2] or " ").lower())
+    return int(match[1]) * int((1024 if match[3] else 1000) ** power)
+
+
+def ranges(text: object) -> Ranges:
+    if isinstance(text, tuple):
+        return text
+    return tuple(_range(item) for item in str(text).replace(",", " ").split())
+
+
+def _range(text: str) -> IPv4Network | IPv6Network:
+    try:
+        network = ip_network(text, strict=False)
+        first = ip_address(text.partition("/")[0])
+    except ValueError:
+        raise ValueError(
+            f"contains {text!r}, which is not an address or range like 10.0.0.0/8 or fd00::/8"
+        ) from None
+    if network.network_address != first:
+        raise ValueError(f"contains {text!r}, which is an address inside a range; the range is {network}")
+    return network
+
+
+def host(text: object) -> str:
+    name = str(text).removeprefix("[").removesuffix("]")
+    if not re.fullmatch(r"[0-9A-Za-z._:%-]{1,253}", name):
+        raise ValueError("must be an address or a host name")
+    return name
+
+
+def origins(text: object) -> tuple[str, ...]:
+    if isinstance(text, tuple):
+        return text
+    return tuple(_origin(item) for item in str(text).replace(",", " ").split())
+
+
+def _origin(text: str) -> str:
+    if not re.fullmatch(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", text):
+        raise ValueError(
+            f"contains {text!r}, which is not an origin like https://files.example.org: "
+            "scheme and host in lower case, a port unless it is the default, and nothing after it"
+        )
+    scheme, _, host = text.partition("://")
+    if host.endswith({"http": ":80", "https": ":443"}[scheme]):
+        raise ValueError(f"contains {text!r}; browsers omit the default port, so omit it too")
+    return text
+
+
+def listener(text: object) -> tuple[str, int] | None:
+    """HOST:PORT, or empty."""
+    if isinstance(text, tuple) or not text:
+        return text or None  # type: ignore[return-value]
+    name, _, port = str(text).rpartition(":")
+    try:
+        return host(name), whole_number(1, 65535)(port)
+    except ValueError:
+        raise ValueError("must be empty, or an address and a port like 127.0.0.1:9464") from None
+
+
+def audit(text: object) -> str:
+    name = str(text).strip()
+    if not name or "\0" in name:
+        raise ValueError("must be off, stdout, or the name of a file")
+    return name.lower() if name.lower() in ("off", "stdout") else name
+
+
+def flag(text: object) -> bool:
+    if str(text).lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return str(text).lower() == "true"
+
+
+def tls(text: object) -> str:
+    files = [file.strip() for file in str(text).split(",")]
+    if len(files) == 1 and files[0].lower() in ("off", "auto"):
+        return files[0].lower()
+    if len(files) != 2 or not all(files):
+        raise ValueError("must be off, auto, or two files as CERTIFICATE,KEY")
+    return ",".join(files)
+
+
+def database(text: object) -> str:
+    if not text:
+        return ""
+    scheme, separator, rest = str(text).partition("://")
+    if not separator or scheme not in _DRIVERS:
+        raise ValueError("must be empty, or begin with sqlite:/// or postgresql://")
+    return f"{_DRIVERS[scheme]}://{rest}"
+
+
+def log_level(text: object) -> str:
+    if (level := str(text).lower()) not in ("debug", "info", "warning", "error"):
+        raise ValueError("must be one of debug, info, warning, error")
+    return level

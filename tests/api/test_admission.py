@@ -1,0 +1,57 @@
+"""When too many requests wait for the same storage, the next one is refused at once."""
+
+import asyncio
+
+import pytest
+
+from portico.drive import Drive
+from portico.entries import Page
+from portico.operations import admission
+from portico.paths import Path
+
+from .gateways import Gateway, address
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Listings answer when this is set."""
+    monkeypatch.setattr(admission, "MAX_WAITING", 2)
+    hold = asyncio.Event()
+    genuine = Drive.list_page
+
+    async def slow(self: Drive, folder: Path, size: int, cursor: str | None = None, **options: bool) -> Page:
+        await hold.wait()
+        return await genuine(self, folder, size, cursor, **options)
+
+    monkeypatch.setattr(Drive, "list_page", slow)
+    return hold
+
+
+async def test_beyond_what_can_wait_the_answer_is_no_at_once(gateway: Gateway, held: asyncio.Event) -> None:
+    credentials = await gateway.sign_in()
+    waiting = [asyncio.create_task(gateway.client.get(address(""), headers=credentials)) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    for extra in ({}, {"Content-Length": "0"}):
+        refused = await gateway.client.get(address(""), headers={**credentials, **extra})
+        assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+        assert refused.headers["Retry-After"] == "1"
+    assert (await gateway.client.get("/")).status_code == 200
+    assert (await gateway.client.get("/backend/session", headers=credentials)).status_code == 200
+    upload = await gateway.client.post(address(""), headers=credentials, files={"data": ("a", b"x")})
+    assert upload.status_code == 204
+    held.set()
+    assert [(await answer).status_code for answer in waiting] == [200, 200]
+    for _ in range(3):
+        assert (await gateway.client.get(address(""), headers=credentials)).status_code == 200
+
+
+async def test_a_cancelled_request_gives_its_slot_back(gateway: Gateway, held: asyncio.Event) -> None:
+    credentials = await gateway.sign_in()
+    for _ in range(3):
+        task = asyncio.create_task(gateway.client.get(address(""), headers=credentials))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    held.set()
+    assert (await gateway.client.get(address(""), headers=credentials)).status_code == 200

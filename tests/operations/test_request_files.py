@@ -1,0 +1,16 @@
+"""How many files of Portico a warm request runs through: a reader has to know them to follow it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+TOOL = Path(__file__).parents[2] / "tools" / "request_files.py"
+MOST = {"listing": 26, "upload": 29, "download": 27, "sign-in": 25}
+
+
+def test_a_request_takes_a_short_way() -> None:
+    run = subprocess.run([sys.executable, TOOL, "--json"], capture_output=True, text=True, check=True)
+    found = json.loads(run.stdout)
+    assert {name: len(files) for name, files in found.items() if len(files) > MOST[name]} == {}
+    assert all("api/routes.py" in files for files in found.values())
