@@ -9,7 +9,7 @@ ARGS ?=
 TESTERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench soak clean
+.PHONY: help setup run test check audit format bench soak clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -36,16 +36,19 @@ $(TOOLS): $(READY)
 run: $(READY) ## start a gateway over .cache/home (ARGS="--port 9000" for options)
 	@$(VENV)/bin/portico --home .cache/home serve $(ARGS)
 
-check: $(TOOLS) ## lint, formatting, types, advisories for what we bring along
+check: $(TOOLS) ## lint, formatting, types (Python and the page's scripts)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
-	@$(PY) tools/advisories.py
+	@$(PY) -m tools.check_page
 
 test: check ## everything that must hold: check, then all tests
 	@$(PY) -m pytest -n $(TESTERS) --dist worksteal $(ARGS)
 
-format: $(TOOLS) ## let ruff mend what it can
+audit: $(TOOLS) ## published advisories for what Portico installs; asks pypi.org and the npm registry
+	@$(PY) tools/advisories.py
+
+format: $(TOOLS) ## let ruff fix what it can
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 

@@ -1,1 +1,1 @@
-"""Side-by-side measurements: every figure of ours stands beside that of a peer from the same run, as a ratio."""
+"""Side-by-side measurements: each figure is compared with a peer from the same run, as a ratio."""

@@ -15,7 +15,7 @@ from bench.load import Target
 from bench.processes import Process, free_port
 from bench.servers import S3_KEY, S3_SECRET
 from bench.stores import s3_options
-from bench.workplace import Workplace
+from bench.workspace import Workspace
 
 BUCKET = "bench"
 _BIN = Path(sys.executable).parent
@@ -80,7 +80,7 @@ def client(url: str, verify: str | None = None) -> Any:
 class RcloneBucket(Bucket):
     """`rclone serve s3`: it keeps the parts of an upload in memory until that is completed."""
 
-    def __init__(self, work: Workplace, *, tls: bool = False) -> None:
+    def __init__(self, work: Workspace, *, tls: bool = False) -> None:
         port = free_port()
         self.target = Target(port, tls)
         self.folder = work.make(f"rclone-s3-{port}")
@@ -104,7 +104,7 @@ class Weed(Bucket):
 
     patience = 0.5  # it takes its time, and nothing that it holds is wanted any more
 
-    def __init__(self, work: Workplace) -> None:
+    def __init__(self, work: Workspace) -> None:
         port = free_port()
         self.target = Target(port)
         self.folder = work.make(f"weed-{port}")
@@ -133,5 +133,5 @@ def weed_program() -> str | None:
     return shutil.which("weed", path=f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}")
 
 
-def real_bucket(work: Workplace) -> Bucket:
+def real_bucket(work: Workspace) -> Bucket:
     return Weed(work) if weed_program() else RcloneBucket(work)

@@ -4,7 +4,7 @@ import json
 
 ENTRIES = 1000
 FOLDER = "reports/2026/"
-"""The one folder in which the canned stores have anything."""
+"""The only folder of the canned stores that is not empty."""
 
 
 def _name(number: int) -> str:
@@ -46,7 +46,7 @@ def blob_page() -> bytes:
 
 
 def gcs_page(fields: str) -> bytes:
-    """The page; `fields` decides, as it does at the service, how much is told of each object."""
+    """The page; `fields` selects, as it does at the service, what is returned for each object."""
     items = [
         {
             "name": _name(number),

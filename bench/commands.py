@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.gateways import Gateway, free_port, wait_until
 
 from bench.table import Contestant, Figure, Line, Sample, in_turns, share_line
-from bench.workplace import Workplace, say
+from bench.workspace import Workspace, say
 
 GROUP = "commands"
 FILES, SIZE = 10_000, 10 * 1024
@@ -26,7 +26,7 @@ ROUNDS = 2
 LARGE = 5 * 1024**3
 
 
-def measure(_: Workplace, quick: bool) -> list[Line]:
+def measure(_: Workspace, quick: bool) -> list[Line]:
     say(f"commands: {FILES:,} files of {SIZE // 1024} KiB by portico put and rclone copy")
     with _workplace() as place:
         source = _small_files(place / "source")

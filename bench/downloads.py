@@ -1,4 +1,4 @@
-"""Downloads of 1 GiB, from a folder, from a store that sends noise, and from a real one."""
+"""Downloads of 1 GiB, from a folder, from a store that sends random bytes, and from a real one."""
 
 import shutil
 import subprocess
@@ -11,12 +11,12 @@ from bench.servers import FILES, Copyparty, Home, Nginx, Portico, RcloneRcd, ngi
 from bench.stores import CannedStore
 from bench.streams import fetch
 from bench.table import Contestant, Figure, Line, Sample, in_turns, rate_line
-from bench.workplace import GIB, Workplace, say
+from bench.workspace import GIB, Workspace, say
 
 GROUP = "downloads"
 
 
-def measure(work: Workplace, quick: bool) -> list[Line]:
+def measure(work: Workspace, quick: bool) -> list[Line]:
     lines = []
     for tls in (False, True):
         lines += _from_folder(work, tls, quick)
@@ -35,7 +35,7 @@ def _against(what: str, figures: dict[str, Figure]) -> list[Line]:
     return [rate_line(GROUP, what, ours, name, figures[name]) for name in figures if name != "Portico"]
 
 
-def _from_folder(work: Workplace, tls: bool, quick: bool) -> list[Line]:
+def _from_folder(work: Workspace, tls: bool, quick: bool) -> list[Line]:
     over = "TLS" if tls else "plain"
     folder = work.make(f"downloads-{over}")
     for name, size in (("large", GIB), ("eighth", GIB // 8)):
@@ -94,7 +94,7 @@ def curl(url: str) -> Contestant:
     return Contestant(work)
 
 
-def _from_noise(work: Workplace, tls: bool, quick: bool) -> list[Line]:
+def _from_noise(work: Workspace, tls: bool, quick: bool) -> list[Line]:
     over = "TLS on both sides" if tls else "plain"
     say(f"downloads: from a canned S3, {over}")
     store = CannedStore(work, tls=tls)
@@ -120,7 +120,7 @@ def _from_noise(work: Workplace, tls: bool, quick: bool) -> list[Line]:
     return _against(f"1 GiB from a canned S3, {over}", figures)
 
 
-def _from_bucket(work: Workplace, quick: bool) -> list[Line]:
+def _from_bucket(work: Workspace, quick: bool) -> list[Line]:
     bucket = real_bucket(work)
     say(f"downloads: from a real S3, {bucket.name}")
     home = Home(work, f"home-down-{bucket.port}")

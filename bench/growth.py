@@ -9,7 +9,7 @@ from bench.load import hammer, request
 from bench.processes import apart
 from bench.servers import FILES, Home, Portico, form_of
 from bench.table import BUDGET, Figure, Line, share_line
-from bench.workplace import Workplace, say
+from bench.workspace import Workspace, say
 
 GROUP = "growth"
 _ALLOWED = 0.1
@@ -41,7 +41,7 @@ def lowest_of(rounds: int, works: dict[int, Callable[[], float]]) -> dict[int, f
     return {size: min(costs) for size, costs in found.items()}
 
 
-def measure(work: Workplace, quick: bool) -> list[Line]:
+def measure(work: Workspace, quick: bool) -> list[Line]:
     return [*_pages(work, quick), *_uploads(work, quick)]
 
 
@@ -53,7 +53,7 @@ def _line(what: str, unit: str, costs: dict[int, float]) -> Line:
     )
 
 
-def _pages(work: Workplace, quick: bool) -> list[Line]:
+def _pages(work: Workspace, quick: bool) -> list[Line]:
     say("growth: pages of folders of three sizes")
     sizes = (10_000, 100_000, 1_000_000)
     home = Home(work, "home-growth")
@@ -79,7 +79,7 @@ def _pages(work: Workplace, quick: bool) -> list[Line]:
     return lines
 
 
-def _uploads(work: Workplace, quick: bool) -> list[Line]:
+def _uploads(work: Workspace, quick: bool) -> list[Line]:
     say("growth: uploads into folders of three sizes")
     top = work.make("growth")
     for size in _SIZES:

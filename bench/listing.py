@@ -12,7 +12,7 @@ from bench.processes import Process, apart
 from bench.servers import FILES, Home, Portico, RcloneRcd
 from bench.table import BUDGET, Contestant, Figure, Line, Sample, in_turns, rate_line, share_line, time_line
 from bench.watchdog import longest_gap, pulses
-from bench.workplace import Workplace, say
+from bench.workspace import Workspace, say
 
 GROUP = "listing"
 _CHEAPEST = {"noModTime": True, "noMimeType": True}
@@ -23,7 +23,7 @@ _NOTE = (
 )
 
 
-def measure(work: Workplace, quick: bool) -> list[Line]:
+def measure(work: Workspace, quick: bool) -> list[Line]:
     home = Home(work, "listing")
     home.add("files", "local", folder=str(work.kept))
     rclone = RcloneRcd(work)
@@ -67,7 +67,7 @@ def latency(server: Process | None, target: Target, content: bytes, seconds: flo
     return Contestant(work, server)
 
 
-def _small(work: Workplace, home: Home, rclone: RcloneRcd, quick: bool) -> list[Line]:
+def _small(work: Workspace, home: Home, rclone: RcloneRcd, quick: bool) -> list[Line]:
     say("listing: pages of 250 and 1000 of a folder of 1,000")
     folder = work.big_folder(1000)
     seconds, rounds = (0.5, 2) if quick else (1.0, 3)
@@ -104,7 +104,7 @@ def _small(work: Workplace, home: Home, rclone: RcloneRcd, quick: bool) -> list[
     ]
 
 
-def _many_connections(work: Workplace, home: Home, rclone: RcloneRcd, quick: bool) -> list[Line]:
+def _many_connections(work: Workspace, home: Home, rclone: RcloneRcd, quick: bool) -> list[Line]:
     folder = work.big_folder(1000)
     seconds, rounds = (0.5, 1) if quick else (1.0, 2)
     gateways = {workers: Portico(home, workers=workers) for workers in (1, 2)}
@@ -167,7 +167,7 @@ def timed(target: Target, content: bytes) -> float:
     return hammer(target, [content], 1).worst
 
 
-def _walk(work: Workplace, home: Home, rclone: RcloneRcd, quick: bool) -> list[Line]:
+def _walk(work: Workspace, home: Home, rclone: RcloneRcd, quick: bool) -> list[Line]:
     count = 100_000
     folder = work.big_folder(count)
     say("listing: a walk through 100,000 in pages of 1000")
@@ -241,7 +241,7 @@ def scan(folder: str) -> float:
     return time.perf_counter() - began
 
 
-def _million(work: Workplace, home: Home, rclone: RcloneRcd, quick: bool) -> list[Line]:
+def _million(work: Workspace, home: Home, rclone: RcloneRcd, quick: bool) -> list[Line]:
     count = 1_000_000
     folder, smaller = work.big_folder(count), work.big_folder(10_000)
     say("listing: a folder of 1,000,000, cold and warm")

@@ -69,9 +69,9 @@ def hammer(
     seconds: float = 0.0,
     allowed: Iterable[int] = (200, 201, 204),
 ) -> Rates:
-    """Send these requests over so many connections: for so long, over and over, or each of them once."""
+    """Send these requests over `connections` connections, repeatedly for `seconds`, or each of them once."""
     source = cycle(list(requests)) if seconds else iter(list(requests))
-    load = _Hammer(target, source, connections, seconds, frozenset(allowed))
+    load = _Generator(target, source, connections, seconds, frozenset(allowed))
     try:
         return load.run()
     finally:
@@ -79,10 +79,10 @@ def hammer(
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Connection:
     """One connection, with one request under way."""
 
-    connection: socket.socket
+    socket: socket.socket
     view: bytes | memoryview = b""
     began: float = 0.0
     sent: int = 0
@@ -95,7 +95,7 @@ class _Lane:
     closing: bool = False
 
 
-class _Hammer:
+class _Generator:
     def __init__(
         self,
         target: Target,
@@ -111,7 +111,7 @@ class _Hammer:
         self._buffer = bytearray(2**20)
         self._view = memoryview(self._buffer)
         self._poll = select.epoll()
-        self._lanes: dict[int, _Lane] = {}
+        self._connections: dict[int, _Connection] = {}
         self._times: list[float] = []
         self._size = 0
         self._end = 0.0
@@ -123,18 +123,18 @@ class _Hammer:
     def run(self) -> Rates:
         began = time.perf_counter()
         self._end = began + self._seconds if self._seconds else 0.0
-        for lane in list(self._lanes.values()):
-            self._begin(lane)
-        while self._lanes:
+        for link in list(self._connections.values()):
+            self._begin(link)
+        while self._connections:
             events = self._poll.poll(_SILENCE_SECONDS)
             if not events:
                 raise TimeoutError(f"no answer within {_SILENCE_SECONDS:.0f} s")
             for number, event in events:
-                lane = self._lanes[number]
+                link = self._connections[number]
                 if event & select.EPOLLOUT:
-                    self._send(lane)
+                    self._send(link)
                 if event & ~select.EPOLLOUT:
-                    self._receive(lane)
+                    self._receive(link)
         took = time.perf_counter() - began
         times = sorted(self._times)
         if not times:
@@ -145,114 +145,114 @@ class _Hammer:
         )
 
     def close(self) -> None:
-        for lane in list(self._lanes.values()):
-            self._close(lane)
+        for link in list(self._connections.values()):
+            self._close(link)
         self._poll.close()
 
-    def _open(self) -> _Lane:
+    def _open(self) -> _Connection:
         connection = self._target.connect()
         connection.setblocking(False)
-        lane = self._lanes[connection.fileno()] = _Lane(connection)
+        link = self._connections[connection.fileno()] = _Connection(connection)
         self._poll.register(connection, select.EPOLLIN)
-        return lane
+        return link
 
-    def _close(self, lane: _Lane) -> None:
-        number = lane.connection.fileno()
+    def _close(self, link: _Connection) -> None:
+        number = link.socket.fileno()
         self._poll.unregister(number)
-        del self._lanes[number]
-        lane.connection.close()
+        del self._connections[number]
+        link.socket.close()
 
-    def _begin(self, lane: _Lane) -> None:
+    def _begin(self, link: _Connection) -> None:
         content = None if self._end and time.perf_counter() > self._end else next(self._source, None)
         if content is None:
-            self._close(lane)
+            self._close(link)
             return
-        lane.view = memoryview(content)
-        lane.began = time.perf_counter()
-        self._restart(lane)
+        link.view = memoryview(content)
+        link.began = time.perf_counter()
+        self._restart(link)
 
-    def _restart(self, lane: _Lane) -> None:
-        lane.sent = 0
-        lane.head = b""
-        lane.left = -1
-        lane.chunked = lane.closing = False
-        lane.tail = b""
-        lane.got = 0
-        self._send(lane)
+    def _restart(self, link: _Connection) -> None:
+        link.sent = 0
+        link.head = b""
+        link.left = -1
+        link.chunked = link.closing = False
+        link.tail = b""
+        link.got = 0
+        self._send(link)
 
-    def _send(self, lane: _Lane) -> None:
+    def _send(self, link: _Connection) -> None:
         try:
-            while lane.sent < len(lane.view):
-                lane.sent += lane.connection.send(lane.view[lane.sent : lane.sent + 2**18])
+            while link.sent < len(link.view):
+                link.sent += link.socket.send(link.view[link.sent : link.sent + 2**18])
         except (BlockingIOError, ssl.SSLWantWriteError):
-            self._poll.modify(lane.connection, select.EPOLLIN | select.EPOLLOUT)
+            self._poll.modify(link.socket, select.EPOLLIN | select.EPOLLOUT)
             return
         except (BrokenPipeError, ConnectionResetError):
             pass  # the answer, or its lack, will tell
-        self._poll.modify(lane.connection, select.EPOLLIN)
+        self._poll.modify(link.socket, select.EPOLLIN)
 
-    def _receive(self, lane: _Lane) -> None:
+    def _receive(self, link: _Connection) -> None:
         while True:
             try:
-                got = lane.connection.recv_into(self._buffer)
+                got = link.socket.recv_into(self._buffer)
             except (BlockingIOError, ssl.SSLWantReadError):
                 return
             except ConnectionResetError:
                 got = 0
             if not got:
-                self._reopen(lane)
+                self._reopen(link)
                 return
-            if self._take(lane, got):
-                self._times.append(time.perf_counter() - lane.began)
-                self._size = max(self._size, lane.got)
-                if lane.closing:
-                    lane = self._replaced(lane)
-                self._begin(lane)
+            if self._take(link, got):
+                self._times.append(time.perf_counter() - link.began)
+                self._size = max(self._size, link.got)
+                if link.closing:
+                    link = self._replaced(link)
+                self._begin(link)
                 return
             if not self._target.tls:
                 return
 
-    def _take(self, lane: _Lane, got: int) -> bool:
+    def _take(self, link: _Connection, got: int) -> bool:
         """Whether the answer is whole with these bytes."""
-        lane.got += got
-        if lane.left >= 0:
-            lane.left -= got
-            return lane.left <= 0
-        if lane.chunked:
-            lane.tail = (lane.tail + bytes(self._view[max(0, got - 7) : got]))[-7:]
-            return lane.tail == _END_OF_CHUNKS
-        lane.head += bytes(self._view[:got])
-        end = lane.head.find(b"\r\n\r\n")
+        link.got += got
+        if link.left >= 0:
+            link.left -= got
+            return link.left <= 0
+        if link.chunked:
+            link.tail = (link.tail + bytes(self._view[max(0, got - 7) : got]))[-7:]
+            return link.tail == _END_OF_CHUNKS
+        link.head += bytes(self._view[:got])
+        end = link.head.find(b"\r\n\r\n")
         if end < 0:
             return False
-        head, body = lane.head[: end + 2], len(lane.head) - end - 4
+        head, body = link.head[: end + 2], len(link.head) - end - 4
         status = int(head[9:12])
         if status not in self._allowed:
-            raise RuntimeError(f"an answer that was not expected: {lane.head[:600].decode('latin-1')}")
+            raise RuntimeError(f"an answer that was not expected: {link.head[:600].decode('latin-1')}")
         self._refused += status >= 300
-        lane.closing = bool(_CLOSE.search(head))
+        link.closing = bool(_CLOSE.search(head))
         if status in (204, 304):
             return True
         if found := _LENGTH.search(head):
-            lane.left = int(found[1]) - body
-            return lane.left <= 0
+            link.left = int(found[1]) - body
+            return link.left <= 0
         if not _CHUNKED.search(head):
             raise RuntimeError("an answer without a length")
-        lane.chunked = True
-        lane.tail = lane.head[-7:]
-        return lane.tail == _END_OF_CHUNKS
+        link.chunked = True
+        link.tail = link.head[-7:]
+        return link.tail == _END_OF_CHUNKS
 
-    def _replaced(self, lane: _Lane) -> _Lane:
-        self._close(lane)
+    def _replaced(self, link: _Connection) -> _Connection:
+        self._close(link)
         return self._open()
 
-    def _reopen(self, lane: _Lane) -> None:
+    def _reopen(self, link: _Connection) -> None:
         """A server may close an idle connection just as the next request comes; it is sent again on a new one."""
-        if lane.got:
+        if link.got:
             raise ConnectionError("the connection ended in the middle of an answer")
         self._lost += 1
         if self._lost > 100:
             raise ConnectionError("the server closes one connection after the other")
-        fresh = self._replaced(lane)
-        fresh.view, fresh.began = lane.view, lane.began
+        fresh = self._replaced(link)
+        fresh.view, fresh.began = link.view, link.began
         self._restart(fresh)

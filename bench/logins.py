@@ -1,4 +1,4 @@
-"""Signing in, and what a flood of it does to those who are signed in."""
+"""Sign-ins, and how a flood of them slows down signed-in users."""
 
 import time
 from multiprocessing import get_context
@@ -9,15 +9,15 @@ from bench.load import Target, hammer, request
 from bench.processes import apart
 from bench.servers import FILES, PASSWORD, Home, Portico
 from bench.table import Contestant, Figure, Line, Sample, in_turns, rate_line, share_line
-from bench.workplace import Workplace, say
+from bench.workspace import Workspace, say
 from portico.accounts.passwords import LANES, MEMORY_KIB, PASSES
 
 GROUP = "logins"
 _FLOODED = (200, 400, 429, 503)
-"""Answers to a login that are fine in a flood."""
+"""Acceptable statuses of a sign-in during a flood."""
 
 
-def measure(work: Workplace, quick: bool) -> list[Line]:
+def measure(work: Workspace, quick: bool) -> list[Line]:
     say("logins: per second, and listings during a flood")
     folder = work.make("logins")
     for number in range(1000):

@@ -15,21 +15,21 @@ from bench.stores import CannedStore
 from bench.streams import Sending
 from bench.table import Figure, Line, share_line
 from bench.uploads import posted, put
-from bench.workplace import GIB, Workplace, say
+from bench.workspace import GIB, Workspace, say
 
 GROUP = "memory"
 _IDLE = 500
 _RUNNING = 32
 _AT_ONCE = 64
 _SLOW = 1_000_000
-"""Bytes a second that the slow store takes on one connection."""
+"""Bytes a second that the slow store accepts on one connection."""
 
 
-def measure(work: Workplace, quick: bool) -> list[Line]:
+def measure(work: Workspace, quick: bool) -> list[Line]:
     return [*_connections_and_uploads(work), *_slow_store(work, 10.0 if quick else 25.0)]
 
 
-def _connections_and_uploads(work: Workplace) -> list[Line]:
+def _connections_and_uploads(work: Workspace) -> list[Line]:
     say("memory: idle connections and running uploads")
     folder = work.make("memory")
     home = Home(work, "home-memory")
@@ -106,7 +106,7 @@ def _per_upload(server: Process, target: Target, recipe: Any) -> float:
     return max(0.0, grown) * 1024 / _RUNNING
 
 
-def _slow_store(work: Workplace, seconds: float) -> list[Line]:
+def _slow_store(work: Workspace, seconds: float) -> list[Line]:
     say(f"memory: {_AT_ONCE} uploads of 1 GiB at once to a slow S3, for {seconds:.0f} s")
     store = CannedStore(work, rate=_SLOW)
     home = Home(work, "home-slow")

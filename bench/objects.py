@@ -13,7 +13,7 @@ from bench.processes import apart
 from bench.servers import FILES, Home, Portico, RcloneRcd
 from bench.stores import CannedStore
 from bench.table import Figure, Line, in_turns, rate_line, share_line, time_line
-from bench.workplace import Workplace, say
+from bench.workspace import Workspace, say
 
 GROUP = "object stores, one page of 1000"
 _GOALS = {"S3": 15.0}
@@ -28,7 +28,7 @@ _RAW = {
 }
 
 
-def measure(work: Workplace, quick: bool) -> list[Line]:
+def measure(work: Workspace, quick: bool) -> list[Line]:
     store = CannedStore(work)
     try:
         lines = _cpu(store, 6 if quick else 12)
@@ -65,7 +65,7 @@ def _cpu(store: CannedStore, rounds: int) -> list[Line]:
     return lines
 
 
-def _canned(work: Workplace, store: CannedStore, quick: bool) -> list[Line]:
+def _canned(work: Workspace, store: CannedStore, quick: bool) -> list[Line]:
     say("object stores: pages through Portico from a canned store")
     home = Home(work, "home-canned")
     home.add("S3", "s3", **store.s3)
@@ -131,7 +131,7 @@ def _rclone_list() -> bytes:
     return request("POST", "/operations/list", {"Content-Type": "application/json"}, body)
 
 
-def _real(work: Workplace, bucket: Bucket, quick: bool) -> list[Line]:
+def _real(work: Workspace, bucket: Bucket, quick: bool) -> list[Line]:
     say(f"object stores: pages through Portico from {bucket.name}")
     home = Home(work, f"home-real-{bucket.port}")
     home.add("s3", "s3", **bucket.s3)

@@ -30,7 +30,7 @@ class Usage:
     peak: float
     """MiB resident at most, of its largest process."""
     growth: float
-    """MiB by which that process rose above where it stood before."""
+    """MiB by which that process grew since the start of the measurement."""
 
 
 class Process:
@@ -38,7 +38,7 @@ class Process:
 
     running: ClassVar[list["Process"]] = []
     patience: ClassVar[float] = 8.0
-    """Seconds that it has to end by itself."""
+    """How long it may take to stop by itself, in seconds."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Process:
         return self._process.pid
 
     def stop(self) -> None:
-        """End it and all that it has started, gently if it lets us."""
+        """Stop it and its children, first with SIGTERM, then with SIGKILL."""
         if self in Process.running:
             Process.running.remove(self)
         tree = self.tree()
@@ -92,7 +92,7 @@ class Process:
             process.stop()
 
     def mark(self) -> None:
-        """Begin to measure: the peak of memory is forgotten, and CPU time counts from here."""
+        """Start a measurement: reset the memory peak and the CPU time."""
         for pid in self.tree():
             try:
                 Path(f"/proc/{pid}/clear_refs").write_text("5")

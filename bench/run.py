@@ -10,7 +10,7 @@ import time
 
 from bench.processes import ROOT, Process
 from bench.table import BUDGET, Line, render, save
-from bench.workplace import Workplace, say
+from bench.workspace import Workspace, say
 
 GROUPS = {
     "listing": 80,
@@ -38,7 +38,7 @@ def main() -> int:
     began = time.monotonic()
     lines: list[Line] = []
     failures: list[str] = []
-    work = Workplace()
+    work = Workspace()
     try:
         for name in arguments.groups or GROUPS:
             started = time.monotonic()

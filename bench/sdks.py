@@ -16,7 +16,7 @@ from azure.storage.blob.aio import ContainerClient
 from gcloud.aio.storage import Storage
 
 from bench.canned import ENTRIES, FOLDER
-from portico.api.bodies import JsonResponse, page_body
+from portico.api.schemas import JsonResponse, page_body
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.registry import open_provider

@@ -15,7 +15,7 @@ from ssl import CERT_NONE, PROTOCOL_TLS_CLIENT, SSLContext
 
 from bench.load import Target
 from bench.processes import Process, free_port
-from bench.workplace import Workplace
+from bench.workspace import Workspace
 
 PASSWORD = "a long password of the bench"
 FILES = "/backend/1.0.0/filesystem"
@@ -25,9 +25,9 @@ _BIN = Path(sys.executable).parent
 
 
 class Home:
-    """A gateway's home, furnished by the command as an administrator would."""
+    """A gateway's home, set up with the command as an administrator would."""
 
-    def __init__(self, work: Workplace, name: str = "home") -> None:
+    def __init__(self, work: Workspace, name: str = "home") -> None:
         self.work = work
         self.folder = work.make(name) / "home"
 
@@ -98,7 +98,7 @@ class Portico(Process):
         return headers, urllib.parse.urlencode(form).encode()
 
     def bearer(self, user: str) -> dict[str, str]:
-        """The header with which this user's requests go."""
+        """The authorization header of this user."""
         headers, body = self.login_request(user)
         context = SSLContext(PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
@@ -113,14 +113,14 @@ class RcloneRcd(Process):
 
     def __init__(
         self,
-        work: Workplace,
+        work: Workspace,
         *,
         tls: bool = False,
         stores: dict[str, str] | None = None,
         as_it_comes: bool = False,
     ) -> None:
-        """`stores`: names of S3 remotes and their endpoints. `as_it_comes`: with the checks that it makes unless it is
-        told not to."""
+        """`stores`: names of S3 remotes and their endpoints. `as_it_comes`: with its default checks, which are
+        otherwise turned off."""
         port = free_port()
         self.target = Target(port, tls)
         config = work.folder / f"rclone-{port}.conf"
@@ -165,9 +165,9 @@ def _remote(name: str, url: str) -> str:
 
 class Copyparty(Process):
     def __init__(
-        self, work: Workplace, folder: Path, *, tls: bool = False, as_it_comes: bool = False
+        self, work: Workspace, folder: Path, *, tls: bool = False, as_it_comes: bool = False
     ) -> None:
-        """`as_it_comes`: with the checksum of each upload that it computes unless it is told not to."""
+        """`as_it_comes`: with the checksum of each upload that it computes by default."""
         port = free_port()
         self.target = Target(port, tls)
         bundle = work.folder / f"copyparty-{port}.pem"
@@ -188,9 +188,9 @@ class Copyparty(Process):
 
 
 class Nginx(Process):
-    """nginx with its DAV module: a body goes to a file as it comes, which is renamed at its end."""
+    """nginx with its DAV module: a body is written to a file as it arrives, which is renamed at its end."""
 
-    def __init__(self, work: Workplace, folder: Path, *, tls: bool = False, workers: int = 2) -> None:
+    def __init__(self, work: Workspace, folder: Path, *, tls: bool = False, workers: int = 2) -> None:
         port = free_port()
         self.target = Target(port, tls)
         place = work.make(f"nginx-{port}")
@@ -231,11 +231,11 @@ def nginx_program() -> str | None:
 
 
 _BOUNDARY = "------------------------d74496d66958873eXyQm27"
-"""As long as curl makes it, and browsers about: to look for a short one takes longer."""
+"""As long as the boundaries of curl and browsers: searching for a short one takes longer."""
 
 
 def form(name: str, content_type: str = "application/octet-stream") -> tuple[dict[str, str], bytes, bytes]:
-    """Headers, and what stands before and after the one file of a form."""
+    """The headers of a form with one file, and the bytes before and after the file."""
     before = (
         f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="data"; filename="{name}"\r\n'
         f"Content-Type: {content_type}\r\n\r\n"

@@ -1,4 +1,4 @@
-"""A store without a disk: it answers listings from a can, swallows what is uploaded, and sends noise.
+"""A store without a disk: canned listings, discarded uploads, random downloads.
 
 What a gateway before it costs is then all the gateway's. It runs in processes of its own, with a thread for each
 connection that reads into one buffer again and again: `python -m bench.stores PORT [--tls CERT KEY] [--rate BYTES]`.
@@ -23,14 +23,14 @@ from bench.canned import FOLDER, blob_page, gcs_page, s3_page
 from bench.load import Target
 from bench.processes import Process, free_port
 from bench.servers import S3_KEY, S3_SECRET
-from bench.workplace import Workplace
+from bench.workspace import Workspace
 
 _BUFFER = 2**20
 _PROCESSES = 4
 _NOISE = os.urandom(_BUFFER)
 _ETAG = '"0123456789abcdef0123456789abcdef-1"'
 _SIZED = re.compile(r"sized-(\d+)$")
-"""A key that ends so stands for an object of so many bytes; there are no others."""
+"""A key with this suffix is an object of that many bytes; there are no others."""
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _EMPTY = (
     b'<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
@@ -44,7 +44,7 @@ _CALLS = Value("L", 0)
 class CannedStore(Process):
     """The store, started."""
 
-    def __init__(self, work: Workplace, *, tls: bool = False, rate: int = 0) -> None:
+    def __init__(self, work: Workspace, *, tls: bool = False, rate: int = 0) -> None:
         port = free_port()
         self.target = Target(port, tls)
         flags = ["--tls", str(work.certificate), str(work.key)] if tls else []
@@ -98,7 +98,7 @@ class _Conversation:
         self._pages = pages
         self._buffer = bytearray(64 * 1024 if rate else _BUFFER)
         self._ahead = b""
-        """What has come of the next request, or of the body."""
+        """Bytes received of the next request, or of the body."""
 
     def run(self) -> None:
         while request := self._head():
@@ -235,7 +235,7 @@ def _converse(
         with context.wrap_socket(connection, server_side=True) if context else connection as stream:
             _Conversation(stream, rate, pages).run()
     except (OSError, ValueError):
-        pass  # whoever was there has gone
+        pass  # the client has gone
 
 
 def _serve(listener: socket.socket, context: ssl.SSLContext | None, rate: int) -> None:

@@ -1,4 +1,4 @@
-"""Figures, the lines that hold ours against a peer's, and how they are shown."""
+"""Figures, the lines that compare ours with a peer's, and their table."""
 
 import json
 import math
@@ -74,7 +74,7 @@ class Contestant:
 
 
 class Budget:
-    """The time that a group may take; once it is spent, one round of each line must do."""
+    """The time that a group may take; after that, each remaining line gets one round."""
 
     def __init__(self) -> None:
         self._end = math.inf

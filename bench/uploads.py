@@ -1,4 +1,4 @@
-"""Uploads of one large file and of many small ones, to a folder, to a swallowing S3 and to a real one."""
+"""Uploads of one large file and of many small ones, to a folder, to an S3 that discards them and to a real one."""
 
 import shutil
 import subprocess
@@ -19,25 +19,25 @@ from bench.servers import FILES, Copyparty, Home, Nginx, Portico, RcloneRcd, for
 from bench.stores import CannedStore
 from bench.streams import Sending, send
 from bench.table import Contestant, Figure, Line, Sample, in_turns, rate_line
-from bench.workplace import GIB, Workplace, say
+from bench.workspace import GIB, Workspace, say
 
 GROUP = "uploads"
 SMALL = 10 * 1024
 COUNT = 1000
 COPYPARTY, RCLONE = "copyparty", "rclone rcd"
 _BARE = ", bare"
-"""Said of a peer that is told to leave out its checksums."""
+"""The label of a peer that runs without its checksums."""
 _BETTER = f"the better of {COPYPARTY} and {RCLONE}"
 NOTES = {
     "Portico": "Portico serves folders with 2 workers, as many as there are cores, and syncs every file and its folder before it answers; no peer does.",
-    "copyparty": "copyparty takes PUT; 'bare' it is told not to compute checksums (--put-ck no).",
-    "rclone rcd": "rclone rcd: operations/uploadfile, 8 transfers; 'bare', and always to S3, it is told not to compute checksums; to S3 with parts of 16 MiB, 8 at once, unsigned.",
+    "copyparty": "copyparty takes PUT; 'bare' runs without checksums (--put-ck no).",
+    "rclone rcd": "rclone rcd: operations/uploadfile, 8 transfers; 'bare', and always to S3, without checksums; to S3 with parts of 16 MiB, 8 at once, unsigned.",
     "nginx-dav": "nginx-dav takes PUT, 2 workers, its temporary files beside their target, so that it renames.",
     "boto3 straight": "boto3: upload_file, as `aws s3 cp` does it (the same s3transfer), with its own defaults.",
 }
 
 
-def measure(work: Workplace, quick: bool) -> list[Line]:
+def measure(work: Workspace, quick: bool) -> list[Line]:
     lines = []
     for tls in (False, True):
         lines += _to_folder(work, tls, quick)
@@ -55,7 +55,7 @@ def measure(work: Workplace, quick: bool) -> list[Line]:
 class _Places:
     """A folder for each server, emptied after each round."""
 
-    def __init__(self, work: Workplace, name: str) -> None:
+    def __init__(self, work: Workspace, name: str) -> None:
         self._top = work.make(name)
 
     def folder(self, name: str) -> Path:
@@ -124,7 +124,7 @@ def small(
     return Contestant(work, server, tidy)
 
 
-def _to_folder(work: Workplace, tls: bool, quick: bool) -> list[Line]:
+def _to_folder(work: Workspace, tls: bool, quick: bool) -> list[Line]:
     over = "TLS" if tls else "plain"
     places = _Places(work, f"uploads-{over}")
     home = Home(work, f"home-uploads-{over}")
@@ -277,7 +277,7 @@ def _boto3_small(url: str, verify: str | None, at_once: int) -> float:
     return time.perf_counter() - began
 
 
-def _to_swallowing(work: Workplace, tls: bool, quick: bool) -> list[Line]:
+def _to_swallowing(work: Workspace, tls: bool, quick: bool) -> list[Line]:
     over = "TLS on both sides" if tls else "plain"
     say(f"uploads: to a swallowing S3, {over}")
     verify = str(work.certificate) if tls else None
@@ -367,7 +367,7 @@ def _small_to_swallowing(
 
 
 def _to_bucket(
-    work: Workplace, kind: Callable[[Workplace], Bucket], size: int, goals: dict[str, float], quick: bool
+    work: Workspace, kind: Callable[[Workspace], Bucket], size: int, goals: dict[str, float], quick: bool
 ) -> list[Line]:
     bucket = kind(work)
     what = "1 GiB" if size == GIB else f"{size >> 20} MiB"

@@ -1,8 +1,8 @@
-"""Is there a published advisory for something that Portico brings along? Part of `make check`.
+"""`make audit`: published advisories for the packages that Portico installs.
 
-Asked are the packages that an installation with all extras brings, with pip-audit, and the lock of the one test
-server that comes from npm. A finding in what users install fails; one in the test server is told. Where the
-advisory service cannot be reached, one line says so and the check goes on. Answers are good for a day.
+pip-audit checks the packages of an installation with all extras; npm checks the lock file of Azurite, the test server
+that comes from npm. An advisory for an installed package is a failure, one for Azurite is only printed. Where an
+advisory service cannot be reached, one line says so and the exit code is 0. A clean result is kept for a day.
 """
 
 import hashlib
@@ -23,15 +23,15 @@ CACHE = ROOT / ".cache" / "advisories"
 LOCK_FOLDER = ROOT / "tests" / "servers" / "azurite"
 DISTRIBUTION = "portico-gateway"
 PROBE = "https://pypi.org/pypi/pip/25.1/json"
-"""An address of the kind that pip-audit asks: some mirrors have the packages only."""
+"""An address of the kind that pip-audit requests: some mirrors only have the packages."""
 DAY = 24 * 3600.0
 
 ACCEPTED: dict[str, str] = {}
-"""Advisories that do not concern us, by id, and why."""
+"""Advisories that do not apply to Portico, by id, with the reason."""
 
 
 def installed_with_us(name: str = DISTRIBUTION, extra: str = "all") -> dict[str, str]:
-    """Every package that `pip install 'portico-gateway[all]'` brings, with the version that is installed here."""
+    """Every package that `pip install 'portico-gateway[all]'` installs, with the version found here."""
     found: dict[str, str] = {}
     waiting = [(name, frozenset({extra}))]
     seen = set()
@@ -63,7 +63,7 @@ def _needed(
 
 
 def read_report(text: str) -> tuple[list[str], int]:
-    """What pip-audit found, a line each, and how many packages it could ask about; `ValueError` if it is no report."""
+    """The advisories in a report of pip-audit, a line each, and how many packages it checked; `ValueError` if it is no report."""
     report: dict[str, Any] = json.loads(text)
     found, asked = [], 0
     for package in report["dependencies"]:
@@ -71,19 +71,19 @@ def read_report(text: str) -> tuple[list[str], int]:
         for flaw in package.get("vulns", ()):
             if {flaw["id"], *flaw["aliases"]}.isdisjoint(ACCEPTED):
                 fixed = ", ".join(flaw["fix_versions"]) or "none yet"
-                found.append(f"{package['name']} {package['version']}: {flaw['id']} (mended in: {fixed})")
+                found.append(f"{package['name']} {package['version']}: {flaw['id']} (fixed in: {fixed})")
     return found, asked
 
 
 def check_packages() -> bool:
     packages = installed_with_us()
     pins = "".join(f"{name}=={version}\n" for name, version in sorted(packages.items()))
-    if _answered_today("packages", pins):
+    if _checked_today("packages", pins):
         return True
     try:
         urllib.request.urlopen(PROBE, timeout=5).close()
     except OSError as error:
-        print(f"pip-audit: the advisories cannot be asked from here ({error}); nothing was checked.")
+        print(f"pip-audit: no advisory service can be reached ({error}); nothing was checked.")
         return True
     CACHE.mkdir(parents=True, exist_ok=True)
     (CACHE / "packages.txt").write_text(pins)
@@ -102,10 +102,10 @@ def check_packages() -> bool:
     try:
         found, asked = read_report(output)
     except (ValueError, KeyError, TypeError):
-        print("pip-audit: the advisories could not be asked; nothing was checked.")
+        print("pip-audit: no advisory service answered; nothing was checked.")
         return True
     if asked < len(packages):
-        print(f"pip-audit: {len(packages) - asked} of {len(packages)} packages could not be asked about.")
+        print(f"pip-audit: {len(packages) - asked} of {len(packages)} packages could not be checked.")
     for line in found:
         print(f"pip-audit: {line}", file=sys.stderr)
     if not found and asked:
@@ -113,11 +113,12 @@ def check_packages() -> bool:
     return not found
 
 
-def tell_of_lock() -> None:
-    """Azurite runs on this machine's loopback address during tests, with no install scripts: it is told, no more."""
+def report_lock() -> None:
+    """Print how many advisories there are for Azurite. It only runs during tests, on the loopback address and without
+    install scripts, so they are no failure."""
     lock = (LOCK_FOLDER / "package-lock.json").read_text()
     npm = shutil.which("npm")
-    if npm is None or _answered_today("lock", lock):
+    if npm is None or _checked_today("lock", lock):
         return
     output = _output(
         [npm, "audit", "--omit=dev", "--omit=optional", "--json"], seconds=20, folder=LOCK_FOLDER
@@ -125,7 +126,7 @@ def tell_of_lock() -> None:
     try:
         counts = json.loads(output)["metadata"]["vulnerabilities"]
     except (ValueError, KeyError, TypeError):
-        print("npm audit: the advisories cannot be asked from here; nothing was checked.")
+        print("npm audit: no advisory service can be reached; nothing was checked.")
     else:
         if counts["total"]:
             print(
@@ -143,7 +144,7 @@ def _output(command: list[str], seconds: float, folder: Path = ROOT) -> str:
         return ""
 
 
-def _answered_today(name: str, about: str) -> bool:
+def _checked_today(name: str, about: str) -> bool:
     stamp = CACHE / f"{name}.{hashlib.sha256(about.encode()).hexdigest()[:16]}"
     return stamp.exists() and 0 <= time.time() - stamp.stat().st_mtime < DAY
 
@@ -154,7 +155,7 @@ def _remember(name: str, about: str) -> None:
 
 
 def main() -> int:
-    tell_of_lock()
+    report_lock()
     return 0 if check_packages() else 1
 
 

@@ -1,4 +1,4 @@
-"""Where the bench works: a folder in memory for content, one in the checkout for what is worth keeping."""
+"""The folders of the bench: one in memory for content, one in the checkout for what is kept between runs."""
 
 import os
 import random
@@ -24,11 +24,11 @@ _LONG_AGO = 1_700_000_000
 _MEMORY = Path("/dev/shm")
 
 
-class Workplace:
+class Workspace:
     def __init__(self) -> None:
         in_memory = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 6 * GIB
         self.place = "tmpfs" if in_memory else "disk"
-        """On what uploads land: for all alike."""
+        """The file system that uploads go to, the same for every server."""
         self.folder = Path(tempfile.mkdtemp(prefix="portico-bench-", dir=_MEMORY if in_memory else None))
         self.kept = ROOT / ".cache" / "bench"
         self.kept.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ class Workplace:
         return folder
 
     def source(self, size: int) -> str:
-        """A file of so many bytes that nothing can compress."""
+        """A file of `size` random bytes, which nothing can compress."""
         file = self.folder / f"source-{size}"
         if not file.exists():
             block = random.Random(7).randbytes(2**20)
@@ -56,7 +56,7 @@ class Workplace:
         return str(file)
 
     def big_folder(self, count: int) -> Path:
-        """A folder of so many empty files that nobody has written to for long, built once and at rest itself."""
+        """A folder of empty files that has not changed for a while, built once and kept."""
         folder = self.kept / f"files-{count}"
         mark = self.kept / f"files-{count}.built"
         if not mark.exists():
@@ -100,5 +100,5 @@ class Workplace:
 
 
 def say(text: str) -> None:
-    """Progress, for whoever waits; the results go to standard output."""
+    """Print progress to standard error; results go to standard output."""
     print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
