@@ -21,7 +21,7 @@ from portico.operations.fair_scheduling import FairScheduler
 from portico.paths import Path
 
 IDLE_SECONDS = 30.0
-LEAST_RATE = 8 * 1024
+MIN_RATE = 8 * 1024
 """How long a client may take nothing of a download, and how many bytes a second it must take."""
 
 _CONDITIONS = frozenset(
@@ -101,7 +101,7 @@ class FileResponse(Response):
                     raise ClientGone
                 # Somebody who takes nothing must not keep the file, the connection and the memory for ever.
                 try:
-                    async with asyncio.timeout(IDLE_SECONDS + len(chunk) / LEAST_RATE):
+                    async with asyncio.timeout(IDLE_SECONDS + len(chunk) / MIN_RATE):
                         await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 except TimeoutError:
                     raise ClientGone from None

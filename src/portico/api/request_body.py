@@ -28,7 +28,7 @@ class RequestBody:
         self._receive = receive
         self._scheduler = scheduler
         self._ended = False
-        self._most_patience = self._patience = idle_seconds or IDLE_SECONDS
+        self._max_time = self._time_left = idle_seconds or IDLE_SECONDS
 
     def __aiter__(self) -> Self:
         return self
@@ -37,7 +37,7 @@ class RequestBody:
         while not self._ended:
             began = time.monotonic()
             try:
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._time_left):
                     message = await self._receive()
             except TimeoutError:
                 raise ClientTimeout(
@@ -48,7 +48,7 @@ class RequestBody:
             self._ended = not message.get("more_body", False)
             if chunk := message.get("body", b""):
                 waited, bought = time.monotonic() - began, len(chunk) / MIN_RATE
-                self._patience = min(self._most_patience, self._patience - waited + bought)
+                self._time_left = min(self._max_time, self._time_left - waited + bought)
                 if self._scheduler:
                     await self._scheduler.turn(len(chunk))
                 return bytes(chunk)

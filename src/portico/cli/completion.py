@@ -6,8 +6,8 @@ The scripts pass the line up to the cursor, and get the candidates for its last 
 import contextlib
 import os
 import re
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
+from types import SimpleNamespace
 
 from portico.cli.completion_scripts import SCRIPTS
 from portico.cli.exits import UsageMistake
@@ -22,7 +22,7 @@ _REMOTE_PATHS = ("ls", "cat", "mkdir", "mv", "cp", "rm")
 _HOME = "--home"
 
 
-def completion(options: Namespace) -> None:
+def completion(options: SimpleNamespace) -> None:
     if options.line is None:
         if options.shell is None:
             raise UsageMistake(f"Name the shell: {', '.join(SCRIPTS)}.")
@@ -127,7 +127,7 @@ def _remote(current: str, profile: str | None) -> Iterator[str]:
     from portico.cli.remote.connect import connect
 
     folder, slash, prefix = current.rpartition("/")
-    with connect(Namespace(profile=profile), timeout=_TIMEOUT_SECONDS, attempts=1) as client:
+    with connect(SimpleNamespace(profile=profile), timeout=_TIMEOUT_SECONDS, attempts=1) as client:
         found = 0
         for entry in client.list(f"{folder}/"):
             if entry.name.startswith(prefix):

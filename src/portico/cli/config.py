@@ -1,7 +1,7 @@
 """`portico config …`: check the settings."""
 
 import os
-from argparse import Namespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from portico.cli.home import existing
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from portico.settings import Settings
 
 
-def check(options: Namespace) -> None:
+def check(options: SimpleNamespace) -> None:
     settings = existing(options.home)
     _check_references(settings)
     print(f"{settings.properties_file}: no mistakes")

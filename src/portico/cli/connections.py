@@ -2,9 +2,9 @@
 
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeVar
 
 from portico.cli.accounts import Accounts, change, with_accounts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Text = TypeVar("Text", str, str | None)
 
 
-def add(options: Namespace) -> None:
+def add(options: SimpleNamespace) -> None:
     from portico.providers.registry import check_options, missing_extra
 
     name, kind = options.name, options.kind
@@ -42,7 +42,7 @@ def add(options: Namespace) -> None:
         _warn(f"this kind needs an extra before it can be used: {install}")
 
 
-def set_(options: Namespace) -> None:
+def set_(options: SimpleNamespace) -> None:
     from portico.providers.registry import check_options
 
     name, kind = options.name, options.kind
@@ -67,7 +67,7 @@ def set_(options: Namespace) -> None:
     _warn_of_problem(changed, options.home)
 
 
-def list_(options: Namespace) -> None:
+def list_(options: SimpleNamespace) -> None:
     async def action(accounts: Accounts) -> list[Facts]:
         in_use = await accounts.connections.in_use()
         return [_facts(each, in_use, options.home) for each in await accounts.connections.list()]
@@ -76,7 +76,7 @@ def list_(options: Namespace) -> None:
     show_list(with_accounts(options.home, action), as_json=options.as_json, empty=empty)
 
 
-def show(options: Namespace) -> None:
+def show(options: SimpleNamespace) -> None:
     async def action(accounts: Accounts) -> Facts:
         connection = await accounts.connections.get(options.name)
         return _facts(connection, await accounts.connections.in_use(), options.home)
@@ -84,7 +84,7 @@ def show(options: Namespace) -> None:
     show_one(with_accounts(options.home, action), as_json=options.as_json)
 
 
-def test(options: Namespace) -> int:
+def test(options: SimpleNamespace) -> int:
     name = options.name
     errors = with_accounts(options.home, lambda accounts: _probe(accounts, name))
     if errors:
@@ -95,7 +95,7 @@ def test(options: Namespace) -> int:
     return DONE
 
 
-def delete(options: Namespace) -> None:
+def delete(options: SimpleNamespace) -> None:
     name = options.name
     change(options.home, "connection.delete", name, lambda accounts: accounts.connections.delete(name))
     print(f"Deleted the connection {name}; the files in it are still there.")
@@ -121,7 +121,7 @@ async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
     return errors
 
 
-def _given(options: Namespace) -> dict[str, str]:
+def _given(options: SimpleNamespace) -> dict[str, str]:
     """The connection's options and secrets, from the command line and standard input."""
     from portico.providers.registry import PATH_OPTIONS, SECRET_OPTIONS
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from portico.cli.parser import Argument, Parser
 
-_NARROWEST, _WIDEST = 40, 100
-_WIDEST_TERM = 26
+_MIN_WIDTH, _MAX_WIDTH = 40, 100
+_MAX_TERM_WIDTH = 26
 _SPACE = "\N{NO-BREAK SPACE}"
 
 
@@ -49,21 +49,21 @@ def paragraphs(*texts: str) -> str:
     )
 
 
-def table(title: str, rows: Mapping[str, str], widest: int = _WIDEST_TERM) -> str:
-    """Two columns: terms and their texts. A term longer than `widest` has its text on the next line."""
+def table(title: str, rows: Mapping[str, str], max_term_width: int = _MAX_TERM_WIDTH) -> str:
+    """Two columns: terms and their texts. A term longer than `max_term_width` has its text on the next line."""
     if not rows:
         return ""
-    indent = " " * (min(max(map(len, rows)), widest) + 4)
+    indent = " " * (min(max(map(len, rows)), max_term_width) + 4)
     lines = [title]
     for term, text in rows.items():
         start = f"  {term}"
-        if len(term) > widest:
+        if len(term) > max_term_width:
             lines.append(start)
             start = ""
         lines.append(
             textwrap.fill(
                 text,
-                max(_width(), len(indent) + _NARROWEST // 2),
+                max(_width(), len(indent) + _MIN_WIDTH // 2),
                 initial_indent=start.ljust(len(indent)),
                 subsequent_indent=indent,
                 break_on_hyphens=False,
@@ -77,7 +77,7 @@ def _usage(parser: "Parser") -> str:
     parts = (part.replace(" ", _SPACE) for part in _usage_parts(parser))  # break only between parts
     text = textwrap.fill(
         " ".join(parts),
-        max(_width(), len(indent) + _NARROWEST // 2),
+        max(_width(), len(indent) + _MIN_WIDTH // 2),
         initial_indent=f"Usage: {parser.prog} ",
         subsequent_indent=indent,
         break_on_hyphens=False,
@@ -115,4 +115,4 @@ def _term(option: "Argument") -> str:
 
 
 def _width() -> int:
-    return max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
+    return max(_MIN_WIDTH, min(shutil.get_terminal_size().columns, _MAX_WIDTH))

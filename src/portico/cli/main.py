@@ -141,7 +141,7 @@ def _help() -> str:
         "A safe, fast gateway in front of storage.",
         table("Run and administer a gateway:", server),
         table("Work with files on a gateway:", client),
-        table("Examples:", _EXAMPLES, widest=40),
+        table("Examples:", _EXAMPLES, max_term_width=40),
         "'portico COMMAND --help' describes a command; 'portico --version' prints the version.",
         "--home DIR sets the gateway's home folder and may be anywhere in the command. The default is PORTICO_HOME, "
         "or your user data folder.",

@@ -4,9 +4,9 @@ It is not argparse's, whose messages and usage lines differ between versions of 
 """
 
 import re
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 from portico.cli import help_text
@@ -84,7 +84,7 @@ class Parser:
     def set_defaults(self, **values: Any) -> None:
         self._defaults |= values
 
-    def parse(self, words: Sequence[str]) -> Namespace | None:
+    def parse(self, words: Sequence[str]) -> SimpleNamespace | None:
         """The options and arguments, in any order; None after `--help`, which is printed."""
         end = words.index("--") if "--" in words else len(words)
         if any(word in self._help.names for word in words[:end]):
@@ -99,10 +99,10 @@ class Parser:
     def error(self, message: str) -> NoReturn:
         raise UsageMistake(usage_sentence(message, self.prog))
 
-    def _parse(self, words: list[str], rest: list[str]) -> Namespace:
+    def _parse(self, words: list[str], rest: list[str]) -> SimpleNamespace:
         """Parse the words, and the `rest` after `--`, which has no options."""
         known = [*self.options.values(), *self.arguments]
-        options = Namespace(**{each.dest: each.default for each in known} | self._defaults)
+        options = SimpleNamespace(**{each.dest: each.default for each in known} | self._defaults)
         texts: list[str] = []
         given: set[Argument] = set()
         waiting = words[::-1]
@@ -155,12 +155,12 @@ class Parser:
             text = waiting.pop()
         return option.convert(text)
 
-    def _store(self, options: Namespace, option: Argument, value: Any) -> None:
+    def _store(self, options: SimpleNamespace, option: Argument, value: Any) -> None:
         if option.repeatable:
             value = [*getattr(options, option.dest), value]
         setattr(options, option.dest, value)
 
-    def _store_arguments(self, options: Namespace, texts: list[str], given: set[Argument]) -> None:
+    def _store_arguments(self, options: SimpleNamespace, texts: list[str], given: set[Argument]) -> None:
         for argument, text in zip(self.arguments, texts, strict=False):
             setattr(options, argument.dest, argument.convert(text))
             given.add(argument)
@@ -178,7 +178,7 @@ class Parser:
 
 
 class Command(NamedTuple):
-    run: Callable[[Namespace], int | None]
+    run: Callable[[SimpleNamespace], int | None]
     """Does the work; returns the exit code, None for success."""
     description: str
     arguments: Sequence[Callable[[Parser], object]] = ()

@@ -14,7 +14,7 @@ _SYNONYMS = {
     "dir": "ls",
 }
 """Words for commands that have other names here."""
-_LEAST_SIMILARITY = 0.65
+_MIN_SIMILARITY = 0.65
 _SHORTEST_PREFIX = 2
 
 
@@ -37,7 +37,7 @@ def suggestion(word: str, known: list[str]) -> str | None:
     longer = sorted((each for each in candidates if each.startswith(letters)), key=len)
     if longer and all(each.startswith(longer[0]) for each in longer):
         return candidates[longer[0]]
-    close = get_close_matches(letters, candidates, n=1, cutoff=_LEAST_SIMILARITY)
+    close = get_close_matches(letters, candidates, n=1, cutoff=_MIN_SIMILARITY)
     return candidates[close[0]] if close else None
 
 

@@ -1,7 +1,7 @@
 """`portico user …`: manage Web Users."""
 
-from argparse import Namespace
 from ipaddress import ip_address
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from portico.cli.accounts import Accounts, change, with_accounts
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from portico.accounts.users import User
 
 
-def add(options: Namespace) -> None:
+def add(options: SimpleNamespace) -> None:
     rights = ALL_RIGHTS if options.rights is None else _rights(options.rights)
     if not rights:
         raise UsageMistake(f"--rights is empty; give some of {', '.join(Right)}.")
@@ -48,7 +48,7 @@ def add(options: Namespace) -> None:
         _show_generated(password)
 
 
-def set_(options: Namespace) -> None:
+def set_(options: SimpleNamespace) -> None:
     given = {
         "connection": options.connection,
         "root": options.root,
@@ -69,19 +69,19 @@ def set_(options: Namespace) -> None:
     print(f"Changed the Web User {options.name}.")
 
 
-def list_(options: Namespace) -> None:
+def list_(options: SimpleNamespace) -> None:
     users = with_accounts(options.home, lambda accounts: accounts.users.list())
     rows = [{key: value for key, value in _facts(user).items() if not key.endswith("At")} for user in users]
     empty = "There is no Web User yet; add one with 'portico user add NAME'."
     show_list(rows, as_json=options.as_json, empty=empty)
 
 
-def show(options: Namespace) -> None:
+def show(options: SimpleNamespace) -> None:
     user = with_accounts(options.home, lambda accounts: accounts.users.get(options.name))
     show_one(_facts(user), as_json=options.as_json)
 
 
-def password(options: Namespace) -> None:
+def password(options: SimpleNamespace) -> None:
     if not (options.password_stdin or options.generate or at_terminal()):
         raise UsageMistake("Send the new password with --password-stdin, or generate one with --generate.")
     name = options.name
@@ -93,17 +93,17 @@ def password(options: Namespace) -> None:
         _show_generated(new)
 
 
-def disable(options: Namespace) -> None:
+def disable(options: SimpleNamespace) -> None:
     _change_disabled(options, disabled=True)
     print(f"Disabled the Web User {options.name}.")
 
 
-def enable(options: Namespace) -> None:
+def enable(options: SimpleNamespace) -> None:
     _change_disabled(options, disabled=False)
     print(f"Enabled the Web User {options.name}.")
 
 
-def unlock(options: Namespace) -> None:
+def unlock(options: SimpleNamespace) -> None:
     name, address = options.name, options.address
     if address is not None:
         _check_address(address)
@@ -111,14 +111,14 @@ def unlock(options: Namespace) -> None:
     print(f"Cleared the failed sign-ins of {name}{f' and of the address {address}' if address else ''}.")
 
 
-def delete(options: Namespace) -> None:
+def delete(options: SimpleNamespace) -> None:
     name = options.name
     change(options.home, "user.delete", name, lambda accounts: accounts.users.delete(name))
     forget_password_file(options.home, name)
     print(f"Deleted the Web User {name}; the files are still there.")
 
 
-def _change_disabled(options: Namespace, *, disabled: bool) -> None:
+def _change_disabled(options: SimpleNamespace, *, disabled: bool) -> None:
     action = "user.disable" if disabled else "user.enable"
     name = options.name
     change(options.home, action, name, lambda accounts: accounts.users.change(name, disabled=disabled))

@@ -59,14 +59,14 @@ class Actor:
     only_file: Path | None = None
     """The one file that this actor may download, and nothing else: see `Authentication.with_ticket`."""
 
-    def require_all(self) -> None:
+    def require_unrestricted(self) -> None:
         """`Forbidden` for an actor who is limited to one file."""
         if self.only_file is not None:
             raise Forbidden("A ticket is valid for the download of one file only.")
 
     def require_download(self, path: Path) -> None:
         if self.only_file is not None and str(self.only_file) != str(path):
-            self.require_all()
+            self.require_unrestricted()
 
     @property
     def user_name(self) -> str:

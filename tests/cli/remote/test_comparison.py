@@ -3,9 +3,9 @@
 import os
 import shutil
 import tarfile
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -315,8 +315,8 @@ def test_a_service_that_tells_whole_seconds(remote: Portico, here: Path) -> None
     """It may say when it answered, and date the file from when the upload began."""
     make(here, a="one")
     local, status = str(here / "a.txt"), os.stat(here / "a.txt")
-    options = Namespace(checksum=False, dry_run=False)
-    with connect(Namespace(profile=None)) as client, client.record() as record:
+    options = SimpleNamespace(checksum=False, dry_run=False)
+    with connect(SimpleNamespace(profile=None)) as client, client.record() as record:
 
         def judged(moment: str, *, down: bool = False) -> bool | Candidate:
             return Comparison(client, options, record).judge(
@@ -339,8 +339,8 @@ def test_a_service_that_tells_whole_seconds(remote: Portico, here: Path) -> None
 def test_a_service_that_tells_milliseconds(remote: Portico, here: Path) -> None:
     make(here, a="one")
     local, status = str(here / "a.txt"), os.stat(here / "a.txt")
-    with connect(Namespace(profile=None)) as client, client.record() as record:
-        comparison = Comparison(client, Namespace(checksum=False, dry_run=False), record)
+    with connect(SimpleNamespace(profile=None)) as client, client.record() as record:
+        comparison = Comparison(client, SimpleNamespace(checksum=False, dry_run=False), record)
         reported = entry("2026-01-01T10:00:30.123Z")
         comparison.sent(Receipt("/a.txt", reported, local, status, seconds=20.0))
         record._flush()
@@ -354,8 +354,8 @@ def test_large_files_are_worth_asking_for_a_digest(remote: Portico, here: Path, 
     (here / "a.txt").write_bytes(bytes(2_000_000))
     (there / "a.txt").write_bytes(bytes(2_000_000))
     local, status = str(here / "a.txt"), os.stat(here / "a.txt")
-    with connect(Namespace(profile=None)) as client, client.record() as record:
-        comparison = Comparison(client, Namespace(checksum=False, dry_run=False), record)
+    with connect(SimpleNamespace(profile=None)) as client, client.record() as record:
+        comparison = Comparison(client, SimpleNamespace(checksum=False, dry_run=False), record)
         found = client.stat("/a.txt")
         verdict = comparison.judge("/a.txt", found, local, status, down=False)
         assert isinstance(verdict, Candidate)

@@ -1,7 +1,7 @@
 import os
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_carrying_on(remote: Portico, here: Path, there: Path) -> None:
 
 
 def _etag(there: Path) -> str | None:
-    with connect(Namespace(profile=None)) as client:
+    with connect(SimpleNamespace(profile=None)) as client:
         return client.head("/large.bin").etag
 
 

@@ -1,12 +1,12 @@
 """What is counted while files are on their way."""
 
-from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 
 from portico.cli.remote.report import Report
 
-OPTIONS = Namespace(quiet=True, goes_on=False, dry_run=False, no_clobber=False)
+OPTIONS = SimpleNamespace(quiet=True, goes_on=False, dry_run=False, no_clobber=False)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """`portico sync`, both ways."""
 
 import os
-from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -123,10 +123,10 @@ def test_files_on_their_way_are_not_extra(remote: Portico, here: Path, there: Pa
     make(there, site__a="1", site__b="2")
     make(here, copy__old="x")
     (here / "copy" / ".other.portico-part").write_text("of another program")
-    options = Namespace(
+    options = SimpleNamespace(
         dry_run=False, no_clobber=False, force=False, quiet=True, goes_on=False, checksum=False
     )
-    with connect(Namespace(profile=None)) as client, client.record() as record:
+    with connect(SimpleNamespace(profile=None)) as client, client.record() as record:
         comparison = Comparison(client, options, record)
         plan = DownloadPlan(client, options, Report("downloaded", options), comparison, whole=True)
         for item in plan.of_folder("/site", "copy"):

@@ -1,8 +1,8 @@
 """`portico mkdir`, `mv`, `cp` and `rm`: changes on the gateway."""
 
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 
 from portico.cli.exits import DONE, Missing, UsageMistake
 from portico.cli.remote.connect import connect
@@ -20,22 +20,22 @@ from portico.client.errors import COMMON, AlreadyExists, ClientError, FolderNotE
 from portico.client.paths import clean, join
 
 
-def mkdir(options: Namespace) -> int:
+def mkdir(options: SimpleNamespace) -> int:
     with connect(options) as client:
         for path in options.paths:
             client.make_folder(path)
     return DONE
 
 
-def mv(options: Namespace) -> int:
+def mv(options: SimpleNamespace) -> int:
     return _transfer(options, Client.move)
 
 
-def cp(options: Namespace) -> int:
+def cp(options: SimpleNamespace) -> int:
     return _transfer(options, Client.copy)
 
 
-def rm(options: Namespace) -> int:
+def rm(options: SimpleNamespace) -> int:
     with connect(options) as client:
 
         def remove(path: str) -> None:
@@ -54,7 +54,7 @@ def rm(options: Namespace) -> int:
         return _each(expand_patterns(client, options.paths, folder=options.recursive), remove, options)
 
 
-def _transfer(options: Namespace, act: Callable[..., None]) -> int:
+def _transfer(options: SimpleNamespace, act: Callable[..., None]) -> int:
     *sources, target = options.paths
     is_copy = act is Client.copy
     with connect(options) as client:
@@ -79,7 +79,7 @@ def _transfer(options: Namespace, act: Callable[..., None]) -> int:
         return _each(paths, transfer, options)
 
 
-def _each(paths: Iterable[str], act: Callable[[str], None], options: Namespace) -> int:
+def _each(paths: Iterable[str], act: Callable[[str], None], options: SimpleNamespace) -> int:
     """Act on each path, until the first error or, with --continue-on-error, on all."""
     failures: dict[str, Exception] = {}
     for path in paths:

@@ -1,8 +1,8 @@
 """Runs a command that talks to a gateway, and reports the gateway's errors."""
 
 import sys
-from argparse import Namespace
 from importlib import import_module
+from types import SimpleNamespace
 
 _MODULES = {
     "login": "signin",
@@ -20,7 +20,7 @@ _MODULES = {
 }
 
 
-def run(options: Namespace) -> int:
+def run(options: SimpleNamespace) -> int:
     # Imported here because the help texts and completions do without the client.
     from portico.cli.remote.errors import exit_code, sentence
     from portico.client.errors import ClientError

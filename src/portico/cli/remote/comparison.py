@@ -7,8 +7,8 @@ All others are equal only if their content is.
 
 import os
 import time
-from argparse import Namespace
 from collections.abc import Iterable
+from types import SimpleNamespace
 
 from portico.cli.remote.connect import Gateway
 from portico.cli.remote.transfer_record import Pair, TransferRecord, fingerprint
@@ -25,7 +25,7 @@ _SLACK = 2000
 
 
 class Comparison:
-    def __init__(self, gateway: Gateway, options: Namespace, record: TransferRecord) -> None:
+    def __init__(self, gateway: Gateway, options: SimpleNamespace, record: TransferRecord) -> None:
         self._gateway = gateway
         self._checksum: bool = options.checksum
         self._dry: bool = options.dry_run

@@ -1,7 +1,7 @@
 """Connects a command to its gateway, with a profile or the environment."""
 
 import os
-from argparse import Namespace
+from types import SimpleNamespace
 from typing import Any
 
 from portico.cli.exits import UsageMistake
@@ -64,14 +64,14 @@ class Gateway(Client):
         return facts
 
 
-def profile_name(options: Namespace) -> str:
+def profile_name(options: SimpleNamespace) -> str:
     try:
         return check_name(options.profile or default_name())
     except ProfileUnusable as error:
         raise UsageMistake(error.detail) from None
 
 
-def connect(options: Namespace, **settings: Any) -> Gateway:
+def connect(options: SimpleNamespace, **settings: Any) -> Gateway:
     """Connect to the gateway of the profile or of the environment.
 
     The option --profile overrides the environment. A profile's tokens are sent only to that profile's gateway.
@@ -104,7 +104,7 @@ def connect(options: Namespace, **settings: Any) -> Gateway:
     raise UsageMistake(f"You are not signed in{where}; sign in with 'portico login URL{option}'.")
 
 
-def describe(options: Namespace) -> tuple[str, str | None]:
+def describe(options: SimpleNamespace) -> tuple[str, str | None]:
     """The address of the gateway, and the profile it comes from."""
     profile = find(profile_name(options))
     url = None if options.profile else os.environ.get("PORTICO_URL")

@@ -2,9 +2,9 @@
 
 import os
 import stat
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.local_sources import is_partial_file
@@ -33,7 +33,7 @@ class DownloadPlan:
     def __init__(
         self,
         client: Client,
-        options: Namespace,
+        options: SimpleNamespace,
         report: Report,
         comparison: Comparison,
         *,

@@ -1,8 +1,8 @@
 """`portico get` and `portico cat`: downloads to local files or standard output."""
 
 import os
-from argparse import Namespace
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 from portico.cli.exits import DONE, Missing, UsageMistake
 from portico.cli.remote.comparison import Comparison
@@ -28,7 +28,7 @@ from portico.client.transfers.progress import Progress, Received
 _NO_FOLDERS = "A folder cannot be written to standard output."
 
 
-def get(options: Namespace) -> int:
+def get(options: SimpleNamespace) -> int:
     *sources, target = options.paths if len(options.paths) > 1 else [*options.paths, "."]
     if target == "-":
         if any(parse_source(source)[1] for source in sources):
@@ -48,7 +48,7 @@ def get(options: Namespace) -> int:
     return report.finish()
 
 
-def cat(options: Namespace) -> int:
+def cat(options: SimpleNamespace) -> int:
     out = standard_output().buffer
     with connect(options) as client:
         for path in expand_patterns(client, options.paths):
@@ -65,7 +65,7 @@ def cat(options: Namespace) -> int:
 
 
 def download(
-    client: Client, options: Namespace, plan: Iterator[Item], report: Report, remember: Received
+    client: Client, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received
 ) -> None:
     """Download the files of a plan; with --dry-run, print them."""
     if options.dry_run:
@@ -82,7 +82,9 @@ def download(
     transfer(plan, fetch, report)
 
 
-def _wanted(client: Client, sources: list[str], options: Namespace, report: Report) -> list[RemoteSource]:
+def _wanted(
+    client: Client, sources: list[str], options: SimpleNamespace, report: Report
+) -> list[RemoteSource]:
     """The sources given on the command line, all checked before the first download."""
     found: list[RemoteSource] = []
     for source in sources:

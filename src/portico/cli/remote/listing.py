@@ -1,8 +1,8 @@
 """`portico ls`."""
 
 import json
-from argparse import Namespace
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 from portico.cli.exits import DONE
 from portico.cli.remote import units
@@ -18,7 +18,7 @@ _UNPRINTABLE = dict.fromkeys((*range(32), 127, *range(128, 160)), "?")
 """Control characters, which could manipulate a terminal. A Portico gateway never sends them."""
 
 
-def ls(options: Namespace) -> int:
+def ls(options: SimpleNamespace) -> int:
     show = _shown(options)
     with connect(options) as client:
         paths = expand_patterns(client, options.paths or ["/"], folder=True)
@@ -61,7 +61,7 @@ def _below(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:
             yield join(place, entry.name), entry
 
 
-def _shown(options: Namespace) -> Callable[[str | None, Entry], None]:
+def _shown(options: SimpleNamespace) -> Callable[[str | None, Entry], None]:
     out = standard_output()
     if options.as_json:
         escaped = not speaks_unicode(out)

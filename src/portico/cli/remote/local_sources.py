@@ -2,11 +2,11 @@
 
 import os
 import stat
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
+from types import SimpleNamespace
 
 from portico.cli.exits import Missing, UsageMistake
 from portico.cli.remote.paths import check_unique_names, is_pattern
@@ -46,7 +46,7 @@ class LocalFolder:
         return {*self.files, *self.folders, *self.others}
 
 
-def local_sources(sources: list[str], options: Namespace, report: Report) -> list[LocalSource]:
+def local_sources(sources: list[str], options: SimpleNamespace, report: Report) -> list[LocalSource]:
     """The sources given on the command line, all checked before the first upload."""
     found: list[LocalSource] = []
     for source in sources:
@@ -74,7 +74,7 @@ def _names(named: LocalSource) -> Iterator[str]:
         yield from (name for name in os.listdir(named.path) if not is_partial_file(name))
 
 
-def _expanded(source: str, options: Namespace) -> list[str]:
+def _expanded(source: str, options: SimpleNamespace) -> list[str]:
     if os.path.lexists(source):
         return [source]
     matches = sorted(glob(source)) if is_pattern(source) else []

@@ -3,8 +3,8 @@
 import sys
 import threading
 import time
-from argparse import Namespace
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import TypeVar
 
 from portico.cli.exits import DONE
@@ -19,7 +19,7 @@ class Halt(Exception):
 
 
 class Report:
-    def __init__(self, done: str, options: Namespace) -> None:
+    def __init__(self, done: str, options: SimpleNamespace) -> None:
         """`done` is the past participle for the summary, such as `uploaded`."""
         self.done_word = done
         self._reports_twice = done == "uploaded"

@@ -4,9 +4,9 @@ import getpass
 import json
 import os
 import sys
-from argparse import Namespace
 from contextlib import suppress
 from ipaddress import ip_address
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +21,7 @@ from portico.client.errors import ClientError, NotSignedIn, ProfileUnusable
 from portico.client.http.origin import Origin
 
 
-def login(options: Namespace) -> int:
+def login(options: SimpleNamespace) -> int:
     name = profile_name(options)
     former = before = _before(name)
     url = options.url or os.environ.get("PORTICO_URL") or (before.url if before else None)
@@ -45,7 +45,7 @@ def login(options: Namespace) -> int:
     return DONE
 
 
-def logout(options: Namespace) -> int:
+def logout(options: SimpleNamespace) -> int:
     profile = profiles.find(profile_name(options))
     if profile is None or ProfileTokenStore(profile).load() is None:
         print("You are not signed in.")
@@ -69,7 +69,7 @@ def logout(options: Namespace) -> int:
     return DONE
 
 
-def whoami(options: Namespace) -> int:
+def whoami(options: SimpleNamespace) -> int:
     out = standard_output()
     with connect(options) as gateway:
         session = gateway.whoami()
@@ -114,7 +114,7 @@ def _ask_user(before: Profile | None) -> str:
     return name
 
 
-def _password(options: Namespace, profile: Profile) -> str:
+def _password(options: SimpleNamespace, profile: Profile) -> str:
     if options.password_stdin:
         return read_standard_input()
     if not at_terminal():

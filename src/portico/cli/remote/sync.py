@@ -2,9 +2,9 @@
 
 import os
 import shutil
-from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 
 from portico.cli.exits import Missing, UsageMistake
 from portico.cli.remote.comparison import Comparison
@@ -20,7 +20,7 @@ from portico.client.errors import ClientError, NotAFolder
 from portico.client.paths import clean
 
 
-def sync(options: Namespace) -> int:
+def sync(options: SimpleNamespace) -> int:
     if len(options.paths) != 2:
         raise UsageMistake("Specify one source and one target; see 'portico sync --help'.")
     source, target = options.paths
@@ -32,7 +32,7 @@ def sync(options: Namespace) -> int:
 
 
 def _up(
-    client: Client, options: Namespace, local: str, remote: str, report: Report, comparison: Comparison
+    client: Client, options: SimpleNamespace, local: str, remote: str, report: Report, comparison: Comparison
 ) -> None:
     if not os.path.isdir(local):
         raise Missing(f"Local folder '{local}' not found.", folder=True)
@@ -43,7 +43,7 @@ def _up(
 
 
 def _down(
-    client: Client, options: Namespace, remote: str, local: str, report: Report, comparison: Comparison
+    client: Client, options: SimpleNamespace, remote: str, local: str, report: Report, comparison: Comparison
 ) -> None:
     if not find(client, remote, folder=True).is_folder:
         raise NotAFolder(f"'{clean(remote)}' is a file; use 'portico get' for it.")
@@ -53,7 +53,7 @@ def _down(
 
 
 def _delete(
-    found: list[tuple[str, str]], remove: Callable[[str], None], options: Namespace, report: Report
+    found: list[tuple[str, str]], remove: Callable[[str], None], options: SimpleNamespace, report: Report
 ) -> None:
     """Delete what the source does not have, but only if everything was transferred."""
     if found and report.failures:

@@ -1,9 +1,9 @@
 """Plans uploads: which local files differ from those on the gateway."""
 
 import os
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.local_sources import LocalSource, list_folder
@@ -35,7 +35,7 @@ class UploadPlan:
     def __init__(
         self,
         client: Client,
-        options: Namespace,
+        options: SimpleNamespace,
         report: Report,
         comparison: Comparison,
         *,

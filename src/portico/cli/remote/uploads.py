@@ -1,8 +1,8 @@
 """`portico put`: uploads of local files and folders, or of standard input."""
 
 import sys
-from argparse import Namespace
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import BinaryIO
 
 from portico.cli.exits import DONE, UsageMistake
@@ -24,7 +24,7 @@ from portico.client.transfers.progress import Progress, Receipt, Received
 _CHUNK = 256 * 1024
 
 
-def put(options: Namespace) -> int:
+def put(options: SimpleNamespace) -> int:
     *sources, target = options.paths
     report = Report("uploaded", options)
     with connect(options, connections=options.jobs) as client:
@@ -52,7 +52,7 @@ def put(options: Namespace) -> int:
 
 
 def upload(
-    client: Client, options: Namespace, plan: Iterator[Item], report: Report, remember: Received
+    client: Client, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received
 ) -> None:
     """Upload the files of a plan; with --dry-run, print them."""
     if options.dry_run:
@@ -74,7 +74,7 @@ def upload(
 
 
 def _put_stream(
-    client: Client, options: Namespace, stream: BinaryIO | Iterator[bytes], target: str, report: Report
+    client: Client, options: SimpleNamespace, stream: BinaryIO | Iterator[bytes], target: str, report: Report
 ) -> int:
     if is_folder(client, target):
         raise UsageMistake(f"'{target}' is a folder; add a file name.")
@@ -105,7 +105,7 @@ def _name(path: str, entry: Entry | None, local: str | None) -> None:
         sys.stdout.write(f"{local or 'Standard input'} is stored as {entry.path}\n")
 
 
-def _on_conflict(options: Namespace) -> OnConflict | None:
+def _on_conflict(options: SimpleNamespace) -> OnConflict | None:
     if options.rename:
         return "rename"
     return "fail" if options.no_clobber else None
