@@ -48,9 +48,7 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge
                 )
             services = Services(
                 gateway=gateway,
-                page=WebPage(chosen.client_id, chosen.client_secret),
-                client_id=chosen.client_id,
-                client_secret=chosen.client_secret,
+                page=WebPage(gateway.client_id, gateway.client_secret),
                 secure_cookies=chosen.tls_enabled or bool(chosen.behind_proxy),
                 max_files=chosen.max_files,
             )

@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 
+from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
 from portico.accounts.devices import Devices
 from portico.accounts.home_paths import HomePaths
@@ -28,7 +29,7 @@ from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.operations import Resources
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PATH_OPTIONS
-from portico.settings import Settings
+from portico.settings import Settings, generated_client
 from portico.store.database import Database
 
 SWEEP_INTERVAL_SECONDS = 600
@@ -42,10 +43,10 @@ async def open_gateway(
     settings: Settings, metrics: Metrics, long_work: CancellableWork
 ) -> AsyncIterator[Gateway]:
     """A gateway that is ready to serve; all of it is closed, in reverse order, at the end."""
-    key = SecretKey.load(settings.secret_key_file)
     async with AsyncExitStack() as stack:
-        database = Database(settings.database_url)
+        database = Database(settings.database_url, connections=settings.database_connections)
         stack.push_async_callback(database.close)
+        settings, key = await agreed(settings, database)
         passwords = Passwords()
         stack.callback(passwords.close)
         sessions = Sessions(
@@ -87,7 +88,18 @@ async def open_gateway(
                 operations=partial(Operations, resources),
                 scheduler=FairScheduler(),
                 ready=ready,
+                client_id=settings.client_id,
+                client_secret=settings.client_secret,
             )
+
+
+async def agreed(settings: Settings, database: Database) -> tuple[Settings, SecretKey]:
+    """The settings and the key, equal on all nodes that share the database; `ClusterMismatch` if they differ."""
+    if settings.database_in_home:
+        return settings, SecretKey.load(settings.secret_key_file)
+    cluster = Cluster(database)
+    key = await cluster.load_key(settings.secret_key_file)
+    return settings.with_values(await cluster.agree(settings.of_the_cluster(), generated_client())), key
 
 
 def _watch_queues(

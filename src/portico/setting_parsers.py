@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
 
 Ranges = tuple[IPv4Network | IPv6Network, ...]
 
@@ -15,13 +16,15 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MAX_DURATION = timedelta(days=3650)
 _MAX_TIMEOUT = timedelta(minutes=10)
 _SIZE = re.compile(r"([0-9]+) ?(?:([kmgt])(i?))?b?", re.IGNORECASE)
-_DRIVERS = {
-    "sqlite": "sqlite+aiosqlite",
-    "sqlite+aiosqlite": "sqlite+aiosqlite",
-    "postgres": "postgresql+asyncpg",
-    "postgresql": "postgresql+asyncpg",
-    "postgresql+asyncpg": "postgresql+asyncpg",
+_SCHEMES = {
+    "sqlite": "sqlite",
+    "sqlite+aiosqlite": "sqlite",
+    "postgres": "postgresql",
+    "postgresql": "postgresql",
+    "postgresql+asyncpg": "postgresql",
+    "postgresql+psycopg": "postgresql",
 }
+"""Of databases: older settings name a driver, which is ignored."""
 
 
 def word(text: object) -> str:
@@ -149,13 +152,24 @@ def tls(text: object) -> str:
     return ",".join(files)
 
 
+def public_url(text: object) -> str:
+    if not text:
+        return ""
+    parts = urlsplit(str(text))
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("must be empty, or an address like https://files.example.com")
+    if parts.path.strip("/") or "@" in parts.netloc:
+        raise ValueError("must have neither a path nor a user, like https://files.example.com")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 def database(text: object) -> str:
     if not text:
         return ""
     scheme, separator, rest = str(text).partition("://")
-    if not separator or scheme not in _DRIVERS:
+    if not separator or scheme not in _SCHEMES:
         raise ValueError("must be empty, or begin with sqlite:/// or postgresql://")
-    return f"{_DRIVERS[scheme]}://{rest}"
+    return f"{_SCHEMES[scheme]}://{rest}"
 
 
 def log_level(text: object) -> str:

@@ -6,6 +6,7 @@ command line overrides both. `security.client-id` is `PORTICO_SECURITY_CLIENT_ID
 
 import os
 import re
+import secrets
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -65,13 +66,15 @@ class Settings(BaseModel):
     home: Path
 
     client_id: Annotated[str, BeforeValidator(setting_parsers.client_id)] = Field(
+        "",
         alias="security.client-id",
         description="The OAuth client id that the page and scripts use to sign users in. It is not a secret: the page's script contains it.",
     )
     client_secret: Annotated[str, BeforeValidator(setting_parsers.word)] = Field(
+        "",
         alias="security.client-secret",
         repr=False,
-        description="The OAuth client secret, as public as the client id. Users are authenticated by their own passwords.",
+        description="The OAuth client secret, as public as the client id. With several nodes, both are the same on all of them, or left out: then they are made once, and kept in the database. Users are authenticated by their own passwords.",
     )
     token_lifetime: Annotated[timedelta, BeforeValidator(setting_parsers.duration)] = Field(
         timedelta(hours=1),
@@ -92,6 +95,11 @@ class Settings(BaseModel):
         (),
         alias="security.cors-origins",
         description="Origins whose pages may use the API from a browser, separated by commas, like https://portal.example.org. Empty: only the gateway's own page.",
+    )
+    public_url: Annotated[str, BeforeValidator(setting_parsers.public_url)] = Field(
+        "",
+        alias="server.public-url",
+        description="The address by which clients reach this gateway, like https://files.example.com; behind a proxy or with several nodes. The same on all nodes. Empty: the address of each request.",
     )
     host: Annotated[str, BeforeValidator(setting_parsers.host)] = Field(
         "127.0.0.1",
@@ -130,7 +138,12 @@ class Settings(BaseModel):
         "",
         alias="database.url",
         repr=False,
-        description="The database of users, tokens and connections, like postgresql://user:password@host/name. Empty: an SQLite file in the home folder.",
+        description="The database of users, tokens and connections, like postgresql://user:password@host/name?sslmode=verify-full, with the options of libpq; several hosts are possible. Empty: an SQLite file in the home folder.",
+    )
+    database_connections: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 1000))] = Field(
+        5,
+        alias="database.connections",
+        description="How many connections each worker opens to PostgreSQL at most; requests wait for a free one. All nodes together need nodes × workers × this many, and a few for commands.",
     )
     max_file_size: Annotated[int, BeforeValidator(setting_parsers.size)] = Field(
         0,
@@ -173,9 +186,17 @@ class Settings(BaseModel):
     def properties_file(self) -> Path:
         return self.home / PROPERTIES_FILE
 
+    def of_the_cluster(self) -> dict[str, str]:
+        """The settings that must be equal on all nodes, by key."""
+        return {key: str(getattr(self, name)) for name, key in _OF_THE_CLUSTER.items()}
+
+    def with_values(self, values: Mapping[str, str]) -> "Settings":
+        """These settings with other values of those in `of_the_cluster`."""
+        return self.model_copy(update={name: values[key] for name, key in _OF_THE_CLUSTER.items()})
+
     @property
     def database_url(self) -> str:
-        return self.database or f"sqlite+aiosqlite:///{self.home / 'portico.db'}"
+        return self.database or f"sqlite:///{self.home / 'portico.db'}"
 
     @property
     def database_in_home(self) -> bool:
@@ -221,6 +242,11 @@ KEYS: Mapping[str, str] = {field.alias: name for name, field in Settings.model_f
 """Each property key and the name of its field."""
 
 
+_OF_THE_CLUSTER = {
+    KEYS[key]: key for key in ("security.client-id", "security.client-secret", "server.public-url")
+}
+
+
 def variable(key: str) -> str:
     return ENVIRONMENT_PREFIX + re.sub("[.-]", "_", key).upper()
 
@@ -246,19 +272,27 @@ def load(
             {"home": home, **{key: value.text for key, value in chosen.items()}}
         )
     except ValidationError as error:
-        unreadable = any(
-            not mistake.key for mistake in mistakes
-        )  # the file may well set what seems to be missing
         for flaw in error.errors(include_url=False):
             key = str(flaw["loc"][0])
-            if unreadable and flaw["type"] == "missing":
-                continue
             place = chosen.get(key) or _Given("", file, None, key)
-            message = _NOT_SET if flaw["type"] == "missing" else str(flaw["ctx"]["error"])
-            mistakes.append(Mistake(place.file, place.line, place.name, message))
+            mistakes.append(Mistake(place.file, place.line, place.name, str(flaw["ctx"]["error"])))
+    else:
+        unreadable = any(not mistake.key for mistake in mistakes)  # it may well set what seems to be missing
+        if not settings.database and not unreadable:  # nodes that share a database take them from there
+            mistakes += [
+                Mistake(file, None, key, _NOT_SET) for key in generated_client() if not chosen.get(key)
+            ]
     if mistakes:
         raise SettingsError(sorted(mistakes, key=lambda mistake: mistake.line or 0))
     return settings
+
+
+def generated_client() -> dict[str, str]:
+    """An OAuth client id and secret, by their keys."""
+    return {
+        "security.client-id": "portico-" + secrets.token_urlsafe(9),
+        "security.client-secret": secrets.token_urlsafe(24),
+    }
 
 
 def commented_file(values: Mapping[str, str]) -> str:

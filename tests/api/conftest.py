@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import structlog
 
+from portico import clock as clock_module
 from portico import logs, settings
-from portico.accounts import clock as clock_module
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users

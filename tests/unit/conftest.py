@@ -1,7 +1,6 @@
 """A migrated database, the accounts on it, and a clock that tests can turn."""
 
 import asyncio
-import os
 import pathlib
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -9,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from tests.servers.postgres import PostgresServer
 
-from portico.accounts import clock as clock_module
+from portico import clock as clock_module
 from portico.accounts.connections import Connections
 from portico.accounts.devices import Devices
 from portico.accounts.passwords import Passwords
@@ -23,10 +22,6 @@ from portico.accounts.users import User, Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.store.database import Database
 from portico.store.schema import migrate
-from portico.store.tables import metadata
-
-POSTGRES = os.environ.get("PORTICO_LIVE_POSTGRES")
-"""The URL of an empty PostgreSQL database. If it is set, the tests run on it too, and wipe it."""
 
 
 class Clock:
@@ -64,19 +59,26 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     file = tmp_path_factory.mktemp("migrated") / "portico.db"
-    migrate(f"sqlite+aiosqlite:///{file}")
+    migrate(f"sqlite:///{file}")
     return file
 
 
-@pytest.fixture(params=["sqlite", "postgresql"] if POSTGRES else ["sqlite"])
-async def url(request: pytest.FixtureRequest, migrated_file: pathlib.Path, tmp_path: pathlib.Path) -> str:
+@pytest.fixture(scope="session")
+def migrated_template(postgres: PostgresServer) -> str:
+    """The name of a migrated PostgreSQL database to copy."""
+    url = postgres.new_database()
+    migrate(url)
+    return url.rpartition("/")[2]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
+    """Everything that touches the database runs on both."""
     if request.param == "postgresql":
-        assert POSTGRES
-        await _wipe(POSTGRES)
-        migrate(POSTGRES)
-        return POSTGRES
-    shutil.copy(migrated_file, tmp_path / "portico.db")
-    return f"sqlite+aiosqlite:///{tmp_path / 'portico.db'}"
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.new_database(request.getfixturevalue("migrated_template"))
+    shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "portico.db")
+    return f"sqlite:///{tmp_path / 'portico.db'}"
 
 
 @pytest.fixture
@@ -134,14 +136,6 @@ def users(database: Database, passwords: Passwords, connections: Connections) ->
 @pytest.fixture
 async def alice(users: Users) -> User:
     return await users.add("Alice", "correct horse")
-
-
-async def _wipe(url: str) -> None:
-    database = Database(url)
-    async with database.begin() as connection:
-        await connection.run_sync(metadata.drop_all)
-        await connection.execute(text("DROP TABLE IF EXISTS alembic_version"))
-    await database.close()
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ async def test_the_revision_grows_when_the_clock_goes_back_and_does_not_start_ov
     connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await connections.get("local")
-    monkeypatch.setattr("portico.accounts.clock.now", lambda: first.revision - 60_000)
+    monkeypatch.setattr("portico.clock.now", lambda: first.revision - 60_000)
     second = await connections.change("local", options={}, secrets={})
     assert second.revision > first.revision
     assert await connections.revisions() == {"local": second.revision}

@@ -13,10 +13,9 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, insert, select, text
+from sqlalchemy import Connection, Executable, insert, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.schema import CreateTable
 
 from portico.accounts.sessions import _BY_DIGEST, _ENABLED, _REFRESHABLE
@@ -28,11 +27,12 @@ from portico.store.schema import is_current, migrate, newest_revision
 from portico.store.tables import attempts, connections, metadata, users
 
 
-async def add_connection(database: Database, name: str, within: AsyncConnection | None = None) -> None:
-    async with database.begin(within) as transaction:
-        await transaction.execute(
-            insert(connections).values(name=name, kind="local", options="{}", revision=1)
-        )
+async def add_connection(database: Database, name: str) -> None:
+    await database.execute(_added(name))
+
+
+def _added(name: str) -> Executable:
+    return insert(connections).values(name=name, kind="local", options="{}", revision=1)
 
 
 async def names(database: Database) -> set[str]:
@@ -67,7 +67,7 @@ def test_a_new_file_is_private(tmp_path: pathlib.Path) -> None:
 
 
 def test_many_processes_migrate_at_once(tmp_path: pathlib.Path) -> None:
-    url = f"sqlite+aiosqlite:///{tmp_path / 'portico.db'}"
+    url = f"sqlite:///{tmp_path / 'portico.db'}"
     code = "import sys; from portico.store.schema import migrate; sys.stdin.read(); migrate(sys.argv[1])"
     processes = [
         subprocess.Popen([sys.executable, "-c", code, url], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -129,7 +129,7 @@ async def test_an_emptied_database_of_a_gateway_that_was_set_up_is_refused(
         with sqlite3.connect(file) as connection:
             connection.executescript(EMPTIED[how])
         connection.close()
-    url = f"sqlite+aiosqlite:///{file}"
+    url = f"sqlite:///{file}"
     database = Database(url)
     assert not await is_current(database)
     await database.close()
@@ -153,7 +153,7 @@ def test_a_file_out_of_reach_is_a_clear_error(tmp_path: pathlib.Path) -> None:
 
 async def _add_and_fail(database: Database) -> None:
     async with database.begin() as transaction:
-        await add_connection(database, "a", transaction)
+        await transaction.execute(_added("a"))
         raise RuntimeError
 
 
@@ -161,15 +161,6 @@ async def test_a_transaction_is_all_or_nothing(database: Database) -> None:
     with pytest.raises(RuntimeError):
         await _add_and_fail(database)
     assert await names(database) == set()
-
-
-async def test_what_is_within_a_transaction_is_a_part_of_it(database: Database) -> None:
-    async with database.begin() as outer:
-        async with database.begin(outer) as inner, database.connect(outer) as reading:
-            assert inner is outer is reading
-        await add_connection(database, "a", outer)
-        assert await names(database) == set()
-    assert await names(database) == {"a"}
 
 
 async def test_constraints_hold(database: Database) -> None:
@@ -209,7 +200,7 @@ class TestSqlite:
     async def test_a_locked_database_can_be_read_but_is_unavailable_to_writers(
         self, file: pathlib.Path
     ) -> None:
-        database = Database(f"sqlite+aiosqlite:///{file}", wait=0.1)
+        database = Database(f"sqlite:///{file}", wait=0.1)
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable) as failure:
@@ -224,7 +215,7 @@ class TestSqlite:
         await database.close()
 
     async def test_a_database_for_a_command_behaves_as_that_of_the_gateway(self, file: pathlib.Path) -> None:
-        database = Database(f"sqlite+aiosqlite:///{file}", wait=0.1, blocking=True)
+        database = Database(f"sqlite:///{file}", wait=0.1, blocking=True)
         assert await is_current(database)
         await add_connection(database, "kept")
         with pytest.raises(IntegrityError):
@@ -243,7 +234,7 @@ class TestSqlite:
         await database.close()
 
     async def test_a_line_of_writers_behind_a_lock_ends(self, file: pathlib.Path) -> None:
-        database = Database(f"sqlite+aiosqlite:///{file}", wait=0.1)
+        database = Database(f"sqlite:///{file}", wait=0.1)
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         outcomes = await asyncio.gather(
@@ -255,7 +246,7 @@ class TestSqlite:
         await database.close()
 
     async def test_a_cancelled_writer_in_the_line_leaves_it(self, file: pathlib.Path) -> None:
-        database = Database(f"sqlite+aiosqlite:///{file}")
+        database = Database(f"sqlite:///{file}")
         async with database.begin():
             waiting = asyncio.create_task(add_connection(database, "waiting"))
             while not database.queued:
@@ -270,7 +261,7 @@ class TestSqlite:
     async def test_a_cancelled_writer_behind_a_lock_leaves_no_lock_of_its_own(
         self, file: pathlib.Path
     ) -> None:
-        database = Database(f"sqlite+aiosqlite:///{file}", wait=2)
+        database = Database(f"sqlite:///{file}", wait=2)
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         waiting = asyncio.create_task(add_connection(database, "waiting"))
@@ -290,7 +281,7 @@ class TestSqlite:
         (tmp_path / "portico.db").write_bytes(b"this is not a database " * 100)
         (tmp_path / "empty.db").touch()
         for name in ("portico.db", "empty.db", "missing/portico.db"):
-            database = Database(f"sqlite+aiosqlite:///{tmp_path / name}")
+            database = Database(f"sqlite:///{tmp_path / name}")
             with pytest.raises(Unavailable):
                 await database.ping()
             await database.close()
@@ -300,7 +291,7 @@ class TestSqlite:
                     await asyncio.to_thread(thread.join)
 
     async def test_every_connection_is_durable_and_checks_keys(self, file: pathlib.Path) -> None:
-        database = Database(f"sqlite+aiosqlite:///{file}")
+        database = Database(f"sqlite:///{file}")
         async with database.connect() as one, database.connect() as two:
             for connection in (one, two):
                 for pragma, value in (("journal_mode", "wal"), ("foreign_keys", 1), ("synchronous", 2),
@@ -309,9 +300,7 @@ class TestSqlite:
         await database.close()
 
 
-@pytest.mark.parametrize(
-    "url", ["", "mysql://host/db", "sqlite+pysqlite:///x", "postgresql+psycopg://h/d", "garbage"]
-)
+@pytest.mark.parametrize("url", ["", "mysql://host/db", "sqlite+pysqlite:///x", "garbage"])
 def test_other_databases_are_refused(url: str) -> None:
     with pytest.raises(InvalidRequest, match="must begin with"):
         Database(url)
@@ -331,7 +320,7 @@ def test_postgresql_understands_every_statement() -> None:
 
 
 async def test_a_database_that_is_gone_is_not_used_on(tmp_path: pathlib.Path) -> None:
-    url = f"sqlite+aiosqlite:///{tmp_path / 'gone.db'}"
+    url = f"sqlite:///{tmp_path / 'gone.db'}"
     migrate(url)
     database = Database(url)
     try:
@@ -346,7 +335,7 @@ async def test_a_database_that_is_gone_is_not_used_on(tmp_path: pathlib.Path) ->
 
 
 async def test_a_database_that_was_replaced_is_opened_anew(tmp_path: pathlib.Path) -> None:
-    urls = [f"sqlite+aiosqlite:///{tmp_path / name}" for name in ("one.db", "two.db")]
+    urls = [f"sqlite:///{tmp_path / name}" for name in ("one.db", "two.db")]
     for url in urls:
         migrate(url)
     other = Database(urls[1])
@@ -377,7 +366,7 @@ async def test_a_database_out_of_reach_is_named_without_its_credentials() -> Non
         await database.close()
     cause = failure.value.cause or ""
     assert cause.startswith(f"the database postgresql://127.0.0.1:{port}/portico cannot be used; check ")
-    assert "ConnectionRefusedError" in cause
+    assert "Connection refused" in cause
     assert "canary" not in cause + failure.value.detail
 
 
@@ -395,6 +384,8 @@ async def test_counts_of_an_older_database_are_kept(database: Database, url: str
         await transaction.execute(text("DROP INDEX ix_attempts_name_digest"))
         for column in ("name_digest", "admitted_at"):
             await transaction.execute(text(f"ALTER TABLE attempts DROP COLUMN {column}"))
+        for table in ("cluster", "leases", "audit_lines"):
+            await transaction.execute(text(f"DROP TABLE {table}"))
         await transaction.execute(text("UPDATE alembic_version SET version_num = '0001'"))
         await transaction.execute(
             text("INSERT INTO attempts (digest, failures, since, succeeded_at) VALUES (:digest, 1, 2, 3)"),

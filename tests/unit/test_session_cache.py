@@ -71,9 +71,9 @@ async def test_what_was_read_before_the_end_is_not_kept(
 ) -> None:
     pair = await tokens.issue(alice)
 
-    def ended_meanwhile(row: AnyRow | None) -> Session | None:
+    def ended_meanwhile(row: AnyRow | None, now: int) -> Session | None:
         tokens.forget()
-        return session_of(row)
+        return session_of(row, now)
 
     monkeypatch.setattr(module, "session_of", ended_meanwhile)
     for _ in range(2):

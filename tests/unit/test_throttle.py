@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from portico.accounts import clock
+from portico import clock
 from portico.accounts import throttle as module
 from portico.accounts.passwords import QUEUE, SHARE
 from portico.accounts.rate_limits import INTERVAL, MAX_WAITING
@@ -123,8 +123,8 @@ async def test_an_address_that_tries_many_names_waits(throttle: Throttle) -> Non
     assert await throttle.check(attempt_of("somebody new", ELSEWHERE)) is Treatment.STRANGER
 
 
-async def test_a_familiar_pair_answers_for_itself_alone(throttle: Throttle) -> None:
-    await throttle.succeeded(attempt_of("alice", HOME))
+async def test_a_familiar_pair_answers_for_itself_alone(throttle: Throttle, database: Database) -> None:
+    await database.execute(throttle.success(attempt_of("alice", HOME)))
     for number in range(ADDRESS_FAILURES):
         await fail(throttle, 1, f"user{number}")
     assert await throttle.check(attempt_of("Alice", HOME)) is Treatment.KNOWN
@@ -133,10 +133,10 @@ async def test_a_familiar_pair_answers_for_itself_alone(throttle: Throttle) -> N
     assert await throttle.check(attempt_of("alice", ELSEWHERE)) is Treatment.STRANGER
 
 
-async def spaced(throttle: Throttle) -> Attempt:
+async def spaced(throttle: Throttle, database: Database) -> Attempt:
     """A familiar pair that has failed too often."""
     attempt = attempt_of("alice", HOME)
-    await throttle.succeeded(attempt)
+    await database.execute(throttle.success(attempt))
     for _ in range(PAIR_FAILURES):
         await throttle.failed(attempt)
     assert await throttle.check(attempt) is Treatment.DELAYED
@@ -146,7 +146,7 @@ async def spaced(throttle: Throttle) -> Attempt:
 async def test_what_is_spaced_is_let_through_one_at_a_time_by_all_workers(
     throttle: Throttle, database: Database, clock: Any
 ) -> None:
-    attempt = await spaced(throttle)
+    attempt = await spaced(throttle, database)
     began = clock.ticks
     turns: list[float] = []
 
@@ -160,9 +160,9 @@ async def test_what_is_spaced_is_let_through_one_at_a_time_by_all_workers(
 
 
 async def test_few_wait_for_their_turn_and_the_others_are_refused_for_now(
-    throttle: Throttle, monkeypatch: pytest.MonkeyPatch
+    throttle: Throttle, monkeypatch: pytest.MonkeyPatch, database: Database
 ) -> None:
-    attempt = await spaced(throttle)
+    attempt = await spaced(throttle, database)
     going_on = asyncio.Event()
 
     async def hold(_: float) -> None:
@@ -183,9 +183,9 @@ async def test_few_wait_for_their_turn_and_the_others_are_refused_for_now(
 
 
 async def test_one_who_never_gets_a_turn_is_refused_for_now(
-    throttle: Throttle, monkeypatch: pytest.MonkeyPatch
+    throttle: Throttle, monkeypatch: pytest.MonkeyPatch, database: Database
 ) -> None:
-    attempt = await spaced(throttle)
+    attempt = await spaced(throttle, database)
 
     async def admit(_: bytes) -> float:
         return INTERVAL.total_seconds()
@@ -196,9 +196,9 @@ async def test_one_who_never_gets_a_turn_is_refused_for_now(
 
 
 async def test_a_turn_that_was_taken_in_the_far_future_holds_nobody_up(
-    throttle: Throttle, clock: Any
+    throttle: Throttle, clock: Any, database: Database
 ) -> None:
-    attempt = await spaced(throttle)
+    attempt = await spaced(throttle, database)
     await throttle.wait(attempt)
     clock.set(-600)
     await throttle.wait(attempt)
@@ -216,9 +216,11 @@ async def test_a_known_device_has_a_count_of_its_own(throttle: Throttle) -> None
     assert await throttle.check(attempt_of("alice", HOME)) is Treatment.STRANGER
 
 
-async def test_the_success_of_a_device_does_not_clear_what_others_failed_at(throttle: Throttle) -> None:
-    await spaced(throttle)
-    await throttle.succeeded(attempt_of("alice", HOME, b"device"))
+async def test_the_success_of_a_device_does_not_clear_what_others_failed_at(
+    throttle: Throttle, database: Database
+) -> None:
+    await spaced(throttle, database)
+    await database.execute(throttle.success(attempt_of("alice", HOME, b"device")))
     assert await throttle.check(attempt_of("alice", HOME)) is Treatment.DELAYED
 
 
@@ -239,30 +241,30 @@ async def test_made_up_refresh_tokens_are_throttled_by_address_alone(throttle: T
 
 
 async def test_one_account_does_not_push_out_the_familiar_pairs_of_others(
-    throttle: Throttle, clock: Any, monkeypatch: pytest.MonkeyPatch
+    throttle: Throttle, clock: Any, monkeypatch: pytest.MonkeyPatch, database: Database
 ) -> None:
     monkeypatch.setattr(module, "MAX_PAIRS", 3)
-    await throttle.succeeded(attempt_of("alice", HOME))
+    await database.execute(throttle.success(attempt_of("alice", HOME)))
     for number in range(5):
         clock.advance(1)
-        await throttle.succeeded(attempt_of("mallory", f"198.51.100.{number}"))
+        await database.execute(throttle.success(attempt_of("mallory", f"198.51.100.{number}")))
     await throttle.sweep()
     assert await throttle.check(attempt_of("alice", HOME)) is Treatment.KNOWN
     found = [await throttle.check(attempt_of("mallory", f"198.51.100.{number}")) for number in range(5)]
     assert found == [Treatment.STRANGER] * 2 + [Treatment.KNOWN] * 3
 
 
-async def test_success_clears_the_pair_but_not_the_address(throttle: Throttle) -> None:
+async def test_success_clears_the_pair_but_not_the_address(throttle: Throttle, database: Database) -> None:
     await fail(throttle, PAIR_FAILURES - 1)
-    await throttle.succeeded(attempt_of("alice", HOME))
+    await database.execute(throttle.success(attempt_of("alice", HOME)))
     await fail(throttle, PAIR_FAILURES - 1)
     for number in range(ADDRESS_FAILURES - 2 * (PAIR_FAILURES - 1)):
         await fail(throttle, 1, f"user{number}")
     assert await wait_of(throttle, "stranger") > 0
 
 
-async def test_familiarity_fades(throttle: Throttle, clock: Any) -> None:
-    await throttle.succeeded(attempt_of("alice", HOME))
+async def test_familiarity_fades(throttle: Throttle, clock: Any, database: Database) -> None:
+    await database.execute(throttle.success(attempt_of("alice", HOME)))
     clock.advance(FAMILIAR.total_seconds() - 1)
     await throttle.sweep()
     assert await throttle.check(attempt_of("alice", HOME)) is Treatment.KNOWN
@@ -328,7 +330,7 @@ async def test_odd_names_are_counted_like_others(throttle: Throttle, name: str) 
 
 async def test_sweep_forgets_what_is_old(throttle: Throttle, clock: Any, database: Database) -> None:
     await throttle.failed(attempt_of("alice", HOME))
-    await throttle.succeeded(attempt_of("bob", HOME))
+    await database.execute(throttle.success(attempt_of("bob", HOME)))
     clock.advance(WINDOW.total_seconds())
     await throttle.failed(attempt_of("carol", HOME))
     await throttle.sweep()
@@ -343,7 +345,7 @@ async def test_a_flood_of_names_leaves_a_bounded_table(
     throttle: Throttle, clock: Any, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_ROWS", 10)
-    await throttle.succeeded(attempt_of("alice", HOME))
+    await database.execute(throttle.success(attempt_of("alice", HOME)))
     for number in range(30):
         clock.advance(0.01)
         await throttle.failed(attempt_of(f"user{number}", f"198.51.100.{number}"))

@@ -1,8 +1,4 @@
-import fcntl
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from ..gateways import Gateway
+from ..servers import apt
 from .browser_user import BrowserUser
 
 CHROMIUM = "/usr/bin/chromium"
@@ -39,23 +36,11 @@ OpenPage = Callable[..., BrowserUser]
 def browser() -> Iterator[Browser]:
     """The system's Chromium. It is closed after this package, because its driver occupies the thread's event loop."""
     expect.set_options(timeout=PATIENCE)
-    # Several test processes may get here at once on a machine without a browser.
-    with open(os.path.join(tempfile.gettempdir(), "portico-chromium.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.exists(CHROMIUM):
-            _install_chromium()
+    apt.ensured("chromium", lambda: os.path.exists(CHROMIUM))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
-
-
-def _install_chromium() -> None:
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        pytest.fail(f"The page's tests need Chromium at {CHROMIUM}; install the package 'chromium'.")
-    quiet = {"env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, "stdout": subprocess.DEVNULL}
-    for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "chromium"]):
-        subprocess.run(["apt-get", *arguments], check=True, **quiet)  # type: ignore[call-overload]
 
 
 @pytest.fixture(scope="package")

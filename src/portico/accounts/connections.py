@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from portico.accounts import clock
 from portico.accounts.home_paths import HomePaths
 from portico.accounts.names import check_name
 from portico.accounts.vault import Vault
@@ -18,6 +17,7 @@ from portico.store.database import AnyRow, Database
 from portico.store.tables import connections, users
 
 if TYPE_CHECKING:
+    from sqlalchemy import Select
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 _MAX_NAMES = 5  # of users in an error
@@ -45,12 +45,11 @@ class Connections:
 
     async def add(self, name: str, kind: str, options: dict[str, str], secrets: dict[str, str]) -> Connection:
         name = check_name(name, "connection")
-        connection = Connection(name, kind, dict(options), dict(secrets), clock.now())
+        connection = Connection(name, kind, dict(options), dict(secrets), self._database.now())
         try:
-            async with self._database.begin() as transaction:
-                await transaction.execute(
-                    insert(connections).values(name=name, kind=kind, **self._stored(connection))
-                )
+            await self._database.execute(
+                insert(connections).values(name=name, kind=kind, **self._stored(connection))
+            )
         except IntegrityError:
             raise AlreadyExists(f"There is a connection {name!r} already; choose another name.") from None
         return connection
@@ -59,41 +58,41 @@ class Connections:
         self, name: str, *, options: dict[str, str | None], secrets: dict[str, str | None]
     ) -> Connection:
         """Merge these keys into the existing ones; None removes a key."""
-        async with self._database.begin() as transaction:
-            old = await self._read(transaction, name, to_change=True)
+
+        async def merge(transaction: "AsyncConnection") -> Connection:
+            row = (await transaction.execute(_named(name).with_for_update())).first()
+            old = self._known(row, name)
             new = Connection(
                 old.name,
                 old.kind,
                 _merged(old.options, options),
                 _merged(old.secrets, secrets),
-                max(clock.now(), old.revision + 1),
+                max(self._database.now(), old.revision + 1),
             )
             await transaction.execute(
                 update(connections).where(connections.c.name == new.name).values(**self._stored(new))
             )
-        return new
+            return new
+
+        return await self._database.transact(merge)
 
     async def get(self, name: str) -> Connection:
-        async with self._database.connect() as reading:
-            return await self._read(reading, name)
+        return self._known(await self._database.first(_named(name)), name)
 
     async def list(self, *, with_secrets: bool = True) -> builtins.list[Connection]:
         """All connections; without their secrets, this works without the secret key."""
-        async with self._database.connect() as reading:
-            rows = (await reading.execute(select(connections).order_by(connections.c.name))).all()
+        rows = await self._database.fetch(select(connections).order_by(connections.c.name))
         return [self._connection(row, with_secrets=with_secrets) for row in rows]
 
     async def revisions(self) -> dict[str, int]:
         """The revision of every connection: a cheap way to see which have changed."""
-        async with self._database.connect() as reading:
-            rows = (await reading.execute(select(connections.c.name, connections.c.revision))).all()
+        rows = await self._database.fetch(select(connections.c.name, connections.c.revision))
         return {row.name: row.revision for row in rows}
 
     async def in_use(self) -> dict[str, frozenset[Right]]:
         """The connections that hold roots of enabled users, with all rights that these users have."""
         query = select(users.c.connection, users.c.rights).where(users.c.disabled.is_(False)).distinct()
-        async with self._database.connect() as reading:
-            rows = (await reading.execute(query)).all()
+        rows = await self._database.fetch(query)
         rights: dict[str, frozenset[Right]] = {}
         for row in rows:
             rights[row.connection] = rights.get(row.connection, frozenset()) | parse_rights(row.rights)
@@ -102,10 +101,10 @@ class Connections:
     async def keep_paths_relative(self) -> None:
         """Convert paths inside the home that an older version stored as absolute ones."""
         query = select(connections.c.name, connections.c.options).order_by(connections.c.name)
-        async with self._database.connect() as reading:
-            if not any(map(self._is_outdated, (await reading.execute(query)).all())):
-                return
-        async with self._database.begin() as transaction:
+        if not any(map(self._is_outdated, await self._database.fetch(query))):
+            return
+
+        async def convert(transaction: "AsyncConnection") -> None:
             rows = (await transaction.execute(query.with_for_update())).all()
             for row in filter(self._is_outdated, rows):
                 # The revision stays the same: no provider has to be opened again.
@@ -115,37 +114,29 @@ class Connections:
                     .values(options=self._stored_options(json.loads(row.options)))
                 )
 
+        await self._database.transact(convert)
+
     def _is_outdated(self, row: AnyRow) -> bool:
         options = json.loads(row.options)
         return self._paths is not None and self._paths.stored(options) != options
 
     async def delete(self, name: str) -> None:
-        async with self._database.begin() as transaction:
-            name = stored_name(name)
-            user_names = (
-                await transaction.scalars(
-                    select(users.c.name).where(users.c.connection == name).order_by(users.c.name)
-                )
-            ).all()
-            if user_names:
-                shown = ", ".join(user_names[:_MAX_NAMES]) + (
-                    " and others" if len(user_names) > _MAX_NAMES else ""
-                )
-                raise NotPossible(
-                    f"The connection {name!r} is in use by {shown}; move or delete its users first."
-                )
-            try:
-                result = await transaction.execute(delete(connections).where(connections.c.name == name))
-            except IntegrityError:  # a user was added in between
-                raise NotPossible(
-                    f"The connection {name!r} is in use; move or delete its users first."
-                ) from None
-            if not result.rowcount:
-                raise unknown_connection(name)
+        name = stored_name(name)
+        query = select(users.c.name).where(users.c.connection == name).order_by(users.c.name)
+        if rows := await self._database.fetch(query.limit(_MAX_NAMES + 1)):
+            shown = ", ".join(row.name for row in rows[:_MAX_NAMES])
+            shown += " and others" if len(rows) > _MAX_NAMES else ""
+            raise NotPossible(
+                f"The connection {name!r} is in use by {shown}; move or delete its users first."
+            )
+        try:
+            deleted = await self._database.execute(delete(connections).where(connections.c.name == name))
+        except IntegrityError:  # a user was added in between
+            raise NotPossible(f"The connection {name!r} is in use; move or delete its users first.") from None
+        if not deleted:
+            raise unknown_connection(name)
 
-    async def _read(self, connection: "AsyncConnection", name: str, *, to_change: bool = False) -> Connection:
-        query = select(connections).where(connections.c.name == stored_name(name))
-        row = (await connection.execute(query.with_for_update() if to_change else query)).first()
+    def _known(self, row: AnyRow | None, name: str) -> Connection:
         if row is None:
             raise unknown_connection(name)
         return self._connection(row)
@@ -168,6 +159,10 @@ class Connections:
         if self._paths:
             options = self._paths.resolved(options)
         return Connection(row.name, row.kind, options, secrets, row.revision)
+
+
+def _named(name: str) -> "Select[*tuple[Any, ...]]":
+    return select(connections).where(connections.c.name == stored_name(name))
 
 
 def unknown_connection(name: str) -> NotFound:

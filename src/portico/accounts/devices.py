@@ -13,7 +13,7 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Final
 
-from portico.accounts import clock
+from portico import clock
 
 LIFETIME: Final = timedelta(days=90)
 MAX_PROOFS: Final = 4

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import or_, select, update
 
-from portico.accounts import clock
+from portico import clock
 from portico.errors import TooManyRequests
 from portico.store.database import Database
 from portico.store.tables import attempts
@@ -118,18 +118,16 @@ class Pacing:
     async def admit(self, key: bytes) -> float:
         """0 if an attempt under this key is admitted now, else the seconds until one can be."""
         query = select(attempts.c.admitted_at).where(attempts.c.digest == key)
-        async with self._database.connect() as reading:
-            row = (await reading.execute(query)).first()
+        row = await self._database.first(query)
         if row is None:  # cleared meanwhile
             return 0
-        now = clock.now()
+        now = self._database.now()
         if pause := _pause(row.admitted_at, now):
             return pause
         last = attempts.c.admitted_at
         due = or_(last.is_(None), last <= now - _INTERVAL_MS, last > now + _INTERVAL_MS)
-        async with self._database.begin() as transaction:
-            statement = update(attempts).where(attempts.c.digest == key, due).values(admitted_at=now)
-            admitted = (await transaction.execute(statement)).rowcount
+        statement = update(attempts).where(attempts.c.digest == key, due).values(admitted_at=now)
+        admitted = await self._database.execute(statement)
         return 0 if admitted else INTERVAL.total_seconds()
 
 

@@ -6,21 +6,22 @@ still be usable.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import Executable, bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from portico.accounts import clock
+from portico import clock
 from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.errors import NotSignedIn
 from portico.rights import format_rights
 from portico.single_flight import SingleFlight
-from portico.store.database import AnyRow, Database
+from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import access_tokens, families, refresh_tokens, tickets, users
 
 GRACE_SECONDS: Final = 60
@@ -65,11 +66,19 @@ SESSION = (
 
 _BY_DIGEST = SESSION.where(access_tokens.c.digest == bindparam("digest"))
 _REFRESHABLE = (
-    select(refresh_tokens, families.c.user_id, users.c.name)
-    .join(families, refresh_tokens.c.family == families.c.id)
-    .join(users, families.c.user_id == users.c.id)
+    select(
+        *USER_COLUMNS,
+        refresh_tokens.c.family,
+        refresh_tokens.c.expires_at,
+        refresh_tokens.c.replaced_at,
+    )
+    .select_from(users)
+    .join(families, families.c.user_id == users.c.id)
+    .join(refresh_tokens, refresh_tokens.c.family == families.c.id)
     .where(refresh_tokens.c.digest == bindparam("digest"))
 )
+# Locked from the user down to the family, as when a user is disabled.
+_LOCKED = _REFRESHABLE.with_for_update(of=[users, families], key_share=True)
 _ENABLED = select(users.c.id).where(users.c.id == bindparam("id"), users.c.disabled.is_(False))
 
 
@@ -80,9 +89,9 @@ def digest_of(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-def session_of(row: AnyRow | None) -> Session | None:
-    """The session in a row of `SESSION`; None if it has ended."""
-    if row is None or row.disabled or row.token_expires_at <= clock.now():
+def session_of(row: AnyRow | None, now: int) -> Session | None:
+    """The session in a row of `SESSION`; None if it has ended by `now`."""
+    if row is None or row.disabled or row.token_expires_at <= now:
         return None
     return Session(user_of(row), row.family, clock.to_datetime(row.token_expires_at), row.token_digest)
 
@@ -109,17 +118,12 @@ class Sessions:
         self._checks: SingleFlight[int, bool] = SingleFlight()
         self._generation = 0
 
-    async def issue(self, user: User, *, within: AsyncConnection | None = None) -> TokenPair:
-        """Start a session; `NotSignedIn` if the user was disabled or deleted, or got a new password meanwhile."""
-        async with self._database.begin(within) as transaction:
-            current = await _locked(transaction, user.id)
-            if current is None or current.disabled or current.password_changed_at != user.password_changed_at:
-                raise not_signed_in()
-            family = secrets.token_hex(16)
-            await transaction.execute(
-                insert(families).values(id=family, user_id=user.id, expires_at=self._family_end())
-            )
-            return await self._add_pair(transaction, current, family)
+    async def issue(self, user: User, *, along: Sequence[Executable] = ()) -> TokenPair:
+        """Start a session; `NotSignedIn` if the user was disabled or deleted, or got a new password meanwhile.
+
+        The statements in `along` are part of the same transaction.
+        """
+        return await self._database.transact(partial(self._issue, user, along))
 
     async def refresh(
         self, refresh_token: str, *, begin: Callable[[str], object] = lambda _: None
@@ -129,13 +133,12 @@ class Sessions:
         `begin` is called with the user's name before anything changes, and may raise; not for an unknown token.
         """
         digest = digest_of(refresh_token)
-        async with self._database.connect() as reading:  # a guess must not take the write lock
-            found = (await reading.execute(_REFRESHABLE, {"digest": digest})).first()
-        if found is None or found.expires_at <= clock.now():
+        # A guess must not take the write lock.
+        found = await self._database.first(_REFRESHABLE, {"digest": digest})
+        if found is None or found.expires_at <= self._database.now():
             raise not_signed_in()
         begin(found.name)
-        async with self._database.begin() as transaction:
-            pair = await self._rotate(transaction, digest, found)
+        pair = await self._database.transact(partial(self._rotate, digest))
         if pair is None:
             self.forget()
             raise TokenReused(not_signed_in().detail)
@@ -145,7 +148,7 @@ class Sessions:
         """The session of an access token; `NotSignedIn` if it is unknown, expired or ended, or its user disabled."""
         digest = digest_of(access_token)
         cached = self._cache.get(digest)
-        if cached is not None and clock.monotonic() < cached[0] and clock.now() < cached[1]:
+        if cached is not None and clock.monotonic() < cached[0] and self._database.now() < cached[1]:
             return cached[2]
         session = await self._queries.run(digest, lambda: self._query(digest, self._generation))
         if session is None:
@@ -154,8 +157,7 @@ class Sessions:
 
     async def end(self, session: Session) -> None:
         """Log out: delete the family with its tokens and tickets."""
-        async with self._database.begin() as transaction:
-            await transaction.execute(delete(families).where(families.c.id == session.family))
+        await self._database.execute(delete(families).where(families.c.id == session.family))
         self.forget()
 
     async def is_enabled(self, user_id: int) -> bool:
@@ -164,10 +166,9 @@ class Sessions:
 
     async def sweep(self) -> None:
         """Delete what has expired, tickets included."""
-        now = clock.now()
-        async with self._database.begin() as transaction:
-            for table in (families, refresh_tokens, access_tokens, tickets):
-                await transaction.execute(delete(table).where(table.c.expires_at <= now))
+        now = self._database.now()
+        for table in (families, refresh_tokens, access_tokens, tickets):
+            await self._database.execute(delete(table).where(table.c.expires_at <= now), wait=SWEEP_WAIT)
 
     def forget(self) -> None:
         """Clear the cache, and do not share queries that are under way."""
@@ -177,9 +178,8 @@ class Sessions:
 
     async def _query(self, digest: bytes, generation: int) -> Session | None:
         queried_at = clock.monotonic()
-        async with self._database.connect() as reading:
-            row = (await reading.execute(_BY_DIGEST, {"digest": digest})).first()
-        session = session_of(row)
+        row = await self._database.first(_BY_DIGEST, {"digest": digest})
+        session = session_of(row, self._database.now())
         if session is not None and row is not None and generation == self._generation:
             if len(self._cache) >= _MAX_CACHED:
                 self._cache.clear()
@@ -187,40 +187,53 @@ class Sessions:
         return session
 
     async def _check(self, user_id: int) -> bool:
-        async with self._database.connect() as reading:
-            self._checks.forget(user_id)  # later callers need a newer answer
-            return (await reading.execute(_ENABLED, {"id": user_id})).first() is not None
+        self._checks.forget(user_id)  # later callers need a newer answer
+        return await self._database.first(_ENABLED, {"id": user_id}) is not None
 
-    async def _rotate(self, transaction: AsyncConnection, digest: bytes, found: AnyRow) -> TokenPair | None:
+    async def _issue(
+        self, user: User, along: Sequence[Executable], transaction: AsyncConnection
+    ) -> TokenPair:
+        query = select(*USER_COLUMNS).where(users.c.id == user.id).with_for_update(read=True)
+        row = (await transaction.execute(query)).first()
+        if row is None or row.disabled or user_of(row).password_changed_at != user.password_changed_at:
+            raise not_signed_in()
+        family = secrets.token_hex(16)
+        begun = insert(families).values(id=family, user_id=user.id, expires_at=self._family_end())
+        return await self._add_pair(transaction, user_of(row), family, begun, *along)
+
+    async def _rotate(self, digest: bytes, transaction: AsyncConnection) -> TokenPair | None:
         """The new pair; None if the family was ended, which the transaction has to commit."""
-        # Locked from the user down to the token, as when a user is disabled or a family ended.
-        user = await _locked(transaction, found.user_id)
-        held = update(families).where(families.c.id == found.family).values(expires_at=self._family_end())
-        if user is None or user.disabled or not (await transaction.execute(held)).rowcount:
+        token = (await transaction.execute(_LOCKED, {"digest": digest})).first()
+        if token is None or token.disabled:
             raise not_signed_in()
-        token = (await transaction.execute(_REFRESHABLE, {"digest": digest})).first()
-        if token is None:
-            raise not_signed_in()
-        now = clock.now()
-        if token.replaced_at is None:
-            used = update(refresh_tokens).where(refresh_tokens.c.digest == digest).values(replaced_at=now)
-            await transaction.execute(used)
-        elif now - token.replaced_at > GRACE_SECONDS * 1000:
+        now = self._database.now()
+        if token.replaced_at is not None and now - token.replaced_at > GRACE_SECONDS * 1000:
             # The token was copied, and there is no telling which client is the owner.
-            await transaction.execute(delete(families).where(families.c.id == found.family))
+            await transaction.execute(delete(families).where(families.c.id == token.family))
             return None
-        return await self._add_pair(transaction, user, found.family)
+        prolonged = (
+            update(families).where(families.c.id == token.family).values(expires_at=self._family_end())
+        )
+        first_use = refresh_tokens.c.digest == digest, refresh_tokens.c.replaced_at.is_(None)
+        used = update(refresh_tokens).where(*first_use).values(replaced_at=now)
+        return await self._add_pair(transaction, user_of(token), token.family, prolonged, used)
 
-    async def _add_pair(self, transaction: AsyncConnection, user: User, family: str) -> TokenPair:
+    async def _add_pair(
+        self, transaction: AsyncConnection, user: User, family: str, *before: Executable
+    ) -> TokenPair:
         access_token, refresh_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        statements = list(before)
         for table, token, lifetime in (
             (access_tokens, access_token, self._token_lifetime),
             (refresh_tokens, refresh_token, self._refresh_lifetime),
         ):
-            expires_at = clock.now() + _milliseconds(lifetime)
-            await transaction.execute(
+            expires_at = self._database.now() + _milliseconds(lifetime)
+            statements.append(
                 insert(table).values(digest=digest_of(token), family=family, expires_at=expires_at)
             )
+        async with self._database.batch(transaction):
+            for statement in statements:
+                await transaction.execute(statement)
         return TokenPair(
             access_token,
             refresh_token,
@@ -230,14 +243,7 @@ class Sessions:
         )
 
     def _family_end(self) -> int:
-        return clock.now() + _milliseconds(max(self._token_lifetime, self._refresh_lifetime))
-
-
-async def _locked(transaction: AsyncConnection, user_id: int) -> User | None:
-    """The user, locked until the transaction ends."""
-    query = select(*USER_COLUMNS).where(users.c.id == user_id).with_for_update(read=True)
-    row = (await transaction.execute(query)).first()
-    return None if row is None else user_of(row)
+        return self._database.now() + _milliseconds(max(self._token_lifetime, self._refresh_lifetime))
 
 
 def _milliseconds(span: timedelta) -> int:

@@ -59,12 +59,11 @@ class SignIn:
         `device` is an earlier `SignedIn.device`, if there is one.
         """
         query = select(*USER_COLUMNS, users.c.password_hash).where(users.c.name_key == name_key(username))
-        async with self._database.connect() as reading:
-            row = (await reading.execute(query)).first()
-            # For an unknown user this finds nothing, in the same time.
-            known = self._devices.known(device, row.id if row else 0, row.password_hash if row else "")
-            attempt = attempt_of(username, address, known)
-            treatment = await self._throttle.check(attempt, within=reading)
+        row = await self._database.first(query)
+        # For an unknown user this finds nothing, in the same time.
+        known = self._devices.known(device, row.id if row else 0, row.password_hash if row else "")
+        attempt = attempt_of(username, address, known)
+        treatment = await self._throttle.check(attempt)
         if treatment is Treatment.DELAYED:
             await self._throttle.wait(attempt)
         # Successes count too, so that one account that signs in all the time leaves room for others.
@@ -77,9 +76,8 @@ class SignIn:
             raise _wrong_password()
         try:
             # One at a time for each user, so that one account does not fill the queue of writers.
-            async with self._writes.hold(attempt.name), self._database.begin() as transaction:
-                pair = await self._sessions.issue(user_of(row), within=transaction)
-                await self._throttle.succeeded(attempt, within=transaction)
+            async with self._writes.hold(attempt.name):
+                pair = await self._sessions.issue(user_of(row), along=[self._throttle.success(attempt)])
         except QueueFull:
             raise busy() from None
         except NotSignedIn:  # the user changed while the password was verified

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import (
     BigInteger,
+    Executable,
     Integer,
     LargeBinary,
     case,
@@ -29,11 +30,10 @@ from sqlalchemy import (
     update,
 )
 
-from portico.accounts import clock
 from portico.accounts.names import name_key
 from portico.accounts.rate_limits import Pacing, too_many_failures
 from portico.single_flight import SingleFlight
-from portico.store.database import AnyRow, Database, upsert
+from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
 from portico.store.tables import attempts
 
 if TYPE_CHECKING:
@@ -147,12 +147,11 @@ class Throttle:
         self._increase = upsert(database.dialect, attempts, _INCREASED)
         self._pacing = Pacing(database)
 
-    async def check(self, attempt: Attempt, *, within: "AsyncConnection | None" = None) -> Treatment:
+    async def check(self, attempt: Attempt) -> Treatment:
         """The treatment of an attempt; `TooManyRequests` if it is a stranger's with too many failures."""
-        now = clock.now()
+        now = self._database.now()
         keys = [attempt.pair, attempt.address] if attempt.device is None else [attempt.device]
-        async with self._database.connect(within) as reading:
-            rows = (await reading.execute(select(attempts).where(attempts.c.digest.in_(keys)))).all()
+        rows = await self._database.fetch(select(attempts).where(attempts.c.digest.in_(keys)))
         by_key = {row.digest: row for row in rows}
         own = by_key.get(attempt.own)
         own_wait = _wait(own, PAIR_FAILURES, now)
@@ -173,17 +172,18 @@ class Throttle:
             self._failures[attempt.address, None] += 1
         await self._counting.run(None, self._count)
 
-    async def succeeded(self, attempt: Attempt, *, within: "AsyncConnection | None" = None) -> None:
-        """Make the pair familiar and clear its failures, unless a known device signed in: they may be someone else's.
+    def success(self, attempt: Attempt) -> Executable:
+        """The statement that makes the pair familiar and clears its failures.
+
+        The failures stay if a known device signed in: they may be someone else's.
 
         The address keeps its count: a guesser there may have an account of their own.
         """
-        fresh = {"succeeded_at": (now := clock.now()), "name_digest": attempt.name}
+        fresh = {"succeeded_at": (now := self._database.now()), "name_digest": attempt.name}
         if attempt.device is None:
             fresh |= {"failures": 0, "since": now, "admitted_at": None}
         row = {"digest": attempt.pair, "failures": 0, "since": now, "admitted_at": None, **fresh}
-        async with self._database.begin(within) as transaction:
-            await transaction.execute(upsert(self._database.dialect, attempts, fresh), row)
+        return upsert(self._database.dialect, attempts, fresh).values(row)
 
     async def refresh_failed(self, address: str) -> None:
         """Count an invalid refresh token; `TooManyRequests` if there were too many from that address.
@@ -191,9 +191,8 @@ class Throttle:
         Even then one is answered every few seconds, so that a client whose session has ended learns of it.
         """
         key = refresh_digest(address)
-        async with self._database.connect() as reading:
-            row = (await reading.execute(select(attempts).where(attempts.c.digest == key))).first()
-        if not _wait(row, REFRESH_FAILURES, clock.now()):
+        row = await self._database.first(select(attempts).where(attempts.c.digest == key))
+        if not _wait(row, REFRESH_FAILURES, self._database.now()):
             self._failures[key, None] += 1
             await self._counting.run(None, self._count)
         elif pause := await self._pacing.admit(key):
@@ -201,7 +200,7 @@ class Throttle:
 
     async def sweep(self) -> None:
         """Delete what is old, what one user has too many of, and of the rest the oldest, strangers first."""
-        now = clock.now()
+        now = self._database.now()
         unfamiliar = or_(attempts.c.succeeded_at.is_(None), attempts.c.succeeded_at <= now - _FAMILIAR_MS)
         newest_first = func.row_number().over(
             partition_by=attempts.c.name_digest, order_by=attempts.c.succeeded_at.desc()
@@ -212,33 +211,32 @@ class Throttle:
             .subquery()
         )
         too_many_pairs = select(pairs.c.digest).where(pairs.c.number > MAX_PAIRS)
-        async with self._database.begin() as transaction:
-            await transaction.execute(
-                delete(attempts).where(attempts.c.since <= now - _WINDOW_MS, unfamiliar)
+        old = delete(attempts).where(attempts.c.since <= now - _WINDOW_MS, unfamiliar)
+        await self._database.execute(old, wait=SWEEP_WAIT)
+        crowd = delete(attempts).where(attempts.c.digest.in_(too_many_pairs))
+        await self._database.execute(crowd, wait=SWEEP_WAIT)
+        [count] = await self._database.fetch(select(func.count().label("rows")).select_from(attempts))
+        if count.rows > MAX_ROWS:
+            oldest = (
+                select(attempts.c.digest)
+                .order_by(case((attempts.c.succeeded_at.is_(None), 0), else_=1), attempts.c.since)
+                .limit(count.rows - MAX_ROWS)
             )
-            await transaction.execute(delete(attempts).where(attempts.c.digest.in_(too_many_pairs)))
-            rows = (await transaction.execute(select(func.count()).select_from(attempts))).scalar_one()
-            if rows > MAX_ROWS:
-                oldest = (
-                    select(attempts.c.digest)
-                    .order_by(case((attempts.c.succeeded_at.is_(None), 0), else_=1), attempts.c.since)
-                    .limit(rows - MAX_ROWS)
-                )
-                await transaction.execute(delete(attempts).where(attempts.c.digest.in_(oldest)))
+            excess = delete(attempts).where(attempts.c.digest.in_(oldest))
+            await self._database.execute(excess, wait=SWEEP_WAIT)
 
     async def _count(self) -> None:
         async with self._write_lock:
             self._counting.forget(None)
             # Taken even if the write fails: then every caller that waits gets the error.
             failures, self._failures = self._failures, Counter()
-            now = clock.now()
-            # Sorted, so that two transactions cannot deadlock.
+            now = self._database.now()
+            # Sorted, so that two transactions do not deadlock.
             rows = [
                 {"digest": key, "name_digest": name, "failures": times, "since": now}
                 for (key, name), times in sorted(failures.items())
             ]
-            async with self._database.begin() as transaction:
-                await transaction.execute(self._increase, rows)
+            await self._database.transact(lambda transaction: transaction.execute(self._increase, rows))
 
 
 async def clear_failures(transaction: "AsyncConnection", username: str, address: str | None = None) -> None:

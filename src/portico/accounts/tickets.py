@@ -5,7 +5,6 @@ import secrets
 from sqlalchemy import bindparam, insert
 from sqlalchemy.exc import IntegrityError
 
-from portico.accounts import clock
 from portico.accounts.sessions import SESSION, Session, digest_of, not_signed_in, session_of
 from portico.errors import NotSignedIn
 from portico.store.database import Database
@@ -28,15 +27,14 @@ class Tickets:
     async def issue(self, session: Session, path: str) -> str:
         ticket = secrets.token_urlsafe(32)
         try:
-            async with self._database.begin() as transaction:
-                await transaction.execute(
-                    insert(tickets).values(
-                        digest=digest_of(ticket),
-                        token=session.token_digest,
-                        path=path,
-                        expires_at=clock.now() + self.LIFETIME * 1000,
-                    )
+            await self._database.execute(
+                insert(tickets).values(
+                    digest=digest_of(ticket),
+                    token=session.token_digest,
+                    path=path,
+                    expires_at=self._database.now() + self.LIFETIME * 1000,
                 )
+            )
         except IntegrityError:  # the session ended meanwhile
             raise not_signed_in() from None
         return ticket
@@ -44,9 +42,8 @@ class Tickets:
     async def redeem(self, ticket: str, path: str) -> Session:
         """The session of a ticket for this path; it ends with its access token at the latest."""
         digest = digest_of(ticket)
-        async with self._database.connect() as reading:
-            row = (await reading.execute(_TICKET, {"digest": digest})).first()
-        session = session_of(row)
-        if session is None or row is None or row.path != path or row.ticket_expires_at <= clock.now():
+        row = await self._database.first(_TICKET, {"digest": digest})
+        session = session_of(row, now := self._database.now())
+        if session is None or row is None or row.path != path or row.ticket_expires_at <= now:
             raise NotSignedIn("The ticket is unknown, expired or for another path; ask for a new one.")
         return session

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from portico.accounts import clock
+from portico import clock
 from portico.accounts.connections import stored_name, unknown_connection
 from portico.accounts.names import check_name, name_key
 from portico.accounts.passwords import Passwords, check_password
@@ -63,10 +63,8 @@ class Users:
     async def check_new(self, name: str) -> None:
         """Raise if a user of this name cannot be added."""
         name = check_name(name, "user")
-        async with self._database.connect() as reading:
-            query = select(users.c.id).where(users.c.name_key == name_key(name))
-            if (await reading.execute(query)).first():
-                raise _taken(name)
+        if await self._database.first(select(users.c.id).where(users.c.name_key == name_key(name))):
+            raise _taken(name)
 
     async def add(
         self,
@@ -78,7 +76,7 @@ class Users:
         rights: Iterable[Right] = ALL_RIGHTS,
     ) -> User:
         name = check_name(name, "user")
-        now = clock.now()
+        now = self._database.now()
         values: dict[str, Any] = {
             "name": name,
             "name_key": name_key(name),
@@ -90,26 +88,25 @@ class Users:
             "password_changed_at": now,
             "password_hash": await self._passwords.hash(password),
         }
+
+        async def store(transaction: "AsyncConnection") -> User:
+            await _check_connection(transaction, values["connection"])
+            stored = insert(users).values(values).returning(*USER_COLUMNS)
+            return user_of((await transaction.execute(stored)).one())
+
         try:
-            async with self._database.begin() as transaction:
-                await _check_connection(transaction, values["connection"])
-                row = (await transaction.execute(insert(users).values(values).returning(*USER_COLUMNS))).one()
+            return await self._database.transact(store)
         except IntegrityError:
             raise _taken(name) from None
-        return user_of(row)
 
     async def get(self, name: str) -> User:
-        async with self._database.connect() as reading:
-            row = (
-                await reading.execute(select(*USER_COLUMNS).where(users.c.name_key == name_key(name)))
-            ).first()
+        row = await self._database.first(select(*USER_COLUMNS).where(users.c.name_key == name_key(name)))
         if row is None:
             raise _unknown_user(name)
         return user_of(row)
 
     async def list(self) -> builtins.list[User]:
-        async with self._database.connect() as reading:
-            rows = (await reading.execute(select(*USER_COLUMNS).order_by(users.c.name_key))).all()
+        rows = await self._database.fetch(select(*USER_COLUMNS).order_by(users.c.name_key))
         return [user_of(row) for row in rows]
 
     async def change(
@@ -133,47 +130,55 @@ class Users:
             values["disabled"] = disabled
         if not values:
             return await self.get(name)
-        async with self._database.begin() as transaction:
+
+        async def apply(transaction: "AsyncConnection") -> User:
             if connection is not None:
                 await _check_connection(transaction, values["connection"])
-            user = await self._update(transaction, name, values)
+            user = await _update(transaction, name, values)
             if disabled:
                 await _sign_out(transaction, user.id)
-        return user
+            return user
+
+        return await self._database.transact(apply)
 
     async def set_password(self, name: str, password: str) -> None:
         """Set the password, sign the user out everywhere, and clear their failed sign-ins."""
         check_password(password)
         await self.get(name)  # before hashing, which is slow
-        values = {"password_hash": await self._passwords.hash(password), "password_changed_at": clock.now()}
-        async with self._database.begin() as transaction:
-            user = await self._update(transaction, name, values)
+        hashed = await self._passwords.hash(password)
+        values = {"password_hash": hashed, "password_changed_at": self._database.now()}
+
+        async def apply(transaction: "AsyncConnection") -> None:
+            user = await _update(transaction, name, values)
             await _sign_out(transaction, user.id)
             await clear_failures(transaction, user.name)
 
+        await self._database.transact(apply)
+
     async def unlock(self, name: str, *, address: str | None = None) -> None:
         """Clear the failed sign-ins of the user, and those of an address if one is given."""
-        async with self._database.begin() as transaction:
-            query = select(users.c.name).where(users.c.name_key == name_key(name))
-            if (await transaction.execute(query)).first() is None:
-                raise _unknown_user(name)
-            await clear_failures(transaction, name, address)
+        await self.get(name)
+        await self._database.transact(lambda transaction: clear_failures(transaction, name, address))
 
     async def delete(self, name: str) -> None:
-        async with self._database.begin() as transaction:
+
+        async def remove(transaction: "AsyncConnection") -> None:
             result = await transaction.execute(delete(users).where(users.c.name_key == name_key(name)))
             if not result.rowcount:
                 raise _unknown_user(name)
             await forget_user(transaction, name)
 
-    async def _update(self, transaction: "AsyncConnection", name: str, values: dict[str, Any]) -> User:
-        statement = (
-            update(users).where(users.c.name_key == name_key(name)).values(values).returning(*USER_COLUMNS)
-        )
-        row = (await transaction.execute(statement)).first()
-        if row is None:
-            raise _unknown_user(name)
-        return user_of(row)
+        await self._database.transact(remove)
+
+
+async def _update(transaction: "AsyncConnection", name: str, values: dict[str, Any]) -> User:
+    statement = (
+        update(users).where(users.c.name_key == name_key(name)).values(values).returning(*USER_COLUMNS)
+    )
+    row = (await transaction.execute(statement)).first()
+    if row is None:
+        raise _unknown_user(name)
+    return user_of(row)
 
 
 async def _check_connection(transaction: "AsyncConnection", name: str) -> None:

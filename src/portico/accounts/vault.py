@@ -51,6 +51,14 @@ class SecretKey:
             raise BadSecretKey(f"The secret key file {file} cannot be used: {error.strerror}.") from error
         return cls._parse(text, f"the file {file}")
 
+    @staticmethod
+    def exists(file: pathlib.Path, environment: Mapping[str, str] = os.environ) -> bool:
+        """Whether `load` would find a key, and not make one."""
+        try:
+            return bool(environment.get(VARIABLE)) or file.exists()
+        except OSError:
+            return True  # `load` says why it cannot be used
+
     @classmethod
     def generate(cls) -> Self:
         return cls(secrets.token_bytes(_LENGTH))
@@ -73,6 +81,10 @@ class SecretKey:
     def derive(self, purpose: str) -> bytes:
         """A key of 32 bytes for one purpose."""
         return HKDF(SHA256(), 32, salt=None, info=b"portico/" + purpose.encode()).derive(self._key)
+
+    def fingerprint(self) -> str:
+        """Tells keys apart, and says nothing else about them."""
+        return self.derive("fingerprint").hex()
 
     def text(self) -> str:
         """The key as it is written to its file or variable."""

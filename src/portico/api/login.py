@@ -115,8 +115,8 @@ def _keeping(response: Response, device: str, *, secure: bool) -> Response:
 def _check_client(request: Request, services: Services) -> None:
     header = single_header(request, "Authorization")
     client_id, client_secret = _basic(header or "")
-    known = hmac.compare_digest(client_id, services.client_id.encode())
-    if not (hmac.compare_digest(client_secret, services.client_secret.encode()) and known):
+    known = hmac.compare_digest(client_id, services.gateway.client_id.encode())
+    if not (hmac.compare_digest(client_secret, services.gateway.client_secret.encode()) and known):
         raise _Refused(
             401,
             "invalid_client",

@@ -10,8 +10,6 @@ from portico.operations import Gateway
 class Services:
     gateway: Gateway
     page: WebPage
-    client_id: str
-    client_secret: str
     secure_cookies: bool
     """Whether browsers reach the gateway over TLS only."""
     max_files: int

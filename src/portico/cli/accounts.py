@@ -13,6 +13,7 @@ from portico.errors import PorticoError
 if TYPE_CHECKING:
     from portico.accounts.connections import Connections
     from portico.accounts.users import Users
+    from portico.accounts.vault import SecretKey
     from portico.audit import Audit
     from portico.settings import Settings
     from portico.store.database import Database
@@ -24,6 +25,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Accounts:
     settings: "Settings"
+    database: "Database"
     users: "Users"
     connections: "Connections"
     audit: "Audit"
@@ -74,12 +76,12 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     from portico.accounts.home_paths import HomePaths
     from portico.accounts.passwords import Passwords
     from portico.accounts.users import Users
-    from portico.accounts.vault import SecretKey, Vault
+    from portico.accounts.vault import Vault
     from portico.audit import open_audit
     from portico.providers.registry import PATH_OPTIONS
 
-    vault = Vault(SecretKey.load(settings.secret_key_file))
     database = await _current_database(settings)
+    vault = Vault(await _secret_key(settings, database))
     passwords = Passwords()
     required = settings.audit_required
 
@@ -91,7 +93,7 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
     users, connections = Users(database, passwords), Connections(database, vault, paths)
     try:
-        return await action(Accounts(settings, users, connections, audit))
+        return await action(Accounts(settings, database, users, connections, audit))
     finally:
         audit.close()
         passwords.close()
@@ -110,3 +112,18 @@ async def _current_database(settings: "Settings") -> "Database":
         await database.close()
         raise
     return database
+
+
+async def _secret_key(settings: "Settings", database: "Database") -> "SecretKey":
+    """The key; with a shared database, that of all nodes, or nothing is sealed or added."""
+    from portico.accounts.vault import SecretKey
+
+    if settings.database_in_home:
+        return SecretKey.load(settings.secret_key_file)
+    from portico.accounts.cluster import Cluster
+
+    try:
+        return await Cluster(database).load_key(settings.secret_key_file)
+    except BaseException:
+        await database.close()
+        raise

@@ -1,7 +1,6 @@
 """The home folder: where it is, whether it can be used, and its settings file."""
 
 import os
-import secrets
 import shlex
 import shutil
 import sys
@@ -122,14 +121,12 @@ def _user_name(number: int) -> str:
 
 
 def _with_settings_file(home: Path, overrides: Mapping[str, str] | None) -> "Settings":
-    from portico.settings import PROPERTIES_FILE, commented_file, load
+    from portico.settings import PROPERTIES_FILE, commented_file, generated_client, load
 
     if not (home / PROPERTIES_FILE).exists():
         from portico.client.auth.private_files import write_private
 
-        values = {
-            "security.client-id": "portico-" + secrets.token_urlsafe(9),
-            "security.client-secret": secrets.token_urlsafe(24),
-        }
+        # Nodes that share a database take the client from there.
+        values = {} if os.environ.get("PORTICO_DATABASE_URL") else generated_client()
         write_private(home / PROPERTIES_FILE, commented_file(values), replace=False)
     return load(home, overrides=overrides)

@@ -50,8 +50,8 @@ def with_new_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) ->
 
 
 async def add_local_connection(accounts: Accounts) -> None:
-    if _is_set_up(accounts.settings) or await accounts.connections.list():
-        return
+    if accounts.settings.database or _is_set_up(accounts.settings) or await accounts.connections.list():
+        return  # nodes that share a database have no folder in common
     folder = accounts.settings.files_folder
     _make_folder(folder)
     try:
@@ -81,7 +81,7 @@ async def add_first_user(accounts: Accounts) -> str | None:
         return None
     password = None
     names = {connection.name for connection in await accounts.connections.list()}
-    if FIRST_CONNECTION in names and not await accounts.users.list():
+    if not settings.database and FIRST_CONNECTION in names and not await accounts.users.list():
         password = generate_password()
         _make_folder(settings.files_folder / FIRST_USER)
         from portico.client.auth.private_files import write_private  # imports the whole client

@@ -2,10 +2,10 @@
 
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from portico.cli import home as homes
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from portico.settings import Settings
 
 
-def serve(options: Namespace) -> None:
+def serve(options: SimpleNamespace) -> None:
     flags = {
         "host": options.host,
         "port": options.port,
@@ -103,6 +103,9 @@ def _certificate(settings: "Settings", address: str) -> "Certificate | None":
 
 async def _first_start(accounts: Accounts, startup: "Startup") -> "Startup":
     """Add the first connection and user if they are missing; the result has what the banner shows of the accounts."""
+    from portico.bootstrap import agreed
+
+    settings, _ = await agreed(startup.settings, accounts.database)
     await accounts.connections.keep_paths_relative()
     await add_local_connection(accounts)
     password = await add_first_user(accounts)
@@ -115,6 +118,7 @@ async def _first_start(accounts: Accounts, startup: "Startup") -> "Startup":
     ]
     startup = replace(
         startup,
+        settings=settings,
         storage=[(each.name, location(each)) for each in connections],
         warnings=[text for text in problems if text],
     )

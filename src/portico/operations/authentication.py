@@ -89,7 +89,7 @@ class Authentication:
 
     async def sign_out(self, actor: Actor) -> None:
         actor.context.action = "sign-out"
-        actor.require_all()
+        actor.require_unrestricted()
         with Change(self._audit, actor.context, "sign-out") as change:
             change.begin()
             await self._sessions.end(actor.session)

@@ -18,3 +18,6 @@ class Gateway:
     """A front end waits for its turn with each chunk that it receives or sends."""
     ready: Callable[[], Awaitable[None]]
     """Raises if the gateway cannot serve."""
+    client_id: str
+    client_secret: str
+    """Of the OAuth client, equal on all nodes."""

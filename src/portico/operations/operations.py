@@ -189,7 +189,7 @@ class Operations:
         `Unavailable` if too many requests wait for the same connection.
         """
         if download is None:
-            self._actor.require_all()
+            self._actor.require_unrestricted()
         else:
             self._actor.require_download(download)
         user = self._actor.session.user

@@ -1,20 +1,11 @@
 """Access to the database: SQLite by default, PostgreSQL by URL."""
 
-import asyncio
-import logging
-import os
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from sqlalchemy import Row, Table, create_engine, event, text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import ColumnElement, Executable, Row, Table, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -25,132 +16,168 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from portico import clock
 from portico.errors import InvalidRequest, Unavailable
-from portico.store.blocking import BlockingEngine
+from portico.store.postgres import CONNECTIONS, Postgres
+from portico.store.sqlite import Sqlite
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 WAIT: Final = 5
-"""How long a statement waits for a lock or a free connection, in seconds, before it fails as unavailable."""
+"""How long a transaction may take, and wait for a lock or a free connection, in seconds, before it is unavailable."""
+
+SWEEP_WAIT: Final = 60
+"""The same for the removal of what has expired, which may be much."""
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+T = TypeVar("T")
 
-_DRIVERS = {
-    "sqlite": "sqlite+aiosqlite",
-    "postgresql": "postgresql+asyncpg",
-    "postgres": "postgresql+asyncpg",
-}
-_ADVICE = {
-    "sqlite": "check that the file exists, is writable, and is not locked by another program",
-    "postgresql": "check that it is running, and the setting database.url",
-}
 _OUR_ERRORS = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
 
-# At debug level it logs every statement with its parameters: hashes, digests, encrypted credentials.
-logging.getLogger("aiosqlite").setLevel(logging.WARNING)
+
+class _Conflict(Unavailable):
+    """The transaction was rolled back because of another one."""
+
+
+class _Broken(Unavailable):
+    """The connection broke before the transaction was committed."""
 
 
 class Database:
     """Raises `Unavailable` if the database fails; a violated constraint stays an `IntegrityError`."""
 
-    def __init__(self, url: str, *, wait: float = WAIT, blocking: bool = False) -> None:
-        """With `blocking`, SQLite runs in this thread, for a process that has nothing else to do."""
+    def __init__(
+        self, url: str, *, wait: float = WAIT, connections: int = CONNECTIONS, blocking: bool = False
+    ) -> None:
+        """`connections`: of PostgreSQL. With `blocking`, SQLite runs in this thread."""
         self._wait = wait
-        parsed = _parse(url)
-        in_thread = blocking and parsed.get_backend_name() == "sqlite"
-        self._engine = _blocking_engine(parsed, wait) if in_thread else _engine(parsed, wait)
-        self.dialect = self._engine.dialect.name
-        # Writers of this process queue here, in order and without a connection, so that they neither poll SQLite's
-        # lock against each other nor use up the readers' connections.
-        self._write_lock = asyncio.Lock() if self.dialect == "sqlite" else None
-        self._queued = 0
-        self._file = _file_of(self._engine.url)
-        self._name = _name_of(self._engine.url)
-        self._identity: tuple[int, int] | None = None
+        self._backend = _backend(url, wait, connections, blocking)
+        self.dialect = self._backend.dialect
+        self.name = self._backend.name
+        """For messages: without user and password."""
+        self._offset = 0
 
-    def begin(
-        self, within: "AsyncConnection | None" = None
-    ) -> "AbstractAsyncContextManager[AsyncConnection]":
-        """A transaction that may write; with `within`, part of that running transaction."""
-        return nullcontext(within) if within is not None else self._transaction()
+    async def fetch(self, query: Executable, parameters: Parameters = None) -> Sequence[AnyRow]:
+        """The rows of one query, which sees what was committed before it."""
 
-    def connect(
-        self, within: "AsyncConnection | None" = None
-    ) -> "AbstractAsyncContextManager[AsyncConnection]":
-        """A connection for reading: each statement sees what was committed before it."""
-        return nullcontext(within) if within is not None else self._reading()
+        async def work() -> Sequence[AnyRow]:
+            async with self.connect() as connection:
+                return (await connection.execute(query, parameters)).all()
+
+        return await _retried(work, _Conflict, _Broken)
+
+    async def first(self, query: Executable, parameters: Parameters = None) -> AnyRow | None:
+        rows = await self.fetch(query, parameters)
+        return rows[0] if rows else None
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters = None, *, wait: float | None = None
+    ) -> int:
+        """Run one statement as a transaction of its own; returns how many rows it changed."""
+
+        async def work() -> int:
+            async with self._single(wait) as connection:
+                return (await connection.execute(statement, parameters)).rowcount
+
+        # If the connection breaks, it may have been committed.
+        return await _retried(work, _Conflict)
+
+    async def write(self, statement: Executable) -> Sequence[AnyRow]:
+        """As `execute`, for a statement with RETURNING: the rows that it returns."""
+
+        async def work() -> Sequence[AnyRow]:
+            async with self._single() as connection:
+                return (await connection.execute(statement)).all()
+
+        return await _retried(work, _Conflict)
+
+    async def transact(
+        self, work: "Callable[[AsyncConnection], Awaitable[T]]", *, wait: float | None = None
+    ) -> T:
+        """The result of `work` in one transaction, which may take `wait` seconds.
+
+        `work` is called again if the transaction failed by a deadlock or a broken connection.
+        """
+
+        async def once() -> T:
+            async with self.begin(wait) as transaction:
+                return await work(transaction)
+
+        return await _retried(once, _Conflict, _Broken)
+
+    @asynccontextmanager
+    async def begin(self, wait: float | None = None) -> "AsyncGenerator[AsyncConnection]":
+        """A transaction that is tried once: prefer `transact`."""
+        async with self._opened(self._backend.writing, wait) as connection:
+            committing = False
+            try:
+                async with connection.begin():
+                    await self._backend.begin(connection)
+                    yield connection
+                    committing = True
+            except DBAPIError as error:
+                if committing and error.connection_invalidated:  # it may have been committed: no second try
+                    raise self._unavailable(error, Unavailable) from error
+                raise
+
+    @asynccontextmanager
+    async def connect(self) -> "AsyncGenerator[AsyncConnection]":
+        """A connection for reading several times, tried once: prefer `fetch`."""
+        async with self._opened(self._backend.reading) as connection:
+            yield connection
+
+    def batch(self, transaction: "AsyncConnection") -> AbstractAsyncContextManager[None]:
+        """Statements within are sent together; their results cannot be read."""
+        return self._backend.batch(transaction)
 
     async def ping(self) -> None:
         """Read a table that only a migrated database has; `SELECT 1` would not even open SQLite's file."""
-        async with self._reading() as connection:
-            await connection.execute(text("SELECT version_num FROM alembic_version"))
+        await self.fetch(text("SELECT version_num FROM alembic_version"))
+
+    def now(self) -> int:
+        """Milliseconds since the epoch, by the database's clock: the same on every node."""
+        return clock.now() + self._offset
+
+    @property
+    def clock_offset(self) -> int:
+        """Milliseconds that the database's clock is ahead of this machine's, as last learned."""
+        return self._offset
+
+    async def learn_clock(self) -> None:
+        """Compare the clocks; if that fails, the offset that was learned last stays."""
+        with self._translated():
+            self._offset = await self._backend.clock_offset()
 
     @property
     def queued(self) -> int:
-        """Writers of this process that wait for the write lock."""
-        return self._queued
+        """Writers of this process that wait for SQLite's write lock."""
+        return self._backend.queued
 
     async def close(self) -> None:
-        await self._engine.dispose()
+        await self._backend.engine.dispose()
+
+    def _single(self, wait: float | None = None) -> "AbstractAsyncContextManager[AsyncConnection]":
+        """For one statement: PostgreSQL makes it a transaction by itself; SQLite's must wait for its turn."""
+        if self.dialect == "sqlite":
+            return self.begin(wait)
+        return self._opened(self._backend.reading, wait)
 
     @asynccontextmanager
-    async def _transaction(self) -> "AsyncGenerator[AsyncConnection]":
-        async with self._exclusive(), self._connection() as connection, connection.begin():
-            if self.dialect == "sqlite":
-                # Take the write lock now: a transaction that reads first could fail when it writes.
-                await connection.exec_driver_sql("BEGIN IMMEDIATE")
-            yield connection
-
-    @asynccontextmanager
-    async def _reading(self) -> "AsyncGenerator[AsyncConnection]":
-        async with self._connection() as connection:
-            if self.dialect != "sqlite":
-                await connection.execution_options(isolation_level="AUTOCOMMIT")
-            yield connection
-
-    @asynccontextmanager
-    async def _connection(self) -> "AsyncGenerator[AsyncConnection]":
-        await self._check_file()
+    async def _opened(
+        self,
+        open_connection: "Callable[[float], AbstractAsyncContextManager[AsyncConnection]]",
+        wait: float | None = None,
+    ) -> "AsyncGenerator[AsyncConnection]":
         async with AsyncExitStack() as stack:
             try:
-                connection = await stack.enter_async_context(self._engine.connect())
+                connection = await stack.enter_async_context(open_connection(wait or self._wait))
             except Exception as error:  # drivers raise many kinds of errors when they connect
                 raise self._unavailable(error) from error
             with self._translated():
                 yield connection
-
-    async def _check_file(self) -> None:
-        """Detect a removed or replaced SQLite file: open connections would go on with the old one."""
-        if self._file is None:
-            return
-        try:
-            info = os.stat(self._file)
-        except OSError as error:
-            raise self._unavailable(error) from error
-        identity = (info.st_dev, info.st_ino)
-        if self._identity is not None and identity != self._identity:
-            await self._engine.dispose()
-        self._identity = identity
-
-    @asynccontextmanager
-    async def _exclusive(self) -> AsyncGenerator[None]:
-        if self._write_lock is None:
-            yield
-            return
-        self._queued += 1
-        try:
-            async with asyncio.timeout(self._wait):
-                await self._write_lock.acquire()
-        except TimeoutError as error:
-            raise self._unavailable(error) from error
-        finally:
-            self._queued -= 1
-        try:
-            yield
-        finally:
-            self._write_lock.release()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -161,88 +188,53 @@ class Database:
         except (DBAPIError, PoolTimeout, OSError) as error:
             raise self._unavailable(error) from error
 
-    def _unavailable(self, error: Exception) -> Unavailable:
+    def _unavailable(self, error: Exception, kind: type[Unavailable] | None = None) -> Unavailable:
         original = error.orig if isinstance(error, DBAPIError) else error
         why = f"{type(original).__name__}: {original}".rstrip(": ")
-        return Unavailable(
+        return (kind or self._kind(error))(
             "The gateway's database does not answer; try again in a moment.",
             retry_after=1,
-            cause=f"the database {self._name} cannot be used; {_ADVICE[self.dialect]} ({why})",
+            cause=f"the database {self.name} cannot be used; {self._backend.advice} ({why})",
         )
 
+    def _kind(self, error: Exception) -> type[Unavailable]:
+        if not isinstance(error, DBAPIError):
+            return Unavailable
+        if error.connection_invalidated:
+            return _Broken
+        return _Conflict if self._backend.is_conflict(error) else Unavailable
 
-def upsert(dialect: str, table: Table, change: Mapping[str, Any]) -> "postgresql.Insert | sqlite.Insert":
-    """Insert rows; where the primary key exists, set the columns in `change` of the existing row."""
+
+async def _retried(work: Callable[[], Awaitable[T]], *errors: type[Unavailable]) -> T:
+    """The result of `work`, which is called once more after one of these errors."""
+    try:
+        return await work()
+    except errors:
+        return await work()
+
+
+def upsert(
+    dialect: str, table: Table, change: Mapping[str, Any], *, where: ColumnElement[bool] | None = None
+) -> "postgresql.Insert | sqlite.Insert":
+    """Insert rows; where the primary key exists, set the columns in `change` of the existing row, if it is as `where`."""
     # Each dialect is slow to import, and commands need neither.
     if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert
     else:
         from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
-    return insert(table).on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change))
+    return insert(table).on_conflict_do_update(
+        index_elements=list(table.primary_key), set_=dict(change), where=where
+    )
 
 
-def _file_of(url: URL) -> str | None:
-    in_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
-    return url.database if in_file else None
-
-
-def _name_of(url: URL) -> str:
-    """The database for messages, without user, password, or query, which may hold both."""
-    if url.get_backend_name() == "sqlite":
-        return url.database or ":memory:"
-    port = f":{url.port}" if url.port else ""
-    return f"postgresql://{url.host or url.query.get('host') or 'localhost'}{port}/{url.database or ''}"
-
-
-def _parse(url: str) -> URL:
+def _backend(url: str, wait: float, connections: int, blocking: bool) -> Sqlite | Postgres:
+    scheme = url.partition("://")[0].partition("+")[0]
+    if scheme in ("postgresql", "postgres"):
+        return Postgres(url, wait=wait, connections=connections)
     try:
-        parsed = make_url(url)
+        parsed = make_url(url) if scheme == "sqlite" else None
     except ArgumentError:
         parsed = None
-    if parsed is None or parsed.drivername not in {*_DRIVERS, *_DRIVERS.values()}:
+    if parsed is None or parsed.drivername not in ("sqlite", "sqlite+aiosqlite"):
         raise InvalidRequest("The database URL must begin with 'sqlite:///' or 'postgresql://'.")
-    return parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
-
-
-def _engine(url: URL, wait: float) -> "AsyncEngine":
-    from sqlalchemy.ext.asyncio import create_async_engine
-
-    if url.get_backend_name() == "sqlite":
-        engine = create_async_engine(url, **_sqlite_options(wait))
-        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-        return engine
-    try:
-        return create_async_engine(
-            url,
-            hide_parameters=True,
-            pool_timeout=wait,
-            pool_pre_ping=True,
-            connect_args={"timeout": wait, "command_timeout": wait},
-        )
-    except ModuleNotFoundError:
-        raise InvalidRequest(
-            "PostgreSQL needs an extra; install it with: pip install 'portico-gateway[postgres]'"
-        ) from None
-
-
-def _blocking_engine(url: URL, wait: float) -> Any:
-    engine = BlockingEngine(create_engine(url.set(drivername="sqlite+pysqlite"), **_sqlite_options(wait)))
-    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-    return engine
-
-
-def _sqlite_options(wait: float) -> dict[str, Any]:
-    return {
-        "hide_parameters": True,
-        "pool_timeout": wait,
-        # `isolation_level` None: sqlite3 starts no transactions by itself.
-        "connect_args": {"isolation_level": None, "timeout": wait},
-    }
-
-
-def _prepare_sqlite(connection: Any, _: object) -> None:
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA foreign_keys = ON")
-    # A disabled user or an ended session must not come back after a power failure.
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.close()
+    return Sqlite(parsed, wait=wait, blocking=blocking)

@@ -10,6 +10,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
 
 from portico.errors import NotPossible, Unavailable
+from portico.store import sqlite
 from portico.store.database import Database
 
 _MIGRATIONS = pathlib.Path(__file__).parent / "migrations"
@@ -27,10 +28,9 @@ def newest_revision() -> str:
 async def is_current(database: Database) -> bool:
     """Whether the database needs no migration, with one query."""
     try:
-        async with database.connect() as connection:
-            # Users and connections are part of the query because a database without these tables is not current.
-            query = "SELECT version_num, EXISTS (SELECT 1 FROM users), EXISTS (SELECT 1 FROM connections)"
-            rows = (await connection.execute(text(f"{query} FROM alembic_version"))).all()
+        # Users and connections are part of the query because a database without these tables is not current.
+        query = "SELECT version_num, EXISTS (SELECT 1 FROM users), EXISTS (SELECT 1 FROM connections)"
+        rows = await database.fetch(text(f"{query} FROM alembic_version"))
     except ProgrammingError:
         return False
     except Unavailable:
@@ -50,7 +50,7 @@ def migrate(url: str, *, set_up_mark: pathlib.Path | None = None) -> None:
     """
     was_set_up = set_up_mark is not None and set_up_mark.exists()
     if was_set_up and _is_absent(url):
-        raise _emptied(url, set_up_mark)
+        raise _emptied(_file(url) or "", set_up_mark)
     _make_private(url)
     # In a thread, so that it works inside an event loop too.
     with ThreadPoolExecutor(1) as thread:
@@ -67,7 +67,7 @@ async def _migrate(url: str, set_up_mark: pathlib.Path | None) -> None:
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             tables = await connection.run_sync(lambda sync: set(inspect(sync).get_table_names()))
             if _NEEDED - tables and (set_up_mark or _REVISIONS in tables):
-                raise _emptied(url, set_up_mark)
+                raise _emptied(database.name, set_up_mark)
             await connection.run_sync(_upgrade)
     finally:
         await database.close()
@@ -125,9 +125,7 @@ def _is_absent(url: str) -> bool:
         return False  # `_make_private` reports it
 
 
-def _emptied(url: str, set_up_mark: pathlib.Path | None) -> NotPossible:
-    parsed = make_url(url)
-    place = _file(url) or f"{parsed.database} at {parsed.host}"
+def _emptied(place: str, set_up_mark: pathlib.Path | None) -> NotPossible:
     if set_up_mark is None:
         return NotPossible(f"The database {place} has lost its tables; restore it from a backup.")
     return NotPossible(
@@ -137,6 +135,4 @@ def _emptied(url: str, set_up_mark: pathlib.Path | None) -> NotPossible:
 
 
 def _file(url: str) -> str | None:
-    parsed = make_url(url)
-    in_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
-    return parsed.database if in_file else None
+    return sqlite.file_of(make_url(url)) if url.startswith("sqlite") else None

@@ -99,3 +99,34 @@ attempts = Table(
     Column("name_digest", LargeBinary(32), index=True),
     Column("admitted_at", BigInteger),
 )
+
+# What all nodes of a cluster must agree on: the first node writes it, the others compare.
+cluster = Table(
+    "cluster",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", String(256), nullable=False),
+)
+
+# Work that one node does at a time. The fence grows with every owner, so that a late one can be told from the next.
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("owner", String(96), nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+# The audit log, if it is kept in the database. `line` is the whole line in JSON; the other columns are for searches.
+audit_lines = Table(
+    "audit_lines",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", BigInteger, nullable=False, index=True),
+    Column("node", String(64), nullable=False),
+    Column("user", String(256), index=True),
+    Column("action", String(32), nullable=False),
+    Column("outcome", String(64), nullable=False),
+    Column("line", Text, nullable=False),
+)

@@ -1,0 +1,80 @@
+"""What all nodes that share a database must agree on: the first one writes it there, the others compare."""
+
+import pathlib
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from portico.accounts.vault import VARIABLE, SecretKey
+from portico.errors import PorticoError
+from portico.store.database import Database
+from portico.store.tables import cluster
+
+KEY = "secret-key"
+
+
+class ClusterMismatch(PorticoError):
+    """This node is not like the others."""
+
+    code = "cluster-mismatch"
+
+
+class Cluster:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load_key(self, file: pathlib.Path) -> SecretKey:
+        """This node's secret key, if it is that of the cluster. Only the first node makes one."""
+        known = (await self.identity()).get(KEY)
+        if known is not None and not SecretKey.exists(file):
+            raise ClusterMismatch(
+                f"There is no secret key here, but the database {self._database.name} belongs to a gateway that has "
+                f"one: copy secret.key from its home to {file}, or set {VARIABLE}. {_LOST}"
+            )
+        key = SecretKey.load(file)
+        await self.agree({KEY: key.fingerprint()})
+        return key
+
+    async def agree(
+        self, mine: Mapping[str, str], generated: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, str]:
+        """What holds for all nodes, by name; `ClusterMismatch` if `mine` differs.
+
+        What is empty in `mine` is as the database has it; if no node has set it yet, it is as in `generated`.
+        """
+        known = await self.identity()
+        new = {name: value or generated.get(name, "") for name, value in mine.items() if name not in known}
+        for name, value in new.items():
+            if value:
+                with suppress(IntegrityError):  # another node was faster
+                    await self._database.execute(insert(cluster).values(name=name, value=value))
+        if new:
+            known = await self.identity()
+        for name, value in mine.items():
+            if value and known[name] != value:
+                raise self._mismatch(name)
+        return {name: known.get(name, "") for name in mine}
+
+    async def identity(self) -> dict[str, str]:
+        return {row.name: row.value for row in await self._database.fetch(select(cluster))}
+
+    async def forget(self) -> None:
+        """Let the next start decide anew."""
+        await self._database.execute(delete(cluster))
+
+    def _mismatch(self, name: str) -> ClusterMismatch:
+        if name == KEY:
+            return ClusterMismatch(
+                f"The secret key of this node is not that of the gateway behind the database {self._database.name}: "
+                f"copy secret.key from a node that works, or set {VARIABLE} to its content. {_LOST}"
+            )
+        return ClusterMismatch(
+            f"The setting {name} differs from that of the other nodes on the database {self._database.name}: set it to "
+            "the same value, or remove it here. To change it everywhere, stop all nodes and run 'portico cluster forget' first."
+        )
+
+
+_LOST = "If the key is lost, run 'portico cluster forget' and add the connections again."

@@ -1,0 +1,186 @@
+"""PostgreSQL, by way of libpq: its URLs, a fixed pool, one round trip per statement.
+
+Statements are not prepared, so that PgBouncer may give each of them another connection.
+"""
+
+import asyncio
+import os
+import re
+import select
+import socket
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import event, text
+from sqlalchemy.exc import DBAPIError, DisconnectionError
+
+from portico.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+CONNECTIONS = 5
+"""Of one process; the default of the setting `database.connections`."""
+
+_NEEDED = "PostgreSQL needs an extra; install it with: pip install 'portico-gateway[postgres]'"
+_FULL = re.compile(
+    r"too many (clients|connections)|connection slots are reserved|no more connections allowed"
+)
+"""libpq has no code for this, only the server's sentence."""
+_FULL_PAUSE_SECONDS = 0.1
+_CONFLICTS = frozenset({"40001", "40P01"})
+"""Serialization failure, deadlock."""
+_KEEPALIVE = {"keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
+_MAX_ROUND_TRIP_SECONDS = 2.0
+"""A clock that was read by a slower round trip is not trusted."""
+
+
+class Postgres:
+    dialect = "postgresql"
+    advice = "check that it is running, and the setting database.url"
+
+    def __init__(self, url: str, *, wait: float, connections: int) -> None:
+        parameters = parse_url(url)
+        self._url = libpq_url(url)
+        self._wait = wait
+        self._options: dict[str, Any] = {
+            key: value for key, value in _KEEPALIVE.items() if key not in parameters
+        }
+        self.name = _name_of(parameters)
+        self.queued = 0
+        try:
+            self.engine = self._engine(connections)
+        except ModuleNotFoundError:
+            raise InvalidRequest(_NEEDED) from None
+        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    @asynccontextmanager
+    async def reading(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
+        """Without a transaction: each statement is one round trip."""
+        async with self._autocommit.connect() as connection:
+            with _ended_after(wait, await _driver_connection(connection)):
+                yield connection
+
+    @asynccontextmanager
+    async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
+        async with self.engine.connect() as connection:
+            with _ended_after(wait, await _driver_connection(connection)):
+                yield connection
+
+    async def begin(self, connection: "AsyncConnection") -> None:
+        """The driver begins a transaction with the first statement."""
+
+    @asynccontextmanager
+    async def batch(self, connection: "AsyncConnection") -> AsyncGenerator[None]:
+        async with (await _driver_connection(connection)).pipeline():
+            yield
+
+    def is_conflict(self, error: DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) in _CONFLICTS
+
+    async def clock_offset(self) -> int:
+        """Milliseconds that the server's clock is ahead of this machine's."""
+        async with self.reading(self._wait) as connection:
+            await connection.execute(text("SELECT 1"))  # a first statement may have to connect
+            began, before = time.monotonic(), time.time_ns()
+            there = (
+                await connection.execute(text("SELECT extract(epoch FROM clock_timestamp())"))
+            ).scalar_one()
+            took = time.monotonic() - began
+        if took > _MAX_ROUND_TRIP_SECONDS:
+            raise TimeoutError(f"the database's clock took {took:.1f} s to read")
+        here = before // 1_000_000 + round(took * 500)
+        return round(float(there) * 1000) - here
+
+    def _engine(self, connections: int) -> "AsyncEngine":
+        import psycopg  # noqa: F401
+        from sqlalchemy.ext.asyncio import create_async_engine
+
+        engine = create_async_engine(
+            "postgresql+psycopg://",
+            async_creator=self._connect,
+            hide_parameters=True,
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=self._wait,
+            use_native_hstore=False,
+        )
+        event.listen(engine.sync_engine, "checkout", _check_open)
+        return engine
+
+    async def _connect(self) -> Any:
+        """Connect; while the server has no connection to spare, wait for one."""
+        import psycopg
+
+        async with asyncio.timeout(self._wait):
+            while True:
+                try:
+                    return await psycopg.AsyncConnection.connect(
+                        self._url, prepare_threshold=None, **self._options
+                    )
+                except psycopg.OperationalError as error:
+                    if not _FULL.search(str(error)):
+                        raise
+                await asyncio.sleep(_FULL_PAUSE_SECONDS)
+
+
+def libpq_url(url: str) -> str:
+    """The URL as libpq reads it: without the name of a driver."""
+    return re.sub(r"^(\w+)\+\w+://", r"\1://", url)
+
+
+def parse_url(url: str) -> dict[str, str]:
+    """The parameters in a URL; `InvalidRequest` with the reason if libpq does not understand it."""
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ModuleNotFoundError:
+        raise InvalidRequest(_NEEDED) from None
+    try:
+        return {key: str(value) for key, value in conninfo_to_dict(libpq_url(url)).items()}
+    except ProgrammingError as error:
+        why = str(error).strip().partition("\n")[0]
+        raise InvalidRequest(f"The database URL in database.url cannot be used: {why}.") from None
+
+
+def _name_of(parameters: dict[str, str]) -> str:
+    """The database for messages, without user and password."""
+    hosts = (parameters.get("host") or parameters.get("hostaddr") or "localhost").split(",")
+    ports = (parameters.get("port") or "").split(",")
+    if len(ports) < len(hosts):
+        ports = ports[:1] * len(hosts)
+    places = [f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False)]
+    return f"postgresql://{','.join(places)}/{parameters.get('dbname', '')}"
+
+
+async def _driver_connection(connection: "AsyncConnection") -> Any:
+    return (await connection.get_raw_connection()).driver_connection
+
+
+def _check_open(connection: Any, _: object, __: object) -> None:
+    """Detect a connection that the server has closed, without asking it: an idle one has nothing to read."""
+    poll = select.poll()
+    try:
+        poll.register(connection.driver_connection.pgconn.socket, select.POLLIN)
+        gone = bool(poll.poll(0))
+    except Exception as error:
+        raise DisconnectionError from error
+    if gone:
+        raise DisconnectionError
+
+
+@contextmanager
+def _ended_after(seconds: float, driver: Any) -> Iterator[None]:
+    """Shut the connection down when the time is over: cancelling a query needs a server that responds."""
+
+    def end() -> None:
+        with suppress(Exception), socket.socket(fileno=os.dup(driver.pgconn.socket)) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+    timer = asyncio.get_running_loop().call_later(seconds, end)
+    try:
+        yield
+    finally:
+        timer.cancel()
