@@ -1,6 +1,7 @@
 """From settings to an open `Gateway`: database, accounts, drives, audit log, sweeps. No front end is involved."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -31,6 +32,7 @@ from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PATH_OPTIONS
 from portico.settings import Settings, generated_client
 from portico.store.database import Database
+from portico.store.leases import Leases
 
 SWEEP_INTERVAL_SECONDS = 600
 """How often abandoned uploads, expired tokens and old failures are removed."""
@@ -55,6 +57,7 @@ async def open_gateway(
         throttle = Throttle(database)
         paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
         upload_memory = MemoryBudget()
+        leases = Leases(database, socket.gethostname())
         drives = Drives(
             Connections(database, Vault(key), paths),
             CursorSeal(key.derive("cursors")),
@@ -62,6 +65,7 @@ async def open_gateway(
             timeout=settings.provider_timeout.total_seconds(),
             memory=upload_memory,
             path_depth=settings.path_depth,
+            leases=leases,
         )
         stack.push_async_callback(drives.close)
 
@@ -82,7 +86,11 @@ async def open_gateway(
         resources = Resources(
             drives, sessions, tickets, audit, Admission(), long_work, max_file_size=settings.max_file_size
         )
-        async with _sweeping(drives.sweep, sessions.sweep, throttle.sweep):
+        async with _sweeping(
+            drives.sweep,
+            _in_turn(leases, "sessions", sessions.sweep),
+            _in_turn(leases, "throttle", throttle.sweep),
+        ):
             yield Gateway(
                 authentication=Authentication(sign_in, sessions, tickets, audit, metrics),
                 operations=partial(Operations, resources),
@@ -111,6 +119,19 @@ def _watch_queues(
     metrics.watch("portico_database_writers_queued", lambda: database.queued)
     metrics.watch("portico_upload_memory_bytes", lambda: upload_memory.held)
     metrics.watch("portico_uploads_waiting_for_memory", lambda: upload_memory.waiting)
+
+
+def _in_turn(
+    leases: Leases, name: str, sweep: Callable[[], Awaitable[object]]
+) -> Callable[[], Awaitable[None]]:
+    """The sweep, skipped while another worker or node is doing it."""
+
+    async def sweep_in_turn() -> None:
+        async with leases.held(f"sweep:{name}") as lease:
+            if lease:
+                await sweep()
+
+    return sweep_in_turn
 
 
 @asynccontextmanager

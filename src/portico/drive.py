@@ -21,7 +21,7 @@ from portico.errors import (
     root_is_a_folder,
 )
 from portico.listing_order import sort_entries
-from portico.name_conflicts import FreeName, free_name
+from portico.name_conflicts import FreeName, NameClaims, free_name
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.rights import Right
@@ -49,11 +49,11 @@ class Drive:
         seal: CursorSeal,
         *,
         path_depth: int = PATH_DEPTH,
-        claimed: set[Path] | None = None,
+        claims: NameClaims | None = None,
     ) -> None:
         """`path_depth`: the maximum number of levels of a new path, counted from the root.
 
-        `claimed`: see `free_name`; the drives of one provider share it.
+        `claims`: the drives of one provider share them.
         """
         self._provider = provider
         self._root = root
@@ -61,7 +61,7 @@ class Drive:
         self._seal = seal
         self._path_depth = path_depth
         self._writable: set[Path] = set()
-        self._claimed = set() if claimed is None else claimed
+        self._claims = claims or NameClaims("")
 
     def allows(self, right: Right) -> bool:
         return right in self._rights
@@ -159,7 +159,7 @@ class Drive:
                 target, chunks, content_type, replace=replace, at_most=at_most, ancestors_checked=checked
             )
         else:
-            async with self._free_name(path) as free:
+            async with self._free_name(path, everywhere=not self._provider.renames_at_commit) as free:
                 target = free.path.under(self._root)
                 others = (other.under(self._root) for other in free.others)
                 entry = await self._provider.write(
@@ -245,8 +245,8 @@ class Drive:
             self.require(Right.OVERWRITE)
         return on_conflict is OnConflict.REPLACE
 
-    def _free_name(self, path: Path) -> AbstractAsyncContextManager[FreeName]:
-        return free_name(self._claimed, self._root, path, self._is_free)
+    def _free_name(self, path: Path, *, everywhere: bool = True) -> AbstractAsyncContextManager[FreeName]:
+        return free_name(self._claims, self._root, path, self._is_free, everywhere=everywhere)
 
     async def _is_free(self, path: Path) -> bool:
         try:

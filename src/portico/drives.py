@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import structlog
 
@@ -14,12 +16,14 @@ from portico.drive import PATH_DEPTH, Drive
 from portico.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderRefused, Unavailable
 from portico.instrumented import InstrumentedProvider
 from portico.metrics import Metrics
+from portico.name_conflicts import NameClaims
 from portico.paths import Path
 from portico.providers.base import TIMEOUT_SECONDS, Provider
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PREFIX_OPTION, open_provider
 from portico.rights import Right
 from portico.single_flight import SingleFlight
+from portico.store.leases import Leases
 
 _TRUSTED_SECONDS = 1.0
 """How long an open connection is used without checking whether it was changed."""
@@ -40,8 +44,7 @@ class _Opened:
     prefix: Path
     revision: int
     trusted_until: float
-    claimed: set[Path] = field(default_factory=set)
-    """Names that running uploads have claimed: see `free_name`."""
+    claims: NameClaims
 
 
 class Drives:
@@ -56,13 +59,15 @@ class Drives:
         timeout: float = TIMEOUT_SECONDS,
         memory: MemoryBudget | None = None,
         path_depth: int = PATH_DEPTH,
+        leases: Leases | None = None,
     ) -> None:
-        """`timeout`, `memory`: as `open_provider` takes them."""
+        """`timeout`, `memory`: as `open_provider` takes them. `leases`: shared with other workers and nodes."""
         self._connections = connections
         self._timeout = timeout
         self._memory = memory or MemoryBudget()
         self._path_depth = path_depth
         self._metrics = metrics
+        self._leases = leases
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
         self._opening: SingleFlight[str, _Opened] = SingleFlight(_SHARED_SECONDS)
@@ -78,7 +83,7 @@ class Drives:
             user.rights,
             self._seal,
             path_depth=self._path_depth,
-            claimed=opened.claimed,
+            claims=opened.claims,
         )
 
     async def check(self) -> None:
@@ -119,9 +124,8 @@ class Drives:
 
     async def _sweep(self, name: str) -> None:
         try:
-            async with asyncio.timeout(SWEEP_TIMEOUT_SECONDS):
-                opened = await self._open(name)
-                if swept := await opened.provider.sweep():
+            async with asyncio.timeout(SWEEP_TIMEOUT_SECONDS), self._sweep_turn(name) as mine:
+                if mine and (swept := await (await self._open(name)).provider.sweep()):
                     log.info("swept", connection=name, left_over=swept)
         except PorticoError as error:
             log.warning("sweep-failed", connection=name, code=error.code, cause=error.cause)
@@ -131,6 +135,15 @@ class Drives:
             )
         except Exception as error:
             log.error("bug", connection=name, exc_info=error)
+
+    @asynccontextmanager
+    async def _sweep_turn(self, name: str) -> AsyncIterator[bool]:
+        """Whether this worker is the one that sweeps the connection now."""
+        if self._leases is None:
+            yield True
+            return
+        async with self._leases.held(f"sweep:{name[:48]}") as lease:
+            yield lease is not None
 
     async def close(self) -> None:
         await self._checking.cancel()
@@ -158,11 +171,26 @@ class Drives:
             if opened:  # before the new one is tried, which may fail again and again
                 self._retired.append((now, self._opened.pop(name).provider))
             try:
-                opened = self._opened[name] = _opened(connection, self._metrics, self._timeout, self._memory)
+                opened = self._opened[name] = self._open_provider(connection)
             except (InvalidRequest, InvalidPath) as error:
                 raise _not_set_up(name, error) from error
         opened.trusted_until = now + _TRUSTED_SECONDS
         return opened
+
+    def _open_provider(self, connection: Connection) -> _Opened:
+        options = connection.options | connection.secrets
+        provider = InstrumentedProvider(
+            open_provider(connection.kind, options, self._timeout, self._memory),
+            connection.name,
+            self._metrics,
+        )
+        return _Opened(
+            provider,
+            Path.parse(options.get(PREFIX_OPTION, "")),
+            connection.revision,
+            trusted_until=0.0,
+            claims=NameClaims(connection.name, self._leases),
+        )
 
     async def _close_retired(self, before: float) -> None:
         due = [provider for since, provider in self._retired if since < before]
@@ -177,11 +205,3 @@ def _not_set_up(name: str, error: PorticoError) -> ProviderRefused:
         "The storage of this account is not set up; tell the administrator.",
         cause=f"connection {name!r}: {error.detail}",
     )
-
-
-def _opened(connection: Connection, metrics: Metrics, timeout: float, memory: MemoryBudget) -> _Opened:
-    options = connection.options | connection.secrets
-    provider = InstrumentedProvider(
-        open_provider(connection.kind, options, timeout, memory), connection.name, metrics
-    )
-    return _Opened(provider, Path.parse(options.get(PREFIX_OPTION, "")), connection.revision, 0.0)

@@ -7,9 +7,11 @@ thousandth `scan.pdf` costs some twenty look-ups. The number is the lowest free 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 
 from portico.errors import AlreadyExists
 from portico.paths import Path
+from portico.store.leases import Lease, Leases
 
 _ONE_BY_ONE = 4
 """Numbers that are tried in turn: the usual case, and a freed number among them is found."""
@@ -25,20 +27,60 @@ class FreeName:
     """Names to try if this one is taken after all."""
 
 
+class NameClaims:
+    """Names of one connection that running changes have claimed: in this process, and by leases on all nodes."""
+
+    def __init__(self, connection: str, leases: Leases | None = None) -> None:
+        self._connection = connection
+        self._leases = leases
+        self._claims: dict[Path, Lease | None] = {}
+
+    def __contains__(self, path: Path) -> bool:
+        return path in self._claims
+
+    async def claim(self, path: Path, *, everywhere: bool) -> bool:
+        """Whether the name was free to claim; on this node only, unless `everywhere`."""
+        if path in self._claims:
+            return False
+        self._claims[path] = None
+        if everywhere and self._leases:
+            claimed = False
+            try:
+                self._claims[path] = await self._leases.acquire(self._lease_name(path))
+                claimed = self._claims[path] is not None
+            finally:
+                if not claimed:
+                    del self._claims[path]
+            return claimed
+        return True
+
+    async def release(self, path: Path) -> None:
+        if lease := self._claims.pop(path):
+            await lease.release()
+
+    def _lease_name(self, path: Path) -> str:
+        return "name:" + sha256(f"{self._connection}\0{path}".encode()).hexdigest()[:48]
+
+
 @asynccontextmanager
 async def free_name(
-    claimed: set[Path], root: Path, path: Path, is_free: Callable[[Path], Awaitable[bool]]
+    claims: NameClaims,
+    root: Path,
+    path: Path,
+    is_free: Callable[[Path], Awaitable[bool]],
+    *,
+    everywhere: bool = True,
 ) -> AsyncIterator[FreeName]:
     """The path itself, or `name (1)`, `name (2)` …; within the context, no other caller gets the same name.
 
-    `claimed` holds the names in use by such contexts; callers that write to the same provider share it.
+    `everywhere`: on no other node either. A provider that takes other names at the commit does not need that.
     """
-    search = _Search(path, root, claimed, is_free)
+    search = _Search(path, root, claims, is_free, everywhere)
     try:
         number = await search.run()
         yield FreeName(_numbered(path, number), _following(path, number))
     finally:
-        search.release()
+        await search.release()
 
 
 class _Search:
@@ -48,12 +90,18 @@ class _Search:
     """
 
     def __init__(
-        self, path: Path, root: Path, claimed: set[Path], is_free: Callable[[Path], Awaitable[bool]]
+        self,
+        path: Path,
+        root: Path,
+        claims: NameClaims,
+        is_free: Callable[[Path], Awaitable[bool]],
+        everywhere: bool,
     ) -> None:
         self._path = path
         self._root = root
-        self._claimed = claimed
+        self._claims = claims
         self._is_free = is_free
+        self._everywhere = everywhere
         self._claim: Path | None = None
 
     async def run(self) -> int:
@@ -77,29 +125,30 @@ class _Search:
                 taken = number
         return best
 
-    def release(self) -> None:
+    async def release(self) -> None:
         if self._claim is not None:
-            self._claimed.discard(self._claim)
-            self._claim = None
+            claim, self._claim = self._claim, None
+            await self._claims.release(claim)
 
     def _unclaimed(self, number: int) -> int:
         """The next number that is not claimed."""
-        while self._target(number) in self._claimed:
+        while self._target(number) in self._claims:
             number += 1
         return number
 
     async def _try_claim(self, number: int) -> bool:
         """Claim the name, instead of the previous one, if it is free."""
         target = self._target(number)
-        self._claimed.add(target)
+        if not await self._claims.claim(target, everywhere=self._everywhere):
+            return False
         free = False
         try:
             free = await self._is_free(_numbered(self._path, number))
         finally:
             if not free:
-                self._claimed.discard(target)
+                await self._claims.release(target)
         if free:
-            self.release()
+            await self.release()
             self._claim = target
         return free
 

@@ -24,6 +24,9 @@ class Provider(ABC):
     max_file_size: ClassVar[int]
     """Bytes. Larger files are refused, before the upload if the size is known."""
 
+    renames_at_commit: ClassVar[bool] = False
+    """Whether `write` takes one of its `alternatives` if the name is taken when the file is committed."""
+
     identity: str
     """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final
 
-from sqlalchemy import Update, literal_column, update
+from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, literal_column, update
 
 from portico.errors import PorticoError
 from portico.store.database import Database, upsert
@@ -22,54 +22,63 @@ LIFETIME: Final = timedelta(seconds=60)
 _RENEWALS: Final = 3
 """In each lifetime, so that one may fail."""
 
+_NEW_FENCE = literal_column("excluded.fence", BigInteger)
+_TAKEN_OVER = {
+    "owner": literal_column("excluded.owner"),
+    "fence": case((leases.c.fence >= _NEW_FENCE, leases.c.fence + 1), else_=_NEW_FENCE),
+    "expires_at": literal_column("excluded.expires_at", BigInteger),
+}
+
+
+class Lease:
+    """A lease of this process, renewed until it is released."""
+
+    def __init__(self, database: Database, name: str, fence: int, lifetime: timedelta) -> None:
+        self.fence = fence
+        self._database = database
+        self._mine: ColumnElement[bool] = and_(leases.c.name == name, leases.c.fence == fence)
+        self._lifetime = lifetime
+        self._renewing = asyncio.create_task(self._renew())
+
+    async def release(self) -> None:
+        self._renewing.cancel()
+        await asyncio.wait([self._renewing])
+        with suppress(PorticoError):  # then it expires
+            await self._database.execute(delete(leases).where(self._mine))
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._lifetime.total_seconds() / _RENEWALS)
+            end = self._database.now() + self._lifetime // timedelta(milliseconds=1)
+            with suppress(PorticoError):
+                await self._database.execute(update(leases).where(self._mine).values(expires_at=end))
+
 
 class Leases:
     def __init__(self, database: Database, node: str, lifetime: timedelta = LIFETIME) -> None:
         self._database = database
-        self._owner = f"{node}/{secrets.token_hex(8)}"
+        self._owner = f"{node[:64]}/{secrets.token_hex(8)}"
         self._lifetime = lifetime
 
-    @asynccontextmanager
-    async def held(self, name: str) -> AsyncGenerator[int | None]:
-        """The fence of the lease, which is renewed until the context ends; None if another worker holds it."""
-        fence = await self._acquire(name)
-        if fence is None:
-            yield None
-            return
-        renewing = asyncio.create_task(self._renew(name, fence))
-        try:
-            yield fence
-        finally:
-            renewing.cancel()
-            await asyncio.wait([renewing])
-            with suppress(PorticoError):  # then it expires
-                await self._database.execute(_mine(name, fence).values(expires_at=0))
-
-    async def _acquire(self, name: str) -> int | None:
+    async def acquire(self, name: str) -> Lease | None:
+        """The lease, or None if another owner has it."""
         now = self._database.now()
-        taken = upsert(
-            self._database.dialect,
-            leases,
-            {
-                "owner": self._owner,
-                "fence": leases.c.fence + 1,
-                "expires_at": literal_column("excluded.expires_at"),
-            },
-            where=leases.c.expires_at <= now,
-        )
-        row = {"name": name, "owner": self._owner, "fence": 1, "expires_at": self._end()}
-        returned = await self._database.write(taken.values(row).returning(leases.c.fence))
-        return returned[0].fence if returned else None
+        row = {
+            "name": name,
+            "owner": self._owner,
+            "fence": now,  # and not 1, so that it grows even after the row was deleted
+            "expires_at": now + self._lifetime // timedelta(milliseconds=1),
+        }
+        statement = upsert(self._database.dialect, leases, _TAKEN_OVER, where=leases.c.expires_at <= now)
+        found = await self._database.write(statement.values(row).returning(leases.c.fence))
+        return Lease(self._database, name, found[0].fence, self._lifetime) if found else None
 
-    async def _renew(self, name: str, fence: int) -> None:
-        while True:
-            await asyncio.sleep(self._lifetime.total_seconds() / _RENEWALS)
-            with suppress(PorticoError):
-                await self._database.execute(_mine(name, fence).values(expires_at=self._end()))
-
-    def _end(self) -> int:
-        return self._database.now() + self._lifetime // timedelta(milliseconds=1)
-
-
-def _mine(name: str, fence: int) -> Update:
-    return update(leases).where(leases.c.name == name, leases.c.fence == fence)
+    @asynccontextmanager
+    async def held(self, name: str) -> AsyncGenerator[Lease | None]:
+        """The lease, released at the end; None if another owner has it."""
+        lease = await self.acquire(name)
+        try:
+            yield lease
+        finally:
+            if lease is not None:
+                await lease.release()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
+from portico import clock
 from portico.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -84,14 +85,14 @@ class Postgres:
         """Milliseconds that the server's clock is ahead of this machine's."""
         async with self.reading(self._wait) as connection:
             await connection.execute(text("SELECT 1"))  # a first statement may have to connect
-            began, before = time.monotonic(), time.time_ns()
+            began, before = time.monotonic(), clock.now()
             there = (
                 await connection.execute(text("SELECT extract(epoch FROM clock_timestamp())"))
             ).scalar_one()
             took = time.monotonic() - began
         if took > _MAX_ROUND_TRIP_SECONDS:
             raise TimeoutError(f"the database's clock took {took:.1f} s to read")
-        here = before // 1_000_000 + round(took * 500)
+        here = before + round(took * 500)
         return round(float(there) * 1000) - here
 
     def _engine(self, connections: int) -> "AsyncEngine":

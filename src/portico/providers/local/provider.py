@@ -22,6 +22,7 @@ _SMALL_FILE = 64 * 2**20
 
 class LocalProvider(Provider):
     kind = "local"
+    renames_at_commit = True
     max_page_size = 5000
     max_file_size = 2**63 - 1
 

@@ -1,0 +1,69 @@
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from portico.store.database import Database
+from portico.store.leases import LIFETIME, Leases
+from portico.store.tables import leases
+
+
+@pytest.fixture
+def one(database: Database) -> Leases:
+    return Leases(database, "one")
+
+
+@pytest.fixture
+def two(database: Database) -> Leases:
+    return Leases(database, "two")
+
+
+async def test_one_owner_at_a_time(one: Leases, two: Leases) -> None:
+    async with one.held("sweep") as mine, two.held("sweep") as theirs, two.held("other") as other:
+        assert mine
+        assert theirs is None
+        assert other
+    async with two.held("sweep") as theirs:
+        assert theirs
+        assert theirs.fence > mine.fence
+
+
+async def test_of_many_one_gets_it(database: Database) -> None:
+    found = await asyncio.gather(*(Leases(database, str(node)).acquire("sweep") for node in range(10)))
+    [lease] = [each for each in found if each]
+    await lease.release()
+
+
+async def test_a_lease_ends_with_its_owner_and_the_fence_grows(one: Leases, two: Leases, clock: Any) -> None:
+    lost = await one.acquire("sweep")
+    assert lost
+    lost._renewing.cancel()  # as if the process had ended
+    assert await two.acquire("sweep") is None
+    clock.advance(LIFETIME.total_seconds())
+    taken_over = await two.acquire("sweep")
+    assert taken_over
+    assert taken_over.fence > lost.fence
+    await lost.release()  # of the late owner: without effect
+    assert await one.acquire("sweep") is None
+    await taken_over.release()
+
+
+async def test_a_lease_is_renewed(database: Database) -> None:
+    short = Leases(database, "one", timedelta(milliseconds=60))
+    other = Leases(database, "two")
+    async with short.held("sweep") as lease:
+        assert lease
+        [row] = first = await database.fetch(select(leases))
+        while (await database.fetch(select(leases)))[0].expires_at <= row.expires_at + 60:
+            await asyncio.sleep(0.01)
+        assert await other.acquire("sweep") is None
+    assert first
+
+
+async def test_the_owner_is_named(one: Leases, database: Database) -> None:
+    async with one.held("sweep"):
+        [row] = await database.fetch(select(leases))
+        assert row.owner.startswith("one/")
+        await database.execute(update(leases).values(expires_at=0))

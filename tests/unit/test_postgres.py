@@ -1,0 +1,181 @@
+"""What only PostgreSQL can do to us."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.servers.postgres import PostgresServer, running_postgres
+
+from portico.errors import InvalidRequest, Unavailable
+from portico.store.database import Database
+from portico.store.postgres import parse_url
+from portico.store.tables import connections
+
+
+@pytest.fixture
+def url(postgres: PostgresServer, migrated_template: str) -> str:
+    return postgres.new_database(migrated_template)
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    """One that tests may stop."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+async def fragile(own_server: PostgresServer) -> AsyncIterator[Database]:
+    database = Database(own_server.url(), wait=2)
+    await database.fetch(text("SELECT 1"))
+    yield database
+    await database.close()
+
+
+def added(name: str) -> Any:
+    return insert(connections).values(name=name, kind="local", options="{}", revision=1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://u@h/n",
+        "postgresql://u:p@h:1,i:2/n?target_session_attrs=read-write",
+        "postgresql:///n?host=/run/postgresql&sslmode=verify-full&sslrootcert=/ca.pem&application_name=x",
+        "postgresql+asyncpg://u@h/n",
+        "postgresql+psycopg://u@h/n",
+    ],
+)
+def test_urls_are_those_of_libpq(url: str) -> None:
+    assert parse_url(url)["dbname"] == "n"
+    Database(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("postgresql://h/n?sslmod=require", "sslmod"),
+        ("postgresql://[::1/n", "IPv6"),
+        ("postgresql://h/%zz", "%zz"),
+    ],
+)
+def test_what_is_wrong_with_a_url_is_one_sentence_that_names_the_setting(url: str, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"^The database URL in database\.url cannot be used: ") as error:
+        Database(url)
+    assert why in error.value.detail
+    assert "\n" not in error.value.detail
+
+
+async def test_of_several_hosts_one_that_answers_is_used(url: str, postgres: PostgresServer) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        closed = listener.getsockname()[1]
+    database = Database(url.replace("@127.0.0.1:", f"@127.0.0.1:{closed},127.0.0.1:"))
+    assert database.name.startswith(f"postgresql://127.0.0.1:{closed},127.0.0.1:{postgres.port}/")
+    await database.ping()
+    await database.close()
+
+
+async def test_a_restart_breaks_no_request(fragile: Database, own_server: PostgresServer) -> None:
+    await asyncio.gather(*(fragile.fetch(text("SELECT pg_sleep(0.05)")) for _ in range(5)))
+    own_server.stop()
+    own_server.start()
+    await asyncio.gather(*(fragile.fetch(text("SELECT 1")) for _ in range(20)))
+    assert await fragile.execute(text("CREATE TABLE IF NOT EXISTS after_restart (id int)")) is not None
+
+
+async def test_a_read_whose_connection_breaks_is_tried_again(
+    fragile: Database, own_server: PostgresServer
+) -> None:
+    reading = asyncio.create_task(fragile.fetch(text("SELECT pg_sleep(0.5), 7 AS answer")))
+    await _under_way(own_server, "pg_sleep(0.5)")
+    own_server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(0.5)%' AND pid <> pg_backend_pid()"
+    )
+    assert (await reading)[0].answer == 7
+
+
+async def test_a_server_that_hangs_is_unavailable_and_used_again(
+    fragile: Database, own_server: PostgresServer
+) -> None:
+    own_server.freeze()
+    try:
+        outcomes = await asyncio.gather(
+            *(fragile.fetch(text("SELECT 1")) for _ in range(12)), return_exceptions=True
+        )
+    finally:
+        own_server.thaw()
+    assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
+    assert (await fragile.fetch(text("SELECT 1 AS one")))[0].one == 1
+
+
+async def test_requests_queue_for_the_pool(url: str, postgres: PostgresServer) -> None:
+    database = Database(url, connections=2)
+    name = url.rpartition("/")[2]
+    counted = f"SELECT count(*) AS n, pg_sleep(0.01) FROM pg_stat_activity WHERE datname = '{name}'"
+    rows = await asyncio.gather(*(database.fetch(text(counted)) for _ in range(30)))
+    assert max(row.n for [row] in rows) <= 2
+    await database.close()
+
+
+async def test_at_the_servers_limit_requests_wait(postgres: PostgresServer, url: str) -> None:
+    postgres.execute("CREATE ROLE limited LOGIN PASSWORD 'x' CONNECTION LIMIT 1")
+    limited = f"postgresql://limited:x@127.0.0.1:{postgres.port}/{url.rpartition('/')[2]}"
+    database = Database(limited, connections=2)
+    async with await psycopg.AsyncConnection.connect(limited):
+        waiting = asyncio.create_task(database.fetch(text("SELECT 1 AS one")))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+    assert (await waiting)[0].one == 1
+    await database.close()
+    postgres.execute("DROP ROLE limited")
+
+
+async def test_deadlocks_are_tried_again(database: Database) -> None:
+    for name in ("a", "b"):
+        await database.execute(added(name))
+    both_began = asyncio.Barrier(2)
+    tries = 0
+
+    async def swap(first: str, second: str) -> None:
+        waited = False
+
+        async def work(transaction: AsyncConnection) -> None:
+            nonlocal tries, waited
+            tries += 1
+            for name in (first, second):
+                statement = update(connections).values(revision=connections.c.revision + 1)
+                await transaction.execute(statement.where(connections.c.name == name))
+                if not waited:
+                    waited = True
+                    await both_began.wait()
+
+        await database.transact(work)
+
+    await asyncio.gather(swap("a", "b"), swap("b", "a"))
+    assert tries > 2
+    assert {row.revision for row in await database.fetch(select(connections.c.revision))} == {3}
+
+
+async def test_the_databases_clock_is_learned(database: Database, clock: Any) -> None:
+    clock.set(-7200)
+    await database.learn_clock()
+    assert abs(database.clock_offset - 7_200_000) < 60_000
+    assert database.now() - clock.moment == database.clock_offset
+
+
+async def _under_way(server: PostgresServer, query: str) -> None:
+    while True:
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE %s AND pid <> pg_backend_pid()",
+                (f"%{query}%",),
+            ).fetchone()
+        if found:
+            return
+        await asyncio.sleep(0.01)
