@@ -179,3 +179,12 @@ async def _under_way(server: PostgresServer, query: str) -> None:
         if found:
             return
         await asyncio.sleep(0.01)
+
+
+async def test_nothing_is_kept_in_a_connection_that_pgbouncer_would_lose(url: str) -> None:
+    database = Database(url, connections=1)
+    for number in range(10):  # psycopg prepares what it has seen five times, unless it is kept from it
+        await database.execute(added(f"c{number}"))
+        await database.fetch(select(connections).where(connections.c.name == "c1"))
+    assert await database.fetch(text("SELECT name FROM pg_prepared_statements")) == []
+    await database.close()
