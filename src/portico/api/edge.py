@@ -167,6 +167,9 @@ class _Exchange:
                 *self._headers,
                 (b"x-request-id", self.context.request_id.encode()),
             ]
+            if self.status >= 400 and self._body_left:
+                # Otherwise the server may wait for a rest that never arrives.
+                message["headers"].append((b"connection", b"close"))
         else:
             self._sent += len(message.get("body", b""))
         await self._send(message)
