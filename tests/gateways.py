@@ -121,6 +121,7 @@ class Gateway:
             capture_output=True,
             text=True,
             check=True,
+            env={**os.environ, **self.settings},
         )
         return done.stdout
 
