@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -54,7 +55,8 @@ class Cluster:
         """By the commands that an operator uses; the other nodes see it by themselves."""
         options = {"endpoint-url": moto_s3(), "access-key-id": KEYS["access-key-id"]}
         bucket = f"cluster-{token_hex(4)}"
-        asyncio.run(make_buckets({**options, **KEYS}, [bucket]))
+        with ThreadPoolExecutor(1) as thread:  # an event loop may be running here
+            thread.submit(asyncio.run, make_buckets({**options, **KEYS}, [bucket])).result()
         words = [word for key, value in options.items() for word in ("--option", f"{key}={value}")]
         self.nodes[0].command(
             *("connection", "add", "files", "--kind", "s3", "--option", f"bucket={bucket}", *words),

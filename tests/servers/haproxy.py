@@ -18,14 +18,15 @@ defaults
     timeout server 1m
     retries 2
     option redispatch
-    retry-on conn-failure empty-response
+    retry-on conn-failure
 frontend gateway
     bind 127.0.0.1:{port}
     default_backend nodes
 backend nodes
     balance leastconn
+    option allbackups
     option httpchk GET /readyz
-    default-server check inter 500ms fall 2 rise 1
+    default-server inter 500ms fall 2 rise 1
 {servers}
 """
 
@@ -34,7 +35,10 @@ class Haproxy:
     def __init__(self, folder: Path, ports: list[int]) -> None:
         apt.ensured("haproxy", PROGRAM.exists)
         self.port = free_port()
-        servers = "\n".join(f"    server node{port} 127.0.0.1:{port}" for port in ports)
+        lines = [f"    server node{port} 127.0.0.1:{port} check" for port in ports]
+        # While no node is ready, they say so themselves: a clean 503 with Retry-After.
+        lines += [f"    server spare{port} 127.0.0.1:{port} backup" for port in ports]
+        servers = "\n".join(lines)
         self._file = folder / "haproxy.cfg"
         self._file.write_text(_CONFIGURATION.format(port=self.port, servers=servers))
         self._process: subprocess.Popen[bytes] | None = None

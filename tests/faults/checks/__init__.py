@@ -3,6 +3,7 @@
 from ..figures import Lines
 from . import (
     aborts,
+    clusters,
     confinement,
     documents,
     durability,
@@ -33,6 +34,7 @@ LINES: Lines = {
     **fuzz.LINES,
     **documents.LINES,
     **hostility.LINES,
+    **clusters.LINES,
 }
 
 BRIEF = (
