@@ -141,7 +141,7 @@ class Settings(BaseModel):
         description="The database of users, tokens and connections, like postgresql://user:password@host/name?sslmode=verify-full, with the options of libpq; several hosts are possible. Empty: an SQLite file in the home folder.",
     )
     database_connections: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 1000))] = Field(
-        5,
+        10,
         alias="database.connections",
         description="How many connections each worker opens to PostgreSQL at most; requests wait for a free one. All nodes together need nodes × workers × this many, and a few for commands.",
     )

@@ -22,7 +22,7 @@ from portico.errors import InvalidRequest
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-CONNECTIONS = 5
+CONNECTIONS = 10
 """Of one process; the default of the setting `database.connections`."""
 
 _NEEDED = "PostgreSQL needs an extra; install it with: pip install 'portico-gateway[postgres]'"

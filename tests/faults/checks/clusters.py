@@ -1,21 +1,35 @@
 """Two nodes, PostgreSQL, haproxy and an S3, while one after the other fails: nothing that was acknowledged is lost."""
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import count
+from pathlib import Path
+from statistics import median
 
 import httpx2
+from sqlalchemy import insert, select
+
+from portico.accounts.passwords import Passwords
+from portico.accounts.sessions import Sessions
+from portico.accounts.users import Users
+from portico.store.database import Database
+from portico.store.tables import users
 
 from ...clusters import Cluster, names, running_cluster
 from ...gateways import FILES, wait_until
+from ...servers.far_away import far_away
 from ...servers.haproxy import Haproxy
+from ...servers.postgres import PostgresServer, running_postgres
 from ..figures import Effort, Figure, Lines, at_most, none_of
 
 AT_ONCE = 16
 FROZEN_SECONDS = 12.0
 DOWN_SECONDS = 4.0
+FAR_SECONDS = 0.05
 
 
 class _Senders:
@@ -146,4 +160,128 @@ def _is_up(url: str) -> bool:
         return False
 
 
-LINES: Lines = {"cluster": cluster}
+async def far(effort: Effort) -> list[Figure]:
+    """PostgreSQL 50 ms away, and many users who list once a second: each of their sessions is looked up again."""
+    crowd, seconds = effort.of(20, 200), effort.of(3, 20)
+    folder = effort.new_folder()
+    with running_postgres() as database:
+        async with far_away(database.port, FAR_SECONDS) as port:
+            cluster = await asyncio.to_thread(_started, folder, database, 2, port)
+            try:
+                tokens = await _sessions(cluster, crowd)
+                waits, failures = await _listings(cluster, tokens, seconds)
+            finally:
+                cluster.end()
+    return [
+        none_of(f"listings of {crowd} users that failed", len(waits), failures),
+        at_most("median of a listing with the database 50 ms away", 0.3, median(waits), "s"),
+        at_most("95th percentile", 0.6, sorted(waits)[int(len(waits) * 0.95)], "s"),
+    ]
+
+
+async def scale(effort: Effort) -> list[Figure]:
+    """Requests for each second of processor time must not fall with the number of nodes."""
+    rates: dict[int, float] = {}
+    for nodes in (1, 2, 4):
+        with running_postgres() as database:
+            cluster = await asyncio.to_thread(_started, effort.new_folder(), database, nodes, database.port)
+            try:
+                tokens = await _sessions(cluster, 32)
+                await _requests(cluster, tokens, 200)
+                before = _processor_seconds(cluster)
+                count = effort.of(400, 8000)
+                await _requests(cluster, tokens, count)
+                rates[nodes] = count / (_processor_seconds(cluster) - before)
+            finally:
+                cluster.end()
+        effort.say(f"{nodes} nodes: {rates[nodes]:.0f} listings a second of processor time")
+    return [
+        Figure(
+            f"listings for a second of processor time, {nodes} nodes against one",
+            "≥ 0.9",
+            f"{rates[nodes] / rates[1]:.2f}",
+            rates[nodes] >= 0.9 * rates[1],
+            timed=True,
+        )
+        for nodes in (2, 4)
+    ]
+
+
+def _started(folder: Path, database: PostgresServer, nodes: int, port: int) -> Cluster:
+    cluster = Cluster(folder, database, nodes)
+    url = cluster.settings["PORTICO_DATABASE_URL"]
+    for node in cluster.nodes:
+        node.settings["PORTICO_DATABASE_URL"] = url.replace(f":{database.port}/", f":{port}/")
+    cluster.start()
+    cluster.add_bucket_and_user()
+    for node in cluster.nodes:
+        wait_until(node.ready, "the node is ready")
+    return cluster
+
+
+async def _sessions(cluster: Cluster, count: int) -> list[str]:
+    """Tokens of as many users, without their passwords' cost."""
+    database = Database(cluster.settings["PORTICO_DATABASE_URL"])
+    passwords = Passwords()
+    try:
+        accounts = Users(database, passwords)
+        alice = await accounts.get("alice")
+        row = await database.first(select(users).where(users.c.id == alice.id))
+        assert row
+        sessions = Sessions(database, token_lifetime=timedelta(hours=1), refresh_lifetime=timedelta(days=1))
+        tokens = []
+        for number in range(count):
+            values = {**row._mapping, "name": f"u{number}", "name_key": f"u{number}"}
+            del values["id"]
+            await database.execute(insert(users).values(values))
+            tokens.append((await sessions.issue(await accounts.get(f"u{number}"))).access_token)
+        return tokens
+    finally:
+        passwords.close()
+        await database.close()
+
+
+async def _listings(cluster: Cluster, tokens: list[str], seconds: float) -> tuple[list[float], list[str]]:
+    waits: list[float] = []
+    failures: list[str] = []
+    end = time.monotonic() + seconds
+
+    async def lists(number: int, token: str) -> None:
+        node = cluster.nodes[number % len(cluster.nodes)]
+        async with httpx2.AsyncClient(base_url=node.url, timeout=60) as client:
+            await asyncio.sleep(number / len(tokens))
+            while time.monotonic() < end:
+                began = time.monotonic()
+                answer = await client.get(f"{FILES}/", headers={"Authorization": f"Bearer {token}"})
+                waits.append(time.monotonic() - began)
+                if answer.status_code != 200:
+                    failures.append(f"{answer.status_code} {answer.text[:60]}")
+                await asyncio.sleep(max(0.0, 1 - waits[-1]))
+
+    await asyncio.gather(*(lists(number, token) for number, token in enumerate(tokens)))
+    return waits, failures
+
+
+async def _requests(cluster: Cluster, tokens: list[str], count: int) -> None:
+    left = iter(range(count))
+
+    async def ask(number: int, token: str) -> None:
+        node = cluster.nodes[number % len(cluster.nodes)]
+        async with httpx2.AsyncClient(base_url=node.url, timeout=60) as client:
+            for _ in left:
+                answer = await client.get(f"{FILES}/", headers={"Authorization": f"Bearer {token}"})
+                assert answer.status_code == 200, answer.text
+
+    await asyncio.gather(*(ask(number, token) for number, token in enumerate(tokens)))
+
+
+def _processor_seconds(cluster: Cluster) -> float:
+    ticks = 0
+    for node in cluster.nodes:
+        for worker in node.workers():
+            fields = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+LINES: Lines = {"cluster": cluster, "cluster-far": far, "cluster-scale": scale}
