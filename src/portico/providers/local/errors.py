@@ -56,6 +56,9 @@ _ERRORS: Mapping[int, Callable[[str], PorticoError]] = {
         Unavailable, "The gateway is short of memory; try again in a moment.", _RETRY_SECONDS
     ),
     errno.ESTALE: lambda _: service_unavailable(None, _RETRY_SECONDS),
+    errno.ENOTCONN: lambda _: service_unavailable(None, _RETRY_SECONDS),  # a FUSE mount without its server
+    errno.EHOSTDOWN: lambda _: service_unavailable(None, _RETRY_SECONDS),
+    errno.ETIMEDOUT: lambda _: service_unavailable(None, _RETRY_SECONDS),
     errno.EIO: lambda _: service_failed(),
 }
 """The error for the name of a file or folder, by errno."""

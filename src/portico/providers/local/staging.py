@@ -1,7 +1,9 @@
 """The staging folder: files that are being written, and folders that are being removed.
 
-It is hidden at the top of the connection's folder, so that a rename moves between the two. A staged file is locked by
-its writer, and the lock ends with the process, however that ends: the sweep removes what is not locked.
+It is hidden at the top of the connection's folder, so that a rename moves between the two. Several machines may share
+it. A staged file is named after its writer and locked by it, but the locks of one machine may mean nothing on another:
+the sweep removes a file at once only if its writer ran on this machine and has ended, and any other file only if it was
+not written to for a day. A running upload writes every few minutes.
 """
 
 import errno
@@ -9,11 +11,13 @@ import fcntl
 import os
 import secrets
 import stat as modes
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from portico.errors import ProviderRefused, already_exists, cannot_replace_folder
+from portico.errors import ProviderRefused, already_exists, cannot_replace_folder, service_unavailable
 from portico.paths import RESERVED_PREFIX, Path
+from portico.providers.local import writers
 from portico.providers.local.cancellation import CancelToken
 from portico.providers.local.confined_fs import (
     is_folder,
@@ -22,8 +26,14 @@ from portico.providers.local.confined_fs import (
     opened_folder,
     visible,
 )
+from portico.providers.local.writers import Writer
 
 _STAGING = Path((f"{RESERVED_PREFIX}staging",))
+ABANDONED_SECONDS = 24 * 3600
+"""Without a write, after which a staged file of another machine has no writer any more. A running upload writes far more
+often (`uploads.RENEWAL_SECONDS`), so it survives a frozen machine, a hung file server and a clock that is corrected."""
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
+"""From file systems that have no locks, or not for a descriptor that only reads."""
 
 
 def check_same_disk(folder: int, staging: int, top: str, path: Path) -> None:
@@ -58,18 +68,11 @@ def new_file(staging: int) -> Iterator[tuple[str, int]]:
 
 
 def create_staged(staging: int) -> tuple[str, int]:
-    """Create and lock a file; returns its name and descriptor."""
-    while True:
-        name = os.urandom(16).hex()
-        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=staging)
-        try:
-            if _try_lock(file) and os.fstat(file).st_nlink:
-                return name, file
-        except BaseException:  # the file system has no locks
-            os.close(file)
-            os.unlink(name, dir_fd=staging)
-            raise
-        os.close(file)  # a sweep came between creation and lock
+    """Create a file, and lock it if the file system has locks; returns its name and descriptor."""
+    name = f"{writers.name_of(os.getpid())}-{secrets.token_hex(8)}"
+    file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=staging)
+    _is_locked_by_another(file)
+    return name, file
 
 
 def check_replaceable(info: os.stat_result | None, target: Path, *, replace: bool) -> None:
@@ -91,7 +94,18 @@ def move_into(source_folder: int, source_name: str, folder: int, target: Path, *
         os.link(source_name, target.name, src_dir_fd=source_folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError as error:
         raise already_exists(target.name) from error
-    os.unlink(source_name, dir_fd=source_folder)
+    with suppress(FileNotFoundError):  # it has its new name
+        os.unlink(source_name, dir_fd=source_folder)
+
+
+def commit_staged(staging: int, name: str, folder: int, target: Path, *, replace: bool) -> None:
+    """`move_into` of a staged file; `ProviderUnavailable` if that is gone, which is no fault of the client."""
+    try:
+        move_into(staging, name, folder, target, replace=replace)
+    except FileNotFoundError as error:
+        if lstat(staging, name) is not None:
+            raise  # the folder is gone
+        raise service_unavailable(f"the staged file {name} for {target} was removed", 1) from error
 
 
 def move_to_staging(top: str, folder: int, name: str) -> str:
@@ -111,16 +125,17 @@ def remove_staged(token: CancelToken, top: str, name: str) -> None:
 
 
 def sweep(token: CancelToken, top: str) -> int:
-    """Remove what no running writer has locked; returns how many there were."""
+    """Remove what no running writer needs; returns how many there were."""
     swept = 0
     with suppress(FileNotFoundError), opened_folder(top, _STAGING) as staging:
+        clock = _Clock(staging)
         for name in os.listdir(staging):
             token.check()
-            swept += _sweep_one(token, staging, name)
+            swept += _sweep_one(token, staging, name, clock)
     return swept
 
 
-def _sweep_one(token: CancelToken, staging: int, name: str) -> int:
+def _sweep_one(token: CancelToken, staging: int, name: str, clock: "_Clock") -> int:
     info = lstat(staging, name)
     if info is None:
         return 0
@@ -129,32 +144,59 @@ def _sweep_one(token: CancelToken, staging: int, name: str) -> int:
         return 1
     if not visible(info):  # the gateway did not create it
         return 0
-    with _locked(staging, name) as free:
-        if free:
+    if not _is_abandoned(name, info, clock):
+        return 0
+    with suppress(FileNotFoundError), _opened_to_lock(staging, name) as file:
+        # It may have been written to since: the lock comes first.
+        if not _is_locked_by_another(file) and _is_abandoned(name, os.fstat(file), clock):
             os.unlink(name, dir_fd=staging)
-        return int(free)
+            return 1
+    return 0
+
+
+def _is_abandoned(name: str, info: os.stat_result, clock: "_Clock") -> bool:
+    if writers.state_of(name) is Writer.ENDED:
+        return True
+    # Without any lock, this is all that is known of a writer on another machine.
+    return clock.now_ns() - info.st_mtime_ns > ABANDONED_SECONDS * 10**9
+
+
+class _Clock:
+    """The clock of the file system: that of a file server may differ from this machine's."""
+
+    def __init__(self, staging: int) -> None:
+        self._staging = staging
+        self._offset_ns: int | None = None
+
+    def now_ns(self) -> int:
+        if self._offset_ns is None:
+            with new_file(self._staging) as (_, file):
+                os.utime(file)
+                self._offset_ns = os.fstat(file).st_mtime_ns - time.monotonic_ns()
+        return time.monotonic_ns() + self._offset_ns
 
 
 @contextmanager
-def _locked(staging: int, name: str) -> Iterator[bool]:
-    """Whether the lock was free; it is held within the context."""
+def _opened_to_lock(staging: int, name: str) -> Iterator[int]:
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=staging)
-    except FileNotFoundError:
-        yield False
-        return
+        # NFS has exclusive locks only for descriptors that may write.
+        file = os.open(name, os.O_RDWR | flags, dir_fd=staging)
+    except PermissionError:  # another user's
+        file = os.open(name, os.O_RDONLY | flags, dir_fd=staging)
     try:
-        yield _try_lock(file)
+        yield file
     finally:
         os.close(file)
 
 
-def _try_lock(file: int) -> bool:
+def _is_locked_by_another(file: int) -> bool:
+    """Lock the file. False if that succeeds, and also if the file system has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    except OSError as error:
+        return error.errno not in _NO_LOCKS
+    return False
 
 
 def write_all(file: int, buffers: Sequence[bytes]) -> None:

@@ -14,6 +14,7 @@ from portico.providers.local.errors import translated
 from portico.providers.local.staging import (
     check_replaceable,
     check_same_disk,
+    commit_staged,
     move_into,
     move_to_staging,
     new_file,
@@ -211,7 +212,7 @@ def _copy_within(token: CancelToken, here: int, there: int, name: str, staging: 
     with OpenFile(here, Path((name,))) as file, new_file(staging) as (staged, descriptor):
         _copy_bytes(token, file.fileno(), descriptor)
         os.fsync(descriptor)
-        move_into(staging, staged, there, Path((name,)), replace=replace)
+        commit_staged(staging, staged, there, Path((name,)), replace=replace)
 
 
 def _copy_file(token: CancelToken, top: str, source: Path, target: Path, replace: bool) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -9,15 +10,15 @@ from typing import Any, TypeVar
 import structlog
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, IsAFolder, PorticoError
+from portico.errors import AlreadyExists, IsAFolder, PorticoError, service_unavailable
 from portico.paths import Path
 from portico.providers.local.confined_fs import entry_of, lstat, opened_deepest, opened_folder
 from portico.providers.local.errors import translate
 from portico.providers.local.staging import (
     check_replaceable,
     check_same_disk,
+    commit_staged,
     create_staged,
-    move_into,
     open_staging,
     write_all,
 )
@@ -30,7 +31,12 @@ MIN_BUFFER = 2**16
 _BUDGET = 256 * 2**20
 _MAX_CHUNKS = 4096
 """In a buffer: every chunk costs memory of its own, however small it is."""
+RENEWAL_SECONDS = 600.0
+"""After which a buffer is written even if it is not full, so that a slow upload does not look abandoned."""
 _MAX_BUFFERS = 512  # below the kernel's IOV_MAX
+
+_COMMITS = 8
+"""Attempts to commit while others remove the target folder."""
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -67,17 +73,19 @@ async def upload(
     writing: asyncio.Future[Any] | None = None
     buffer: list[bytes] = []
     held = 0
+    written_at = time.monotonic()
     with buffers.upload():
         try:
             async for chunk in chunks:
                 buffer.append(chunk)
                 held += len(chunk)
-                if held >= buffers.size or len(buffer) >= _MAX_CHUNKS:
+                now = time.monotonic()
+                if held >= buffers.size or len(buffer) >= _MAX_CHUNKS or now - written_at > RENEWAL_SECONDS:
                     if writing:
                         await _finished(path, writing)
                     # The disk takes this buffer while the next one fills.
                     writing = threads.writes.start(staged.append, buffer)
-                    buffer, held = [], 0
+                    buffer, held, written_at = [], 0, now
             if writing:
                 await _finished(path, writing)
             writing = threads.writes.start(_commit, staged, buffer)
@@ -153,20 +161,31 @@ class StagedFile:
         """Make the content durable, then the file visible, then the name durable."""
         file = self.open()
         os.fsync(file)
+        for _ in range(_COMMITS):
+            try:
+                self._move_into_place()
+                break
+            except FileNotFoundError as error:
+                # The folder was removed after it was opened, so it is made again.
+                gone = error
+        else:
+            raise service_unavailable(f"{self._target.parent} was removed again and again", 1) from gone
+        entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
+        with suppress(OSError):  # the file is synced and in place
+            self._close()
+        return entry
+
+    def _move_into_place(self) -> None:
         with opened_folder(self._top, self._target.parent, make=True) as folder:
             while True:
                 try:
                     check_replaceable(lstat(folder, self._target.name), self._target, replace=self._replace)
-                    move_into(self._staging, self._name, folder, self._target, replace=self._replace)
+                    commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
                     break
                 except (AlreadyExists, IsAFolder):
                     if not self._choose_another_name():
                         raise
             os.fsync(folder)
-        entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
-        with suppress(OSError):  # the file is synced and in place
-            self._close()
-        return entry
 
     def discard(self) -> None:
         """Remove the staged file. Harmless after `commit`."""

@@ -1,0 +1,66 @@
+"""Who writes a staged file: its name says so, and another process of the same machine can see whether it still runs.
+
+A writer is a process of one boot of one machine, in one PID namespace: a container has its own processes, and a process
+id says nothing about those of another one.
+"""
+
+import os
+from enum import Enum, auto
+from functools import cache
+from hashlib import sha256
+
+
+class Writer(Enum):
+    RUNNING = auto()
+    ENDED = auto()
+    UNKNOWN = auto()
+    """It is on another machine or in another container, or was before a restart of this one."""
+
+
+@cache
+def name_of(process: int) -> str:
+    """The running process as the beginning of a staged file's name."""
+    started = _started(process)
+    return f"{_machine() if started else ''}-{process}-{started or 0}"
+
+
+def state_of(name: str) -> Writer:
+    """What has become of the process whose `name_of` the name begins with."""
+    machine, _, rest = name.partition("-")
+    process, _, rest = rest.partition("-")
+    started, _, _ = rest.partition("-")
+    if not machine or machine != _machine() or not process.isdecimal() or not started.isdecimal():
+        return Writer.UNKNOWN
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return Writer.ENDED
+    except OSError:  # it belongs to another user
+        pass
+    except OverflowError:
+        return Writer.UNKNOWN
+    now = _started(int(process))
+    # Without an answer it may be hidden from this user.
+    return Writer.RUNNING if now is None or now == int(started) else Writer.ENDED
+
+
+@cache
+def _machine() -> str:
+    """This boot of this machine, and the PID namespace; empty where the system does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            boot = file.read()
+        return sha256(boot + os.readlink("/proc/self/ns/pid").encode()).hexdigest()[:16]
+    except OSError:
+        return ""
+
+
+def _started(process: int) -> int | None:
+    """When the process started, in clock ticks since the boot; 0 if it has ended, None if it cannot be seen."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            # The second field is the program's name in parentheses, which may contain anything.
+            state, *fields = file.read().rpartition(b")")[2].split()
+        return 0 if state in (b"Z", b"X") else int(fields[18])
+    except OSError:
+        return None
