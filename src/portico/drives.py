@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
@@ -174,6 +174,7 @@ class Drives:
                 opened = self._opened[name] = self._open_provider(connection)
             except (InvalidRequest, InvalidPath) as error:
                 raise _not_set_up(name, error) from error
+        await self._expect_volume(opened, connection)
         opened.trusted_until = now + _TRUSTED_SECONDS
         return opened
 
@@ -191,6 +192,15 @@ class Drives:
             trusted_until=0.0,
             claims=NameClaims(connection.name, self._leases),
         )
+
+    async def _expect_volume(self, opened: _Opened, connection: Connection) -> None:
+        """The first gateway that can use the storage of a connection without a volume id decides which it is."""
+        expected = connection.volume_id
+        if expected is None:
+            with suppress(PorticoError):  # it is tried again soon, and the request itself meets what is wrong
+                if found := await opened.provider.volume_id():
+                    expected = await self._connections.bind(connection, found)
+        opened.provider.expect_volume(expected)
 
     async def _close_retired(self, before: float) -> None:
         due = [provider for since, provider in self._retired if since < before]

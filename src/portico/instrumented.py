@@ -93,6 +93,12 @@ class InstrumentedProvider(Provider):
     async def check(self, *, writable: bool) -> None:
         await self._timed("check", self._inner.check(writable=writable))
 
+    async def volume_id(self) -> str | None:
+        return await self._inner.volume_id()
+
+    def expect_volume(self, expected_id: str | None) -> None:
+        self._inner.expect_volume(expected_id)
+
     async def sweep(self) -> int:
         return await self._timed("sweep", self._inner.sweep())
 

@@ -110,6 +110,31 @@ def test_a_relative_folder_is_meant_from_here(
     assert show(anna, "here")["options"] == {"folder": str(tmp_path / "data")}
 
 
+def test_a_folder_gets_a_volume_id_that_nobody_has_to_know(anna: Portico, tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    assert anna("connection", "add", "share", "--kind", "local", "--option", f"folder={folders[0]}").code == 0
+    first = (folders[0] / ".portico~volume").read_text().strip()
+    assert anna("connection", "set", "share", "--option", f"folder={folders[1]}").code == 0
+    second = (folders[1] / ".portico~volume").read_text().strip()
+    assert first != second
+    assert show(anna, "share")["options"] == {"folder": str(folders[1])}
+    assert second not in anna("connection", "list").out + anna("connection", "show", "share").out
+    assert anna("connection", "test", "share").code == 0
+
+    (folders[1] / ".portico~volume").write_text(first)
+    assert "another volume id" in str(show(anna, "share")["problem"])
+    (folders[1] / ".portico~volume").unlink()
+    problem = str(show(anna, "share")["problem"])
+    assert "probably not mounted" in problem
+    assert f"connection set share --option folder={folders[1]}" in problem
+    assert anna("connection", "test", "share").code == 5
+    assert not (folders[1] / ".portico~volume").exists()
+    assert anna("connection", "set", "share", "--option", f"folder={folders[1]}").code == 0
+    assert show(anna, "share")["problem"] is None
+
+
 def test_delete(cloud: Portico) -> None:
     assert cloud("connection", "delete", "cloud").code == 0
     assert [row["name"] for row in cloud("connection", "list", "--json").data] == ["local"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 
-from ..gateways import FILES, Gateway, names
+from ..gateways import FILES, Gateway, names, wait_until
 from .conftest import Start
 
 
@@ -92,7 +92,12 @@ def test_a_missing_folder_is_not_ready_and_not_made_anew(start: Start) -> None:
     assert "is missing" in facts["problem"]
     assert not gateway.files.exists()
     (gateway.files / "web").mkdir(parents=True)
-    assert readiness(gateway).status_code == 200
+    assert readiness(gateway).status_code == 503  # it looks like a disk that is not mounted
+    assert upload(gateway, "a.txt") == 503
+    (facts,) = json.loads(gateway.command("connection", "list", "--json"))
+    assert f"connection set local --option folder={gateway.files}" in facts["problem"]
+    gateway.command("connection", "set", "local", "--option", f"folder={gateway.files}")
+    wait_until(lambda: readiness(gateway).status_code == 200, "the administrator's word counts")
     with gateway.signed_in() as client:
         assert names(client) == []
 

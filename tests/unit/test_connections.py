@@ -157,3 +157,17 @@ async def test_with_another_key_the_secrets_stay_closed_and_the_rest_works(
     with pytest.raises(BadSecretKey, match="bucket"):
         await stranger.get("bucket")
     await stranger.delete("bucket")
+
+
+async def test_a_volume_id_is_bound_once_and_forgotten_by_a_change(connections: Connections) -> None:
+    local = await connections.get("local")
+    assert local.volume_id is None
+    bound = await asyncio.gather(*(connections.bind(local, f"{number:032x}") for number in range(8)))
+    assert len(set(bound)) == 1
+    again = await connections.get("local")
+    assert (again.volume_id, again.revision) == (bound[0], local.revision)
+    changed = await connections.change("local", options={"folder": "/srv/other"}, secrets={})
+    assert (await connections.get("local")).volume_id is None
+    assert await connections.bind(local, "late") is None
+    assert await connections.bind(changed, "new") == "new"
+    assert (await connections.get("local")).volume_id == "new"

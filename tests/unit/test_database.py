@@ -386,6 +386,7 @@ async def test_counts_of_an_older_database_are_kept(database: Database, url: str
             await transaction.execute(text(f"ALTER TABLE attempts DROP COLUMN {column}"))
         for table in ("cluster", "leases", "audit_lines"):
             await transaction.execute(text(f"DROP TABLE {table}"))
+        await transaction.execute(text("ALTER TABLE connections DROP COLUMN volume_id"))
         await transaction.execute(text("UPDATE alembic_version SET version_num = '0001'"))
         await transaction.execute(
             text("INSERT INTO attempts (digest, failures, since, succeeded_at) VALUES (:digest, 1, 2, 3)"),

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import pathlib
+import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,9 +16,10 @@ from portico.accounts.users import User, Users
 from portico.bootstrap import _sweeping
 from portico.cursors import CursorSeal
 from portico.drives import Drives
-from portico.errors import ProviderRefused, Unavailable
+from portico.errors import ProviderRefused, ProviderUnavailable, Unavailable
 from portico.metrics import Metrics
-from portico.providers import folder_access
+from portico.paths import Path
+from portico.providers import folder_access, volume_id
 from portico.providers.local import LocalProvider
 from portico.rights import Right
 
@@ -131,11 +134,70 @@ async def test_a_folder_is_checked_for_what_its_users_may_do(
 
     monkeypatch.undo()
     await drives.check()
-    place.rmdir()
+    shutil.rmtree(place)
     with pytest.raises(Unavailable) as refusal:
         await drives.check()
     assert f"{place} is missing" in (refusal.value.cause or "")
     assert not place.exists()
+
+
+async def test_the_first_who_opens_a_folder_decides_which_it_is(
+    connections: Connections, alice: User, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.drives._TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr("portico.drives._SHARED_SECONDS", 0.0)
+    share, place = tmp_path / "share", tmp_path / "place"
+    share.mkdir()
+    await connections.change("local", options={"folder": str(place)}, secrets={})
+    nodes = [Drives(connections, CursorSeal(bytes(32)), Metrics()) for _ in range(4)]
+
+    async def list_all() -> list[str | None]:
+        async def cause(node: Drives) -> str | None:
+            try:
+                await (await node.of(alice)).list_page(Path(), 10)
+            except ProviderUnavailable as error:
+                return error.cause
+            return None
+
+        return [await cause(node) for node in nodes]
+
+    assert all("does not exist" in (cause or "") for cause in await list_all())
+    assert (await connections.get("local")).volume_id is None
+    share.rename(place)  # the share is mounted
+    await asyncio.gather(*(node.of(alice) for node in nodes))
+    assert await list_all() == [None] * 4
+    bound = await connections.get("local")
+    assert (place / ".portico~volume").read_text() == f"{bound.volume_id}\n"
+
+    place.rename(share)
+    place.mkdir()
+    assert all("not mounted" in (cause or "") for cause in await list_all())
+    with pytest.raises(Unavailable) as refusal:
+        await nodes[0].check()
+    assert "not mounted" in (refusal.value.cause or "")
+    assert list(place.iterdir()) == []
+
+    await connections.change("local", options={"folder": str(place)}, secrets={})
+    assert await list_all() == [None] * 4
+    assert (await connections.get("local")).volume_id != bound.volume_id
+    for node in nodes:
+        await node.close()
+
+
+async def test_a_folder_that_cannot_be_written_works_without_a_volume_id(
+    drives: Drives,
+    connections: Connections,
+    alice: User,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(folder: int) -> None:
+        raise OSError(errno.EROFS, "read-only")
+
+    monkeypatch.setattr(volume_id, "_make", refuse)
+    await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
+    assert (await (await drives.of(alice)).list_page(Path(), 10)).entries == []
+    assert (await connections.get("local")).volume_id is None
 
 
 async def test_a_sweep_that_never_ends_holds_up_no_other(

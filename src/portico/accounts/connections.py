@@ -32,6 +32,8 @@ class Connection:
     revision: int
     """Grows with each change. It starts at the current time, so that a name that is deleted and added again has a new
     revision too, unless that happens within a millisecond or the clock was set back."""
+    volume_id: str | None = None
+    """Of the storage that was found first. One with another id is a mistake, such as a share that is not mounted."""
 
 
 class Connections:
@@ -57,7 +59,7 @@ class Connections:
     async def change(
         self, name: str, *, options: dict[str, str | None], secrets: dict[str, str | None]
     ) -> Connection:
-        """Merge these keys into the existing ones; None removes a key."""
+        """Merge these keys into the existing ones; None removes a key. The volume id is forgotten."""
 
         async def merge(transaction: "AsyncConnection") -> Connection:
             row = (await transaction.execute(_named(name).with_for_update())).first()
@@ -75,6 +77,16 @@ class Connections:
             return new
 
         return await self._database.transact(merge)
+
+    async def bind(self, connection: Connection, volume_id: str) -> str | None:
+        """Store the volume id unless there is one, or the connection has changed; returns the stored one."""
+        mine = (connections.c.name == connection.name, connections.c.revision == connection.revision)
+        # The revision stays the same: no provider has to be opened again.
+        await self._database.execute(
+            update(connections).where(*mine, connections.c.volume_id.is_(None)).values(volume_id=volume_id)
+        )
+        row = await self._database.first(select(connections.c.volume_id).where(*mine))
+        return row.volume_id if row else None
 
     async def get(self, name: str) -> Connection:
         return self._known(await self._database.first(_named(name)), name)
@@ -147,6 +159,7 @@ class Connections:
             # Without secrets nothing is encrypted, so the connection works without the secret key.
             "secrets": self._vault.seal(connection.secrets, connection.name) if connection.secrets else None,
             "revision": connection.revision,
+            "volume_id": connection.volume_id,
         }
 
     def _stored_options(self, options: dict[str, str]) -> str:
@@ -158,7 +171,7 @@ class Connections:
         options = json.loads(row.options)
         if self._paths:
             options = self._paths.resolved(options)
-        return Connection(row.name, row.kind, options, secrets, row.revision)
+        return Connection(row.name, row.kind, options, secrets, row.revision, row.volume_id)
 
 
 def _named(name: str) -> "Select[*tuple[Any, ...]]":

@@ -35,6 +35,12 @@ def problem(connection: "Connection", home: Path, *, writable: bool) -> str | No
         if not os.path.lexists(folder):
             advice = f" Create it, or correct the path.{advice}"
         return f"The folder {folder} of the connection {connection.name} {wrong}.{advice}"
+    if wrong := _volume_problem(connection):
+        words = command(home, "connection", "set", connection.name, "--option", f"folder={folder}")
+        return (
+            f"The folder {folder} of the connection {connection.name} {wrong}. Mount it; "
+            f"or, if this is the right folder all the same: {words}"
+        )
     if Path(home).resolve().is_relative_to(Path(folder).resolve()):
         return (
             f"The folder {folder} of the connection {connection.name} holds the gateway's own home, "
@@ -46,6 +52,20 @@ def problem(connection: "Connection", home: Path, *, writable: bool) -> str | No
             f"{_remedy(connection, home)}"
         )
     return None
+
+
+def _volume_problem(connection: "Connection") -> str | None:
+    from portico.providers import volume_id
+
+    if connection.volume_id is None:
+        return None
+    folder = os.open(connection.options["folder"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return volume_id.problem(folder, connection.volume_id)
+    except OSError as error:
+        return f"has a volume id that cannot be read ({error.strerror})"
+    finally:
+        os.close(folder)
 
 
 def _remedy(connection: "Connection", home: Path) -> str:

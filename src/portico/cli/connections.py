@@ -33,7 +33,7 @@ def add(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> "Connection":
         with accounts.audited("connection.add", name, values):
-            return await accounts.connections.add(name, kind, plain, secret)
+            return await _bound(accounts, await accounts.connections.add(name, kind, plain, secret))
 
     added = with_new_accounts(options.home, action)
     print(f"Added the connection {name} of kind {kind}.")
@@ -60,7 +60,8 @@ def set_(options: SimpleNamespace) -> None:
         check_options(old.kind, {key: value for key, value in merged.items() if value})
         plain, secret = _by_secrecy({key: value or None for key, value in values.items()})
         with accounts.audited("connection.set", name, values):
-            return await accounts.connections.change(name, options=plain, secrets=secret)
+            changed = await accounts.connections.change(name, options=plain, secrets=secret)
+            return await _bound(accounts, changed)
 
     changed = with_accounts(options.home, action)
     print(f"Changed the connection {name}.")
@@ -101,6 +102,15 @@ def delete(options: SimpleNamespace) -> None:
     print(f"Deleted the connection {name}; the files in it are still there.")
 
 
+async def _bound(accounts: Accounts, connection: "Connection") -> "Connection":
+    """The connection, bound to its folder as this machine sees it: another node may not have mounted it."""
+    from portico.providers import volume_id
+
+    if connection.kind == "local" and (found := volume_id.read_or_make(connection.options["folder"])):
+        await accounts.connections.bind(connection, found)
+    return connection
+
+
 async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
     from portico.paths import Path
     from portico.providers.probe import probe
@@ -109,6 +119,7 @@ async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
     connection = await accounts.connections.get(name)
     timeout = accounts.settings.provider_timeout.total_seconds()
     provider = open_provider(connection.kind, {**connection.options, **connection.secrets}, timeout)
+    provider.expect_volume(connection.volume_id)
     folder = Path.parse(connection.options.get(PREFIX_OPTION, ""))
     errors = []
     try:

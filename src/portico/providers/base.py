@@ -134,6 +134,13 @@ class Provider(ABC):
     async def check(self, *, writable: bool) -> None:  # noqa: B027
         """Raise what prevents this machine from using the storage, or from writing if `writable`. Sends no request."""
 
+    async def volume_id(self) -> str | None:
+        """An id that the storage carries, made by the first call; None if the kind has none, or it cannot be made."""
+        return None
+
+    def expect_volume(self, expected_id: str | None) -> None:  # noqa: B027
+        """From now on, raise `ProviderUnavailable` if the storage does not carry this id."""
+
     async def sweep(self) -> int:
         """Remove what failed uploads left behind, without touching running ones. Returns how many there were."""
         return 0

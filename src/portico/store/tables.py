@@ -34,6 +34,7 @@ connections = Table(
     Column("options", Text, nullable=False),
     Column("secrets", LargeBinary),
     Column("revision", BigInteger, nullable=False),
+    Column("volume_id", String(128)),
 )
 
 users = Table(

@@ -12,6 +12,7 @@ import pytest
 from portico.errors import NotFound, Unavailable
 from portico.providers.local import LocalProvider, staging, traversal, trees
 from portico.providers.local.cancellation import CancelToken
+from portico.providers.local.confined_fs import Volume
 
 from .actions import at, content, names, put
 
@@ -254,7 +255,7 @@ async def test_a_folder_that_is_moved_away_meanwhile_leads_nowhere_else(
     provider: LocalProvider, top: Folder, outside: Folder
 ) -> None:
     await put(provider, "from/a/file", b"x")
-    with traversal.Traversal(str(top), at("from")) as descent:
+    with traversal.Traversal(Volume(str(top)), at("from")) as descent:
         descent.down("a")
         (top / "from/a").rename(outside / "a")
         with pytest.raises(NotFound):

@@ -7,6 +7,7 @@ the kernel refuses to follow it. Only regular files and folders are visible.
 
 import os
 import stat as modes
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
@@ -14,16 +15,71 @@ from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
 from portico.errors import ProviderUnavailable, not_found
 from portico.paths import Path
+from portico.providers import volume_id
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _KIND = 0o170000
 """The bits of a mode that hold the file type."""
+_TRUSTED_SECONDS = 1.0
+"""How long a folder that is seen again is not read for its id: a device number may be reused by another mount."""
 
 
-def open_folder(top: str, path: Path, *, make: bool = False) -> int:
+class Volume:
+    """The connection's folder, which is not mistaken for another one at the same path."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._expected_id: str | None = None
+        self._verified = (-1, -1, 0.0)
+        """The device and inode of the folder that had the id, and until when that is trusted."""
+
+    def expect(self, expected_id: str | None) -> None:
+        """From now on, only a folder with this volume id is opened; with None, any."""
+        if expected_id != self._expected_id:
+            self._expected_id = expected_id
+            self._verified = (-1, -1, 0.0)
+
+    def open(self) -> int:
+        """A descriptor of the folder; `ProviderUnavailable` if it is missing, or does not have the expected id."""
+        try:
+            # The administrator chose this folder, so it may be a symbolic link.
+            descriptor = os.open(self.path, FOLDER_FLAGS & ~os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ProviderUnavailable(
+                "The storage folder of this connection is missing; tell the administrator.",
+                retry_after=30,
+                cause=f"the connection's folder {self.path} does not exist or is not a folder",
+            ) from error
+        if self._expected_id is not None:
+            try:
+                self._verify(descriptor, self._expected_id)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return descriptor
+
+    def _verify(self, descriptor: int, expected_id: str) -> None:
+        info, now = os.fstat(descriptor), time.monotonic()
+        device, inode, until = self._verified
+        if now < until and info.st_ino == inode and info.st_dev == device:
+            return
+        if problem := volume_id.problem(descriptor, expected_id):
+            raise unusable(self.path, problem)
+        self._verified = (info.st_dev, info.st_ino, now + _TRUSTED_SECONDS)
+
+
+def unusable(path: str, problem: str) -> ProviderUnavailable:
+    return ProviderUnavailable(
+        "The storage folder of this connection cannot be used; tell the administrator.",
+        retry_after=30,
+        cause=f"the connection's folder {path} {problem}",
+    )
+
+
+def open_folder(top: Volume, path: Path, *, make: bool = False) -> int:
     """Open the folder at `path` below `top`; with `make`, missing folders are created durably."""
-    descriptor = _open_top(top)
+    descriptor = top.open()
     try:
         for segment in path.segments:
             descriptor = open_child(descriptor, segment, make=make)
@@ -34,7 +90,7 @@ def open_folder(top: str, path: Path, *, make: bool = False) -> int:
 
 
 @contextmanager
-def opened_folder(top: str, path: Path, *, make: bool = False) -> Iterator[int]:
+def opened_folder(top: Volume, path: Path, *, make: bool = False) -> Iterator[int]:
     """`open_folder` as a context manager."""
     descriptor = open_folder(top, path, make=make)
     try:
@@ -44,9 +100,9 @@ def opened_folder(top: str, path: Path, *, make: bool = False) -> Iterator[int]:
 
 
 @contextmanager
-def opened_deepest(top: str, path: Path) -> Iterator[tuple[int, bool]]:
+def opened_deepest(top: Volume, path: Path) -> Iterator[tuple[int, bool]]:
     """The deepest existing folder of `path`, and whether that is `path` itself."""
-    descriptor = _open_top(top)
+    descriptor = top.open()
     try:
         complete = True
         for segment in path.segments:
@@ -58,18 +114,6 @@ def opened_deepest(top: str, path: Path) -> Iterator[tuple[int, bool]]:
         yield descriptor, complete
     finally:
         os.close(descriptor)
-
-
-def _open_top(top: str) -> int:
-    try:
-        # The administrator chose this folder, so it may be a symbolic link.
-        return os.open(top, FOLDER_FLAGS & ~os.O_NOFOLLOW)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ProviderUnavailable(
-            "The storage folder of this connection is missing; tell the administrator.",
-            retry_after=30,
-            cause=f"the connection's folder {top} does not exist or is not a folder",
-        ) from error
 
 
 def open_child(descriptor: int, segment: str, *, make: bool = False) -> int:
@@ -105,7 +149,7 @@ def is_folder(info: os.stat_result) -> bool:
 
 
 @contextmanager
-def found(top: str, path: Path) -> Iterator[tuple[int, os.stat_result]]:
+def found(top: Volume, path: Path) -> Iterator[tuple[int, os.stat_result]]:
     """The open parent folder and the stat of `path`; `NotFound` if it is not visible."""
     with opened_parent(top, path) as descriptor:
         info = lstat(descriptor, path.name)
@@ -115,7 +159,7 @@ def found(top: str, path: Path) -> Iterator[tuple[int, os.stat_result]]:
 
 
 @contextmanager
-def opened_parent(top: str, path: Path) -> Iterator[int]:
+def opened_parent(top: Volume, path: Path) -> Iterator[int]:
     """`opened_folder` of the parent, where an ancestor that is a file means `NotFound`."""
     with ExitStack() as stack:
         try:

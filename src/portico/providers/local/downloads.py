@@ -14,7 +14,7 @@ from portico.errors import (
     not_found,
 )
 from portico.paths import Path
-from portico.providers.local.confined_fs import entry_of, etag_of, is_folder, opened_parent, visible
+from portico.providers.local.confined_fs import Volume, entry_of, etag_of, is_folder, opened_parent, visible
 from portico.providers.local.errors import translate
 from portico.providers.local.threads import Threads
 
@@ -107,7 +107,7 @@ class FileChunks:
 
 
 async def open_download(
-    threads: Threads, top: str, path: Path, start: int, stop: int | None, etag: str | None
+    threads: Threads, top: Volume, path: Path, start: int, stop: int | None, etag: str | None
 ) -> Download:
     opening = threads.metadata.start(_open, top, path, start, stop, etag)
     try:
@@ -123,7 +123,7 @@ async def open_download(
     return Download(entry, start, end, FileChunks(threads, path, file, start, end))
 
 
-def _open(top: str, path: Path, start: int, stop: int | None, etag: str | None) -> tuple[OpenFile, int]:
+def _open(top: Volume, path: Path, start: int, stop: int | None, etag: str | None) -> tuple[OpenFile, int]:
     """The file, and where the download ends."""
     with opened_parent(top, path) as folder:
         file = OpenFile(folder, path)

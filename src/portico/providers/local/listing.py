@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from portico.entries import Entry, Page
 from portico.errors import InvalidCursor, not_a_folder
 from portico.paths import Path
-from portico.providers.local.confined_fs import entries_of, found, opened_folder
+from portico.providers.local.confined_fs import Volume, entries_of, found, opened_folder
 from portico.providers.local.page_cache import PageCache
 from portico.providers.local.snapshots import FolderSnapshot, SnapshotCache
 from portico.providers.local.threads import Threads
@@ -19,7 +19,7 @@ Position = tuple[bool, str]
 
 
 class FolderListing:
-    def __init__(self, threads: Threads, top: str, max_page_size: int) -> None:
+    def __init__(self, threads: Threads, top: Volume, max_page_size: int) -> None:
         self._threads = threads
         self._top = top
         self._snapshots = SnapshotCache(max_page_size)

@@ -5,12 +5,20 @@ import os
 from collections.abc import AsyncIterator, Iterator
 
 from portico.entries import Download, Entry, Page
-from portico.errors import ProviderUnavailable
 from portico.paths import Path
+from portico.providers import volume_id
 from portico.providers.base import Provider
 from portico.providers.folder_access import access_problem
 from portico.providers.local import staging, trees
-from portico.providers.local.confined_fs import entry_of, found, is_folder, opened_deepest, opened_folder
+from portico.providers.local.confined_fs import (
+    Volume,
+    entry_of,
+    found,
+    is_folder,
+    opened_deepest,
+    opened_folder,
+    unusable,
+)
 from portico.providers.local.downloads import open_download
 from portico.providers.local.listing import FolderListing
 from portico.providers.local.threads import Threads
@@ -27,8 +35,8 @@ class LocalProvider(Provider):
     max_file_size = 2**63 - 1
 
     def __init__(self, folder: str) -> None:
-        self._top = os.path.abspath(os.path.expanduser(folder))
-        self.identity = self._top
+        self._top = Volume(os.path.abspath(os.path.expanduser(folder)))
+        self.identity = self._top.path
         self._threads = Threads()
         self._listing = FolderListing(self._threads, self._top, self.max_page_size)
         self._buffers = WriteBuffers()
@@ -111,12 +119,15 @@ class LocalProvider(Provider):
         await self._threads.run(self._threads.metadata, Path(), self._check, writable)
 
     def _check(self, writable: bool) -> None:
-        if problem := access_problem(self._top, writable=writable):
-            raise ProviderUnavailable(
-                "The storage folder of this connection cannot be used; tell the administrator.",
-                retry_after=30,
-                cause=f"the connection's folder {self._top} {problem}",
-            )
+        if problem := access_problem(self._top.path, writable=writable):
+            raise unusable(self._top.path, problem)
+        os.close(self._top.open())
+
+    async def volume_id(self) -> str | None:
+        return await self._threads.run(self._threads.metadata, Path(), volume_id.read_or_make, self._top.path)
+
+    def expect_volume(self, expected_id: str | None) -> None:
+        self._top.expect(expected_id)
 
     async def sweep(self) -> int:
         return await self._threads.run_long(self._threads.removals, Path(), staging.sweep, self._top)

@@ -19,13 +19,7 @@ from portico.errors import ProviderRefused, already_exists, cannot_replace_folde
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.local import writers
 from portico.providers.local.cancellation import CancelToken
-from portico.providers.local.confined_fs import (
-    is_folder,
-    lstat,
-    open_folder,
-    opened_folder,
-    visible,
-)
+from portico.providers.local.confined_fs import Volume, is_folder, lstat, open_folder, opened_folder, visible
 from portico.providers.local.writers import Writer
 
 _STAGING = Path((f"{RESERVED_PREFIX}staging",))
@@ -36,21 +30,21 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.E
 """From file systems that have no locks, or not for a descriptor that only reads."""
 
 
-def check_same_disk(folder: int, staging: int, top: str, path: Path) -> None:
+def check_same_disk(folder: int, staging: int, top: Volume, path: Path) -> None:
     """`ProviderRefused` if a staged file cannot be renamed into the folder."""
     if os.fstat(folder).st_dev != os.fstat(staging).st_dev:
         raise ProviderRefused(
             "This folder is on another disk than the connection's; tell the administrator.",
-            cause=f"{path} is another file system than {top}: give it a connection of its own",
+            cause=f"{path} is another file system than {top.path}: give it a connection of its own",
         )
 
 
-def open_staging(top: str) -> int:
+def open_staging(top: Volume) -> int:
     return open_folder(top, _STAGING, make=True)
 
 
 @contextmanager
-def opened_staging(top: str) -> Iterator[int]:
+def opened_staging(top: Volume) -> Iterator[int]:
     with opened_folder(top, _STAGING, make=True) as staging:
         yield staging
 
@@ -108,7 +102,7 @@ def commit_staged(staging: int, name: str, folder: int, target: Path, *, replace
         raise service_unavailable(f"the staged file {name} for {target} was removed", 1) from error
 
 
-def move_to_staging(top: str, folder: int, name: str) -> str:
+def move_to_staging(top: Volume, folder: int, name: str) -> str:
     """Move a folder to the staging folder by one rename; returns its name there."""
     with opened_staging(top) as staging:
         trash = secrets.token_hex(16)
@@ -117,14 +111,14 @@ def move_to_staging(top: str, folder: int, name: str) -> str:
     return trash
 
 
-def remove_staged(token: CancelToken, top: str, name: str) -> None:
+def remove_staged(token: CancelToken, top: Volume, name: str) -> None:
     """Remove a folder that `move_to_staging` moved here, with its content."""
     token.check()
     with opened_staging(top) as staging:
         _empty(token, staging, name)
 
 
-def sweep(token: CancelToken, top: str) -> int:
+def sweep(token: CancelToken, top: Volume) -> int:
     """Remove what no running writer needs; returns how many there were."""
     swept = 0
     with suppress(FileNotFoundError), opened_folder(top, _STAGING) as staging:

@@ -8,7 +8,7 @@ from typing import Self
 from portico.errors import NotFound, already_exists
 from portico.paths import Path
 from portico.providers.local.cancellation import CancelToken
-from portico.providers.local.confined_fs import FOLDER_FLAGS, open_child, open_folder
+from portico.providers.local.confined_fs import FOLDER_FLAGS, Volume, open_child, open_folder
 
 
 class Traversal:
@@ -18,7 +18,7 @@ class Traversal:
     `..` is another folder, and `up` fails.
     """
 
-    def __init__(self, top: str, path: Path, *, make: bool = False) -> None:
+    def __init__(self, top: Volume, path: Path, *, make: bool = False) -> None:
         self.folder = open_folder(top, path, make=make)
         self._above: list[tuple[int, int]] = []
 

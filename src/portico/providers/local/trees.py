@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from portico.errors import NotFound, NotPossible, PorticoError, already_exists
 from portico.paths import Path, name_flaw
 from portico.providers.local.cancellation import CancelToken
-from portico.providers.local.confined_fs import found, is_folder, lstat, opened_folder, visible
+from portico.providers.local.confined_fs import Volume, found, is_folder, lstat, opened_folder, visible
 from portico.providers.local.downloads import OpenFile
 from portico.providers.local.errors import translated
 from portico.providers.local.staging import (
@@ -28,7 +28,7 @@ _CHUNK = 16 * 2**20
 """Bytes that are copied between two checks for cancellation."""
 
 
-def copy(token: CancelToken, top: str, source: Path, target: Path, replace: bool) -> None:
+def copy(token: CancelToken, top: Volume, source: Path, target: Path, replace: bool) -> None:
     token.check()
     with found(top, source) as (_, info):
         folder = is_folder(info)
@@ -39,7 +39,7 @@ def copy(token: CancelToken, top: str, source: Path, target: Path, replace: bool
         _copy_file(token, top, source, target, replace)
 
 
-def delete(top: str, path: Path, recursive: bool) -> str | None:
+def delete(top: Volume, path: Path, recursive: bool) -> str | None:
     """Delete a file or a folder; of a folder with content, the name under which it is staged for removal."""
     with found(top, path) as (folder, info):
         if is_folder(info) and recursive:
@@ -52,7 +52,7 @@ def delete(top: str, path: Path, recursive: bool) -> str | None:
     return None
 
 
-def rename(top: str, source: Path, target: Path, replace: bool) -> bool:
+def rename(top: Volume, source: Path, target: Path, replace: bool) -> bool:
     """Move by renaming; False if the target is a folder with content that may be replaced: then call `merge`."""
     with found(top, source) as (source_folder, info):
         if is_folder(info):
@@ -75,7 +75,7 @@ def rename(top: str, source: Path, target: Path, replace: bool) -> bool:
     return True
 
 
-def merge(token: CancelToken, top: str, source: Path, target: Path) -> None:
+def merge(token: CancelToken, top: Volume, source: Path, target: Path) -> None:
     """Move the content of one folder into another: each file, and each folder that the target lacks, by one rename.
 
     Nothing is copied, and what is added to the source meanwhile stays there.
@@ -147,7 +147,7 @@ def _rename_folder(source_folder: int, source: str, target_folder: int, target: 
     return True
 
 
-def _claim_folder(top: str, target: Path, replace: bool) -> None:
+def _claim_folder(top: Volume, target: Path, replace: bool) -> None:
     """Create the target folder unless it may exist: of two callers, one fails."""
     if replace:
         _check_folder_target(top, target)
@@ -159,7 +159,7 @@ def _claim_folder(top: str, target: Path, replace: bool) -> None:
             raise already_exists(target.name) from None
 
 
-def _check_folder_target(top: str, target: Path) -> None:
+def _check_folder_target(top: Volume, target: Path) -> None:
     try:
         with opened_folder(top, target.parent) as folder:
             info = lstat(folder, target.name)
@@ -169,7 +169,7 @@ def _check_folder_target(top: str, target: Path) -> None:
         raise already_exists(target.name)
 
 
-def _copy_tree(token: CancelToken, top: str, source: Path, target: Path, replace: bool) -> None:
+def _copy_tree(token: CancelToken, top: Volume, source: Path, target: Path, replace: bool) -> None:
     copied = 0
 
     def visit() -> list[str]:
@@ -215,7 +215,7 @@ def _copy_within(token: CancelToken, here: int, there: int, name: str, staging: 
         commit_staged(staging, staged, there, Path((name,)), replace=replace)
 
 
-def _copy_file(token: CancelToken, top: str, source: Path, target: Path, replace: bool) -> None:
+def _copy_file(token: CancelToken, top: Volume, source: Path, target: Path, replace: bool) -> None:
     if source == target:
         raise NotPossible("A file cannot be copied onto itself; choose another target.")
     staged = StagedFile(top, target, replace=replace)

@@ -12,7 +12,7 @@ import structlog
 from portico.entries import Entry
 from portico.errors import AlreadyExists, IsAFolder, PorticoError, service_unavailable
 from portico.paths import Path
-from portico.providers.local.confined_fs import entry_of, lstat, opened_deepest, opened_folder
+from portico.providers.local.confined_fs import Volume, entry_of, lstat, opened_deepest, opened_folder
 from portico.providers.local.errors import translate
 from portico.providers.local.staging import (
     check_replaceable,
@@ -129,7 +129,7 @@ class StagedFile:
     """A file that is invisible until `commit`. All methods block; call one at a time."""
 
     def __init__(
-        self, top: str, target: Path, *, replace: bool, alternatives: Iterator[Path] | None = None
+        self, top: Volume, target: Path, *, replace: bool, alternatives: Iterator[Path] | None = None
     ) -> None:
         self._top = top
         self._target = target

@@ -37,3 +37,4 @@ def upgrade() -> None:
     )
     op.create_index("ix_audit_lines_at", "audit_lines", ["at"])
     op.create_index("ix_audit_lines_user", "audit_lines", ["user"])
+    op.add_column("connections", sa.Column("volume_id", sa.String(128)))
