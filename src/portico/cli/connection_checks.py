@@ -59,13 +59,14 @@ def _volume_problem(connection: "Connection") -> str | None:
 
     if connection.volume_id is None:
         return None
-    folder = os.open(connection.options["folder"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return volume_id.problem(folder, connection.volume_id)
+        folder = os.open(connection.options["folder"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return volume_id.problem(folder, connection.volume_id)
+        finally:
+            os.close(folder)
     except OSError as error:
         return f"has a volume id that cannot be read ({error.strerror})"
-    finally:
-        os.close(folder)
 
 
 def _remedy(connection: "Connection", home: Path) -> str:
