@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -122,15 +122,16 @@ async def _trial(effort: Effort, cluster: Cluster, balancer: Haproxy, uploads: i
         database.stop()
         database.start()
 
-    await some_more()
-    for what, fault in {
+    faults: dict[str, Callable[[], Awaitable[object]]] = {
         "a node is killed": lambda: asyncio.to_thread(one.kill),
         "it comes back": lambda: asyncio.to_thread(one.start),
         "PostgreSQL restarts": lambda: asyncio.to_thread(restart),
         "PostgreSQL is frozen": frozen,
         "PostgreSQL refuses connections": refusing,
         "a node is upgraded": lambda: asyncio.to_thread(upgrade),
-    }.items():
+    }
+    await some_more()
+    for what, fault in faults.items():
         before = Counter(senders.outcomes)
         await fault()
         await some_more()
