@@ -33,6 +33,7 @@ from portico.providers.registry import PATH_OPTIONS
 from portico.settings import Settings, generated_client
 from portico.store.database import Database
 from portico.store.leases import Leases
+from portico.store.schema import check_current
 
 SWEEP_INTERVAL_SECONDS = 600
 """How often abandoned uploads, expired tokens and old failures are removed."""
@@ -77,7 +78,7 @@ async def open_gateway(
         stack.callback(audit.close)
 
         async def ready() -> None:
-            await database.ping()
+            await check_current(database)
             await drives.check()
 
         _watch_queues(metrics, passwords, database, upload_memory)

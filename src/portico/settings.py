@@ -145,6 +145,11 @@ class Settings(BaseModel):
         alias="database.connections",
         description="How many connections each worker opens to PostgreSQL at most; requests wait for a free one. All nodes together need nodes × workers × this many, and a few for commands.",
     )
+    database_migrate: Annotated[bool, BeforeValidator(setting_parsers.flag)] = Field(
+        True,
+        alias="database.migrate",
+        description="true: a start or a command migrates a database of an older version. false: it refuses, and 'portico migrate' does so when the administrator decides.",
+    )
     max_file_size: Annotated[int, BeforeValidator(setting_parsers.size)] = Field(
         0,
         alias="upload.max-file-size",

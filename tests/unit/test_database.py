@@ -83,15 +83,6 @@ def test_many_processes_migrate_at_once(tmp_path: pathlib.Path) -> None:
         assert process.wait() == 0
 
 
-async def test_a_newer_database_is_refused(database: Database, url: str) -> None:
-    async with database.begin() as transaction:
-        await transaction.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NotPossible, match="newer version of Portico"):
-        migrate(url)
-    async with database.begin() as transaction:
-        await transaction.execute(text(f"UPDATE alembic_version SET version_num = '{newest_revision()}'"))
-
-
 def test_the_newest_revision_is_the_one_that_alembic_leads_to() -> None:
     scripts = ScriptDirectory(str(pathlib.Path(schema.__file__).parent / "migrations"))
     assert newest_revision() == scripts.get_current_head()

@@ -11,9 +11,12 @@ from sqlalchemy.exc import IntegrityError
 from portico.accounts.vault import VARIABLE, SecretKey
 from portico.errors import PorticoError
 from portico.store.database import Database
+from portico.store.schema import OLDEST_CODE
 from portico.store.tables import cluster
 
 KEY = "secret-key"
+_AGREED = cluster.c.name != OLDEST_CODE
+"""Not the row that belongs to the schema."""
 
 
 class ClusterMismatch(PorticoError):
@@ -59,11 +62,11 @@ class Cluster:
         return {name: known.get(name, "") for name in mine}
 
     async def identity(self) -> dict[str, str]:
-        return {row.name: row.value for row in await self._database.fetch(select(cluster))}
+        return {row.name: row.value for row in await self._database.fetch(select(cluster).where(_AGREED))}
 
     async def forget(self) -> None:
         """Let the next start decide anew."""
-        await self._database.execute(delete(cluster))
+        await self._database.execute(delete(cluster).where(_AGREED))
 
     def _mismatch(self, name: str) -> ClusterMismatch:
         if name == KEY:

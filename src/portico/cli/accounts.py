@@ -33,21 +33,28 @@ class Accounts:
     @contextmanager
     def audited(self, action: str, subject: str, changed: Collection[str] = ()) -> Iterator[None]:
         """Write the change that happens inside to the audit log, with the names of the changed fields."""
-        import msgspec
-
-        from portico.audit import AuditLine
-
-        line = AuditLine(user=f"os:{homes.my_name()}", action=action, subject=subject, outcome="internal")
-        line.changed = sorted(changed) or msgspec.UNSET
-        self.audit.begin(line)
-        try:
+        with audited(self.audit, action, subject, changed):
             yield
-            line.outcome = "done"
-        except PorticoError as error:
-            line.outcome = error.code
-            raise
-        finally:
-            self.audit.end(line)
+
+
+@contextmanager
+def audited(audit: "Audit", action: str, subject: str, changed: Collection[str] = ()) -> Iterator[None]:
+    """As `Accounts.audited`, for a command that has only the audit log."""
+    import msgspec
+
+    from portico.audit import AuditLine
+
+    line = AuditLine(user=f"os:{homes.my_name()}", action=action, subject=subject, outcome="internal")
+    line.changed = sorted(changed) or msgspec.UNSET
+    audit.begin(line)
+    try:
+        yield
+        line.outcome = "done"
+    except PorticoError as error:
+        line.outcome = error.code
+        raise
+    finally:
+        audit.end(line)
 
 
 def with_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
@@ -77,19 +84,12 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     from portico.accounts.passwords import Passwords
     from portico.accounts.users import Users
     from portico.accounts.vault import Vault
-    from portico.audit import open_audit
     from portico.providers.registry import PATH_OPTIONS
 
-    database = await _current_database(settings)
+    database = await current_database(settings)
     vault = Vault(await _secret_key(settings, database))
     passwords = Passwords()
-    required = settings.audit_required
-
-    def warn(why: str, lost: int) -> None:
-        if lost == 1 and not required:  # otherwise the command fails with this error
-            print(f"Warning: the audit log cannot be written ({why}).", file=sys.stderr)
-
-    audit = open_audit(settings.audit_file, required=required, command=True, on_loss=warn)
+    audit = audit_of(settings)
     paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
     users, connections = Users(database, passwords), Connections(database, vault, paths)
     try:
@@ -100,13 +100,28 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
         await database.close()
 
 
-async def _current_database(settings: "Settings") -> "Database":
+def audit_of(settings: "Settings") -> "Audit":
+    from portico.audit import open_audit
+
+    required = settings.audit_required
+
+    def warn(why: str, lost: int) -> None:
+        if lost == 1 and not required:  # otherwise the command fails with this error
+            print(f"Warning: the audit log cannot be written ({why}).", file=sys.stderr)
+
+    return open_audit(settings.audit_file, required=required, command=True, on_loss=warn)
+
+
+async def current_database(settings: "Settings") -> "Database":
+    """The database, which is migrated if this version cannot use it as it is and the settings allow it."""
     from portico.store.database import Database
-    from portico.store.schema import is_current, migrate
+    from portico.store.schema import is_current, migrate, needs_migration
 
     database = Database(settings.database_url, blocking=True)
     try:
         if not await is_current(database):
+            if not settings.database_migrate:
+                raise needs_migration(database.name)
             migrate(settings.database_url, set_up_mark=settings.home / homes.SET_UP_MARK)
     except BaseException:
         await database.close()

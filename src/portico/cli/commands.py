@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "Manage connections: the storage services that hold the files.", "portico.cli.connections", True
     ),
     "config": CommandEntry("Check the settings in application.properties.", "portico.cli.config", True),
+    "migrate": CommandEntry("Migrate the database to this version of Portico.", "portico.cli.database", True),
     "login": CommandEntry("Sign in to a gateway, and stay signed in.", _REMOTE),
     "logout": CommandEntry("Sign out.", _REMOTE),
     "whoami": CommandEntry("Show who is signed in, and where.", _REMOTE),

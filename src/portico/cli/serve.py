@@ -37,6 +37,8 @@ def serve(options: SimpleNamespace) -> None:
         "behind-proxy": options.behind_proxy,
     }
     overrides = {f"server.{flag}": value for flag, value in flags.items() if value is not None}
+    if options.no_migrate:
+        overrides["database.migrate"] = "false"
     with undone_on_failure(options.home):
         startup = _prepare(options.home, overrides)
 
@@ -150,6 +152,7 @@ def _options(parser: Parser) -> None:
         metavar="RANGES",
         help="Addresses of the proxies in front of the gateway; no other address may connect.",
     )
+    parser.add_flag("--no-migrate", help="Refuse to start on a database that has to be migrated.")
 
 
 COMMANDS = {
@@ -157,7 +160,8 @@ COMMANDS = {
         serve,
         "Start the gateway. The first start creates the home folder and a Web User.",
         (_options,),
-        "Each option overrides the setting of the same name in application.properties.\n\n"
+        "Each option overrides the setting of the same name in application.properties; --no-migrate sets database.migrate "
+        "to false.\n\n"
         "Examples:\n"
         "  portico serve\n"
         "  portico serve --host 0.0.0.0 --tls auto\n"

@@ -1,23 +1,65 @@
-"""Migrating a database to the schema in `tables`."""
+"""The schema of a database: its revision, which code can use it, and migrations to the one in `tables`.
+
+Migrations expand first, and contract in a later release: what they add does not disturb code of the release before,
+and what that code uses is removed only by a migration that moves `OLDEST_CODE` beyond it. So the nodes of a cluster
+can be upgraded one after another.
+"""
 
 import asyncio
 import os
 import pathlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from portico.errors import NotPossible, Unavailable
 from portico.store import sqlite
 from portico.store.database import Database
 
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+T = TypeVar("T")
+
 _MIGRATIONS = pathlib.Path(__file__).parent / "migrations"
-_REVISIONS = "alembic_version"
-_NEEDED = {_REVISIONS, "users", "connections"}
+REVISIONS = "alembic_version"
+_NEEDED = {REVISIONS, "users", "connections"}
+OLDEST_CODE = "oldest-code"
+"""The row of the table `cluster` with the oldest revision whose code can still use the database. Migrations set it."""
 _WAIT = 60  # another process may be migrating
+_LONGEST = 3600  # of a migration
 _LOCK = 0x706F727469636F  # "portico": the advisory lock of migrations
+_LOCK_NOT_AVAILABLE = "55P03"
+_PAUSE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LockLimits:
+    """How long a migration of PostgreSQL waits for locks, in seconds."""
+
+    queue: float = 60
+    """For the migration of another node to end."""
+    table: float = 5
+    """For one lock on a table: while it waits, all others who use the table wait behind it."""
+    tries: int = 10
+    """How often it begins again after that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    before: str | None
+    """The revision that the database had; None if it was empty."""
+    after: str
+
+
+class _Locked(Unavailable):
+    """A lock could not be had in time."""
 
 
 def newest_revision() -> str:
@@ -26,22 +68,63 @@ def newest_revision() -> str:
 
 
 async def is_current(database: Database) -> bool:
-    """Whether the database needs no migration, with one query."""
+    """Whether this version can use the database without a migration, with one query.
+
+    A newer schema can be used if its oldest code is not newer than this one; otherwise it is `NotPossible`.
+    """
     try:
         # Users and connections are part of the query because a database without these tables is not current.
         query = "SELECT version_num, EXISTS (SELECT 1 FROM users), EXISTS (SELECT 1 FROM connections)"
-        rows = await database.fetch(text(f"{query} FROM alembic_version"))
+        query += f", (SELECT value FROM cluster WHERE name = '{OLDEST_CODE}') AS oldest_code"  # noqa: S608
+        rows = await database.fetch(text(f"{query} FROM {REVISIONS}"))
     except ProgrammingError:
         return False
     except Unavailable:
         if database.dialect == "sqlite":
             return False  # the file or the table is missing; `migrate` says which
         raise
-    return [row.version_num for row in rows] == [newest_revision()]
+    return len(rows) == 1 and _is_usable(rows[0].version_num, rows[0].oldest_code)
 
 
-def migrate(url: str, *, set_up_mark: pathlib.Path | None = None) -> None:
-    """Migrate the database at `url` to the newest revision.
+async def check_current(database: Database) -> None:
+    """`Unavailable`, with a sentence for the administrator, while this version cannot use the database."""
+    try:
+        if await is_current(database):
+            return
+        await database.ping()  # if it does not answer at all, this says so
+        why = needs_migration(database.name).detail
+    except NotPossible as error:
+        why = error.detail
+    raise Unavailable("The gateway's database has another version.", retry_after=5, cause=why)
+
+
+def needs_migration(name: str) -> NotPossible:
+    return NotPossible(
+        f"The database {name} does not have the schema {newest_revision()} that this version of Portico needs: "
+        "run 'portico migrate' once, then start the nodes."
+    )
+
+
+def _is_usable(revision: str, oldest_code: str | None) -> bool:
+    newest = newest_revision()
+    if revision <= newest:
+        return revision == newest
+    if oldest_code is None or oldest_code > newest:
+        raise _newer(f"schema {revision}, this version has {newest}")
+    return True
+
+
+def _newer(cause: str) -> NotPossible:
+    sentence = (
+        "The database was created by a newer version of Portico; start that version, or restore a backup"
+    )
+    return NotPossible(f"{sentence}.", cause=f"{sentence} ({cause})")
+
+
+def migrate(
+    url: str, *, set_up_mark: pathlib.Path | None = None, limits: LockLimits | None = None
+) -> Migration:
+    """Migrate the database at `url` to the newest revision; one that is newer, but can be used, stays as it is.
 
     Any number of processes may do so at once: one migrates, the others wait.
 
@@ -51,29 +134,107 @@ def migrate(url: str, *, set_up_mark: pathlib.Path | None = None) -> None:
     was_set_up = set_up_mark is not None and set_up_mark.exists()
     if was_set_up and _is_absent(url):
         raise _emptied(_file(url) or "", set_up_mark)
-    _make_private(url)
-    # In a thread, so that it works inside an event loop too.
+    mark = set_up_mark if was_set_up else None
+
+    async def work(connection: "AsyncConnection", name: str) -> Migration:
+        tables = await connection.run_sync(table_names)
+        if _NEEDED - tables and (mark or REVISIONS in tables):
+            raise _emptied(name, mark)
+        before = await connection.run_sync(revision_of)
+        if before is not None and before > newest_revision():
+            _is_usable(before, await connection.run_sync(_oldest_code))
+            return Migration(before, before)
+        await connection.run_sync(upgrade)
+        return Migration(before, newest_revision())
+
+    return in_thread(change_schema(url, work, limits))
+
+
+def in_thread(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work` in an event loop of its own, so that it can be called inside of another one, too."""
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, _migrate(url, set_up_mark if was_set_up else None)).result()
+        return thread.submit(asyncio.run, work).result()
 
 
-async def _migrate(url: str, set_up_mark: pathlib.Path | None) -> None:
+async def change_schema(
+    url: str,
+    work: "Callable[[AsyncConnection, str], Awaitable[T]]",
+    limits: LockLimits | None = None,
+) -> T:
+    """The result of `work`, called with a transaction and the database's name, while no other process migrates.
+
+    It is called again if it does not get a lock in time.
+    """
+    limits = limits or LockLimits()
+    _make_private(url)
     database = Database(url, wait=_WAIT)
     try:
         if database.dialect == "sqlite":
             await _use_wal(database)
-        async with database.begin() as connection:
-            if database.dialect == "postgresql":
-                await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            tables = await connection.run_sync(lambda sync: set(inspect(sync).get_table_names()))
-            if _NEEDED - tables and (set_up_mark or _REVISIONS in tables):
-                raise _emptied(database.name, set_up_mark)
-            await connection.run_sync(_upgrade)
+        for left in reversed(range(limits.tries)):
+            try:
+                async with database.begin(_LONGEST) as connection:
+                    if database.dialect == "postgresql":
+                        await _take_lock(connection, database.name, limits)
+                    with _lock_failures(database.name):
+                        return await work(connection, database.name)
+            except _Locked:
+                if not left:
+                    raise
+                await asyncio.sleep(_PAUSE)
+        raise AssertionError("no try is left")
     finally:
         await database.close()
 
 
-def _upgrade(connection: Connection) -> None:
+async def _take_lock(connection: "AsyncConnection", name: str, limits: LockLimits) -> None:
+    """The lock of migrations; from then on, no statement waits long for a lock."""
+    try:
+        await connection.execute(text(f"SET LOCAL lock_timeout = {round(limits.queue * 1000)}"))
+        await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        await connection.execute(text(f"SET LOCAL lock_timeout = {round(limits.table * 1000)}"))
+    except DBAPIError as error:
+        if not _is_lock_failure(error):
+            raise
+        sentence = f"Another node has been migrating the database {name} for {limits.queue:g} s"
+        raise Unavailable(f"{sentence}; try again when it is done.", retry_after=5) from error
+
+
+@contextmanager
+def _lock_failures(name: str) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        if not _is_lock_failure(error):
+            raise
+        raise _Locked(
+            f"A long transaction keeps tables of the database {name} locked, so they cannot be changed now; nothing was "
+            "changed. End that transaction (see pg_stat_activity), or try again later.",
+            retry_after=5,
+        ) from error
+
+
+def _is_lock_failure(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
+
+
+def table_names(connection: Connection) -> set[str]:
+    return set(inspect(connection).get_table_names())
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The revision of the database; None if it has none."""
+    if REVISIONS not in table_names(connection):
+        return None
+    return connection.execute(text(f"SELECT version_num FROM {REVISIONS}")).scalar()  # noqa: S608
+
+
+def _oldest_code(connection: Connection) -> str | None:
+    query = text("SELECT value FROM cluster WHERE name = :name")
+    return connection.execute(query, {"name": OLDEST_CODE}).scalar()
+
+
+def upgrade(connection: Connection, revision: str = "head") -> None:
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError
@@ -83,12 +244,9 @@ def _upgrade(connection: Connection) -> None:
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     try:
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
     except CommandError as error:
-        raise NotPossible(
-            "The database was created by a newer version of Portico; start that version, or restore a backup.",
-            cause=str(error),
-        ) from error
+        raise _newer(str(error)) from error
 
 
 async def _use_wal(database: Database) -> None:

@@ -101,7 +101,8 @@ attempts = Table(
     Column("admitted_at", BigInteger),
 )
 
-# What all nodes of a cluster must agree on: the first node writes it, the others compare.
+# What all nodes of a cluster must agree on: the first node writes it, the others compare. Migrations write the row
+# `oldest-code`; see `schema`.
 cluster = Table(
     "cluster",
     metadata,

@@ -16,6 +16,8 @@ def upgrade() -> None:
         sa.Column("value", sa.String(256), nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_cluster"),
     )
+    # Code of revision 0002 uses none of the new tables.
+    op.execute("INSERT INTO cluster (name, value) VALUES ('oldest-code', '0002')")
     op.create_table(
         "leases",
         sa.Column("name", sa.String(64), nullable=False),

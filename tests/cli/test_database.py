@@ -1,0 +1,98 @@
+"""`portico migrate`, and starts and commands that may not migrate."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from portico.cli import bind_address
+from portico.store.schema import newest_revision
+from tests.servers.postgres import PostgresServer
+
+from .conftest import Portico
+
+NEWEST = newest_revision()
+
+
+def pretend(home: Path, *statements: str) -> None:
+    engine = create_engine(f"sqlite:///{home / 'portico.db'}")
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+def as_released(home: Path) -> None:
+    """As the last release has left it."""
+    drops = [f"DROP TABLE {name}" for name in ("cluster", "leases", "audit_lines")]
+    pretend(home, *drops, "UPDATE alembic_version SET version_num = '0002'")
+
+
+def test_migrate_says_from_which_revision_to_which(anna: Portico, home: Path) -> None:
+    as_released(home)
+    assert anna("migrate").out == f"Migrated the database from schema 0002 to {NEWEST}.\n"
+    assert anna("migrate").out == f"There is nothing to do: the database has schema {NEWEST} already.\n"
+    assert "anna" in anna("user", "list").out
+
+
+def test_migrate_prepares_an_empty_database(
+    portico: Portico, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
+    monkeypatch.setenv("PORTICO_DATABASE_MIGRATE", "false")
+    outcome = portico("user", "add", "bob", "--generate")
+    assert outcome.code == 1
+    assert "run 'portico migrate' once" in outcome.err
+    assert portico("migrate").out == f"Made the tables of schema {NEWEST} in the empty database.\n"
+    assert "There is nothing to do" in portico("migrate").out
+    assert portico("user", "list").code == 0
+
+
+def test_a_newer_database_that_can_be_used_needs_nothing(anna: Portico, home: Path) -> None:
+    pretend(home, "UPDATE alembic_version SET version_num = '9999'")
+    outcome = anna("migrate")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "schema 9999 of a newer version" in outcome.out
+    assert anna("user", "list").code == 0
+
+
+@pytest.mark.parametrize("command", ["migrate", "user list", "serve --port 1", "serve --port 1 --no-migrate"])
+def test_a_newer_database_that_cannot_be_used_is_refused_with_the_sentence(
+    anna: Portico, home: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bind_address, "check_free", lambda *_: None)
+    pretend(
+        home,
+        "UPDATE alembic_version SET version_num = '9999'",
+        "UPDATE cluster SET value = '9999' WHERE name = 'oldest-code'",
+    )
+    outcome = anna(*command.split())
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert outcome.err.startswith(
+        "The database was created by a newer version of Portico; start that version"
+    )
+
+
+def test_an_older_database_is_not_migrated_unless_wanted(
+    anna: Portico, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bind_address, "check_free", lambda *_: None)
+    as_released(home)
+    started = anna("serve", "--port", "1", "--no-migrate")
+    monkeypatch.setenv("PORTICO_DATABASE_MIGRATE", "false")
+    for outcome in (started, anna("user", "list")):
+        assert (outcome.code, outcome.out) == (1, "")
+        assert f"does not have the schema {NEWEST}" in outcome.err
+        assert "run 'portico migrate' once" in outcome.err
+    assert "from schema 0002" in anna("migrate").out
+    assert anna("user", "list").code == 0
+
+
+def test_a_failed_migration_of_a_new_home_leaves_nothing(
+    portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_DATABASE_URL", "sqlite:////nowhere/portico.db")
+    outcome = portico("migrate")
+    assert outcome.code == 5
+    assert "cannot be opened" in outcome.err
+    assert not home.exists()
