@@ -63,7 +63,7 @@ def test_every_command_describes_its_options(portico: Portico, parser: Parser) -
     assert all(action.help for action in parser.options.values())
 
 
-@pytest.mark.parametrize("group", ["user", "connection", "config"])
+@pytest.mark.parametrize("group", ["user", "connection", "config", "cluster"])
 def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
     helped, bare = portico(group, "--help"), portico(group)
     assert (helped.code, bare.code, bare.out) == (0, 2, "")

@@ -33,10 +33,7 @@ class Cluster:
         """This node's secret key, if it is that of the cluster. Only the first node makes one."""
         known = (await self.identity()).get(KEY)
         if known is not None and not SecretKey.exists(file):
-            raise ClusterMismatch(
-                f"There is no secret key here, but the database {self._database.name} belongs to a gateway that has "
-                f"one: copy secret.key from its home to {file}, or set {VARIABLE}. {_LOST}"
-            )
+            raise key_missing(f"the database {self._database.name}", file, _LOST)
         key = SecretKey.load(file)
         await self.agree({KEY: key.fingerprint()})
         return key
@@ -70,14 +67,25 @@ class Cluster:
 
     def _mismatch(self, name: str) -> ClusterMismatch:
         if name == KEY:
-            return ClusterMismatch(
-                f"The secret key of this node is not that of the gateway behind the database {self._database.name}: "
-                f"copy secret.key from a node that works, or set {VARIABLE} to its content. {_LOST}"
-            )
+            return key_differs(f"the gateway behind the database {self._database.name}", _LOST)
         return ClusterMismatch(
             f"The setting {name} differs from that of the other nodes on the database {self._database.name}: set it to "
             "the same value, or remove it here. To change it everywhere, stop all nodes and run 'portico cluster forget' first."
         )
+
+
+def key_missing(what: str, file: pathlib.Path, if_lost: str) -> ClusterMismatch:
+    return ClusterMismatch(
+        f"There is no secret key here, but {what} belongs to a gateway that has one: copy secret.key from its home to "
+        f"{file}, or set {VARIABLE}. {if_lost}"
+    )
+
+
+def key_differs(what: str, if_lost: str) -> ClusterMismatch:
+    return ClusterMismatch(
+        f"The secret key of this node is not that of {what}: copy secret.key from a node that works, or set {VARIABLE} "
+        f"to its content. {if_lost}"
+    )
 
 
 _LOST = "If the key is lost, run 'portico cluster forget' and add the connections again."

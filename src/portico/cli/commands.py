@@ -25,6 +25,18 @@ COMMANDS: Mapping[str, CommandEntry] = {
     ),
     "config": CommandEntry("Check the settings in application.properties.", "portico.cli.config", True),
     "migrate": CommandEntry("Migrate the database to this version of Portico.", "portico.cli.database", True),
+    "backup": CommandEntry(
+        "Save users, connections and the audit log to a file.", "portico.cli.backup", True
+    ),
+    "restore": CommandEntry("Restore a backup.", "portico.cli.restore", True),
+    "migrate-database": CommandEntry(
+        "Copy everything to another database, such as from SQLite to PostgreSQL.",
+        "portico.cli.database",
+        True,
+    ),
+    "cluster": CommandEntry(
+        "Show or forget what all nodes on one database agree on.", "portico.cli.cluster", True
+    ),
     "login": CommandEntry("Sign in to a gateway, and stay signed in.", _REMOTE),
     "logout": CommandEntry("Sign out.", _REMOTE),
     "whoami": CommandEntry("Show who is signed in, and where.", _REMOTE),

@@ -88,9 +88,8 @@ def _of_command(name: str, parser: Parser, before: list[str], current: str) -> I
         )
         return
     arguments = _arguments(before, with_value)
-    positionals = [argument.choices for argument in parser.arguments]
-    if len(arguments) < len(positionals):
-        yield from _beginning(positionals[len(arguments)], current)
+    if len(arguments) < len(parser.arguments):
+        yield from _values(parser.arguments[len(arguments)], current)
     else:
         yield from _paths(name, arguments, current, _value_of("--profile", before))
 

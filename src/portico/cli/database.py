@@ -1,10 +1,17 @@
-"""`portico migrate`: change the schema of the database."""
+"""`portico migrate` and `portico migrate-database`: change the schema of the database, or move to another one."""
 
+import asyncio
+from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
+from portico.cli.exits import UsageMistake
 from portico.cli.home import SET_UP_MARK, prepare
 from portico.cli.home_setup import undone_on_failure
-from portico.cli.parser import Command
+from portico.cli.parser import Command, Parser
+
+if TYPE_CHECKING:
+    from portico.store.content import Counts, Row
 
 
 def migrate(options: SimpleNamespace) -> None:
@@ -27,6 +34,83 @@ def migrate(options: SimpleNamespace) -> None:
         )
 
 
+def migrate_database(options: SimpleNamespace) -> None:
+    from portico.cli.backup import show_counts
+
+    source, target = options.source, options.target
+    if _same(source, target):
+        raise UsageMistake("FROM and TO are the same database.")
+    moved: list[str] = []
+    counts = asyncio.run(_copy(source, target, options.home, moved))
+    show_counts(counts)
+    print("Copied everything; the numbers of rows are equal in both databases.")
+    if moved:
+        print(f"Paths are absolute now, and must be the same on every node: {', '.join(moved)}.")
+    print("Next, set database.url to the new database on every node, and give all nodes the same secret key.")
+    if target.startswith("sqlite") and not source.startswith("sqlite"):
+        print("Also set security.client-id and security.client-secret, which only a shared database keeps.")
+
+
+async def _copy(source: str, target: str, home: Path, moved: list[str]) -> "Counts":
+    from portico.cli.restore import absolute_paths
+    from portico.store import content
+
+    base = _home_of(source, home)
+    stays = _is_inside(target, home)
+
+    def change(table: str, row: "Row") -> "Row":
+        if stays or base is None:
+            return row
+        new = absolute_paths(table, row, str(base))
+        if new != row and row["name"] not in moved:
+            moved.append(row["name"])
+        return new
+
+    async with content.read(source) as found:
+        return await content.load(target, found, change=change)
+
+
+def _home_of(url: str, home: Path) -> Path | None:
+    """The home that relative paths in this database start at; None if it has none, because it is in no home."""
+    if _is_inside(url, home):
+        return home
+    return _file(url).parent if url.startswith("sqlite") else None
+
+
+def _is_inside(url: str, home: Path) -> bool:
+    return url.startswith("sqlite") and _file(url).is_relative_to(home)
+
+
+def _same(first: str, second: str) -> bool:
+    if first.startswith("sqlite") and second.startswith("sqlite"):
+        return _file(first).resolve() == _file(second).resolve()
+    return first == second
+
+
+def _file(url: str) -> Path:
+    return Path(url.partition(":///")[2].partition("?")[0]).absolute()
+
+
+def _url(text: str) -> str:
+    from portico.setting_parsers import database
+
+    try:
+        if text:
+            return database(text)
+    except ValueError:
+        pass
+    raise UsageMistake(
+        f"{text.partition('://')[0]!r} is no database URL; write sqlite:///FILE or postgresql://…"
+    )
+
+
+def _urls(parser: Parser) -> None:
+    parser.add_argument(
+        "source", "FROM", convert=_url, help="The database to copy, as in database.url. It is not changed."
+    )
+    parser.add_argument("target", "TO", convert=_url, help="The new database, which must be empty.")
+
+
 COMMANDS = {
     "migrate": Command(
         migrate,
@@ -34,5 +118,12 @@ COMMANDS = {
         "A start does the same, unless database.migrate is false or --no-migrate is given.",
         (),
         "Example:\n  portico migrate && systemctl restart portico",
+    ),
+    "migrate-database": Command(
+        migrate_database,
+        "Copy everything to another database, sessions included, such as from SQLite to PostgreSQL or back.\n\nStop all nodes "
+        "first: what changes meanwhile is not copied. Everything is copied in one transaction and counted, or nothing.",
+        (_urls,),
+        "Example:\n  portico migrate-database sqlite:////srv/portico/portico.db postgresql://portico@db.example.com/portico",
     ),
 }

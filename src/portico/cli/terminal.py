@@ -75,10 +75,10 @@ def read_standard_input(limit: int = 1024 * 1024) -> str:
         raise UsageMistake("Standard input is not valid UTF-8; send it in that encoding.") from None
 
 
-def ask_new_password(check: Callable[[str], object]) -> str:
+def ask_new_password(check: Callable[[str], object], word: str = "password") -> str:
     """Prompt for a password, twice, until `check` accepts it and both entries match."""
     while True:
-        password = _ask_hidden("Password: ")
+        password = ask_hidden(f"{word.capitalize()}: ")
         if not password:
             continue
         try:
@@ -86,12 +86,23 @@ def ask_new_password(check: Callable[[str], object]) -> str:
         except PorticoError as error:
             print(error.detail, file=sys.stderr)
             continue
-        if _ask_hidden("Repeat the password: ") == password:
+        if ask_hidden(f"Repeat the {word}: ") == password:
             return password
-        print("The passwords do not match; try again.", file=sys.stderr)
+        print(f"The {word}s do not match; try again.", file=sys.stderr)
 
 
-def _ask_hidden(prompt: str) -> str:
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless `yes`; end the command with any answer but "yes"."""
+    if yes:
+        return
+    if not at_terminal():
+        raise UsageMistake(f"{question} Standard input is not a terminal: add --yes to confirm.")
+    print(f"{question} Type yes to go on: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise KeyboardInterrupt
+
+
+def ask_hidden(prompt: str) -> str:
     import getpass
 
     try:

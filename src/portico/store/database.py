@@ -129,6 +129,14 @@ class Database:
         async with self._opened(self._backend.reading) as connection:
             yield connection
 
+    @asynccontextmanager
+    async def snapshot(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
+        """A connection for reading whose statements all see the same moment; writers go on meanwhile."""
+        source = self._backend.reading if self.dialect == "sqlite" else self._backend.writing
+        async with self._opened(source, wait) as connection, connection.begin():
+            await connection.exec_driver_sql(self._backend.snapshot)
+            yield connection
+
     def batch(self, transaction: "AsyncConnection") -> AbstractAsyncContextManager[None]:
         """Statements within are sent together; their results cannot be read."""
         return self._backend.batch(transaction)

@@ -41,6 +41,7 @@ _MAX_ROUND_TRIP_SECONDS = 2.0
 class Postgres:
     dialect = "postgresql"
     advice = "check that it is running, and the setting database.url"
+    snapshot = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
     def __init__(self, url: str, *, wait: float, connections: int) -> None:
         parameters = parse_url(url)

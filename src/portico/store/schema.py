@@ -33,7 +33,8 @@ _NEEDED = {REVISIONS, "users", "connections"}
 OLDEST_CODE = "oldest-code"
 """The row of the table `cluster` with the oldest revision whose code can still use the database. Migrations set it."""
 _WAIT = 60  # another process may be migrating
-_LONGEST = 3600  # of a migration
+LONGEST = 3600
+"""Seconds that a migration, or a copy of all rows, may take."""
 _LOCK = 0x706F727469636F  # "portico": the advisory lock of migrations
 _LOCK_NOT_AVAILABLE = "55P03"
 _PAUSE = 1.0
@@ -110,11 +111,12 @@ def _is_usable(revision: str, oldest_code: str | None) -> bool:
     if revision <= newest:
         return revision == newest
     if oldest_code is None or oldest_code > newest:
-        raise _newer(f"schema {revision}, this version has {newest}")
+        raise newer(f"schema {revision}, this version has {newest}")
     return True
 
 
-def _newer(cause: str) -> NotPossible:
+def newer(cause: str) -> NotPossible:
+    """The refusal of a database that this version cannot use."""
     sentence = (
         "The database was created by a newer version of Portico; start that version, or restore a backup"
     )
@@ -133,7 +135,7 @@ def migrate(
     """
     was_set_up = set_up_mark is not None and set_up_mark.exists()
     if was_set_up and _is_absent(url):
-        raise _emptied(_file(url) or "", set_up_mark)
+        raise _emptied(file_of(url) or "", set_up_mark)
     mark = set_up_mark if was_set_up else None
 
     async def work(connection: "AsyncConnection", name: str) -> Migration:
@@ -173,7 +175,7 @@ async def change_schema(
             await _use_wal(database)
         for left in reversed(range(limits.tries)):
             try:
-                async with database.begin(_LONGEST) as connection:
+                async with database.begin(LONGEST) as connection:
                     if database.dialect == "postgresql":
                         await _take_lock(connection, database.name, limits)
                     with _lock_failures(database.name):
@@ -246,7 +248,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     try:
         command.upgrade(config, revision)
     except CommandError as error:
-        raise _newer(str(error)) from error
+        raise newer(str(error)) from error
 
 
 async def _use_wal(database: Database) -> None:
@@ -265,7 +267,7 @@ async def _use_wal(database: Database) -> None:
 
 def _make_private(url: str) -> None:
     """Create a new SQLite file with mode 0600; its side files get the same mode."""
-    if file := _file(url):
+    if file := file_of(url):
         try:
             os.close(os.open(file, os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
@@ -274,7 +276,7 @@ def _make_private(url: str) -> None:
 
 def _is_absent(url: str) -> bool:
     """Whether the SQLite file is missing or empty."""
-    file = _file(url)
+    file = file_of(url)
     try:
         return file is not None and os.stat(file).st_size == 0
     except FileNotFoundError:
@@ -292,5 +294,5 @@ def _emptied(place: str, set_up_mark: pathlib.Path | None) -> NotPossible:
     )
 
 
-def _file(url: str) -> str | None:
+def file_of(url: str) -> str | None:
     return sqlite.file_of(make_url(url)) if url.startswith("sqlite") else None

@@ -23,6 +23,7 @@ logging.getLogger("aiosqlite").setLevel(logging.WARNING)
 class Sqlite:
     dialect = "sqlite"
     advice = "check that the file exists, is writable, and is not locked by another program"
+    snapshot = "BEGIN"
 
     def __init__(self, url: URL, *, wait: float, blocking: bool) -> None:
         """With `blocking`, it runs in this thread, for a process that has nothing else to do."""

@@ -1,0 +1,151 @@
+"""`portico backup`: save the accounts to a file."""
+
+import asyncio
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from portico.cli import home as homes
+from portico.cli.exits import Missing, UsageMistake
+from portico.cli.output import show_list
+from portico.cli.parser import Command, Parser
+from portico.cli.terminal import ask_new_password, at_terminal, read_standard_input
+
+if TYPE_CHECKING:
+    from portico.accounts.vault import SecretKey
+    from portico.settings import Settings
+    from portico.store.content import Counts
+
+KEY_FILE = "secret.key"
+_SHORTEST_PASSPHRASE = 8
+
+
+def backup(options: SimpleNamespace) -> None:
+    from portico.cli.accounts import audit_of, audited
+
+    settings = homes.existing(options.home)
+    file = _new_file(options.file)
+    passphrase = _new_passphrase(options)
+    if options.with_key and passphrase is None:
+        print(
+            "Warning: the backup has the secret key and is not encrypted; anyone who can read it has the credentials of "
+            "your storage services.",
+            file=sys.stderr,
+        )
+    audit = audit_of(settings)
+    try:
+        with audited(audit, "backup", str(file)):
+            counts = asyncio.run(_backup(settings, file, passphrase, with_key=options.with_key))
+    finally:
+        audit.close()
+    show_counts(counts)
+    how = "an encrypted backup" if passphrase else "a backup"
+    print(f"Wrote {how} to {file}{'' if options.with_key else ', without the secret key'}.")
+
+
+async def _backup(settings: "Settings", file: Path, passphrase: str | None, *, with_key: bool) -> "Counts":
+    from portico import __version__, clock, timestamps
+    from portico.store import backup, content
+
+    key = await _fingerprint(settings, with_key=with_key)
+    files = {}
+    if with_key:
+        files = {KEY_FILE: f"{_own_key(settings).text()}\n"}
+        files[settings.properties_file.name] = settings.properties_file.read_text("utf-8")
+    async with content.read(settings.database_url, without=content.MOMENTARY) as found:
+        created = timestamps.from_epoch(clock.now())
+        facts = backup.Facts(__version__, found.revision, created, key, files)
+        return await backup.write(file, facts, found, passphrase)
+
+
+async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
+    """Of the key that the credentials are encrypted with."""
+    from sqlalchemy.exc import ProgrammingError
+
+    from portico.accounts.cluster import KEY, Cluster, key_differs
+    from portico.accounts.vault import SecretKey
+    from portico.errors import Unavailable
+    from portico.store.database import Database
+
+    database = Database(settings.database_url, blocking=True)
+    try:
+        agreed = (await Cluster(database).identity()).get(KEY)
+    except (ProgrammingError, Unavailable):
+        agreed = None  # of an older schema; if it does not answer, reading it says so
+    finally:
+        await database.close()
+    if not SecretKey.exists(settings.secret_key_file) and not with_key:
+        return agreed
+    mine = _own_key(settings).fingerprint()
+    if agreed is not None and agreed != mine and with_key and not settings.database_in_home:
+        raise key_differs(f"the gateway behind the database {database.name}", "Or leave --with-key out.")
+    return mine if settings.database_in_home else agreed or mine
+
+
+def _own_key(settings: "Settings") -> "SecretKey":
+    from portico.accounts.vault import BadSecretKey, SecretKey
+
+    if not SecretKey.exists(settings.secret_key_file):
+        raise BadSecretKey(
+            f"There is no secret key at {settings.secret_key_file} yet; leave --with-key out, or start the gateway first."
+        )
+    return SecretKey.load(settings.secret_key_file)
+
+
+def show_counts(counts: "Counts") -> None:
+    rows = [{"table": name, "rows": count} for name, count in sorted(counts.items())]
+    show_list(rows, as_json=False, empty="")
+
+
+def _new_file(text: str) -> Path:
+    if text == "-":
+        raise UsageMistake("A backup is written to a file, not to standard output; give its name.")
+    file = Path(text).absolute()
+    if file.is_dir():
+        raise UsageMistake(f"{file} is a folder; give the name of a file in it.")
+    if not file.parent.is_dir():
+        raise Missing(f"There is no folder {file.parent}.", folder=True)
+    return file
+
+
+def _new_passphrase(options: SimpleNamespace) -> str | None:
+    if options.passphrase_stdin:
+        return _checked(read_standard_input())
+    if not options.encrypt:
+        return None
+    if not at_terminal():
+        raise UsageMistake("Standard input is not a terminal: send the passphrase with --passphrase-stdin.")
+    return ask_new_password(_checked, "passphrase")
+
+
+def _checked(passphrase: str) -> str:
+    if len(passphrase) < _SHORTEST_PASSPHRASE:
+        raise UsageMistake(
+            f"The passphrase is too short; it needs at least {_SHORTEST_PASSPHRASE} characters."
+        )
+    return passphrase
+
+
+def _options(parser: Parser) -> None:
+    parser.add_argument(
+        "file", "FILE", help="The file to write. An existing one is replaced when the new one is complete."
+    )
+    parser.add_flag("--with-key", help="Include the secret key and application.properties.")
+    parser.add_flag("--encrypt", help="Encrypt the file with a passphrase, which is prompted for.")
+    parser.add_flag("--passphrase-stdin", help="Encrypt the file with the passphrase on standard input.")
+    parser.add_exclusive("--encrypt", "--passphrase-stdin")
+
+
+COMMANDS = {
+    "backup": Command(
+        backup,
+        "Save users, connections, what nodes agree on and the audit log of the database to a file, as of one moment, while "
+        "the gateway runs.\n\nSessions are not included: after a restore, users sign in again. Nor are the files of users. "
+        "Without --with-key, keep the secret key in another place: the credentials of connections are encrypted with it.",
+        (_options,),
+        "Examples:\n"
+        "  portico backup /backup/portico.backup\n"
+        "  portico backup /backup/portico.backup --with-key --passphrase-stdin < /etc/portico/passphrase",
+    )
+}

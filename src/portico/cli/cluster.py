@@ -1,0 +1,132 @@
+"""`portico cluster …`: what all nodes on one database agree on.
+
+These commands work without the secret key, and with another one.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from portico.cli.accounts import audit_of, audited, current_database
+from portico.cli.home import existing
+from portico.cli.output import show_one, timestamp
+from portico.cli.parser import Command, Group, Parser
+from portico.cli.terminal import confirm
+
+if TYPE_CHECKING:
+    from portico.settings import Settings
+    from portico.store.database import Database
+
+T = TypeVar("T")
+
+_SHOWN_DIGITS = 16
+
+
+def show(options: SimpleNamespace) -> None:
+    settings = existing(options.home)
+    facts = _with_database(settings, lambda database: _facts(settings, database))
+    if not options.as_json:
+        held = [f"{each['name']}: {each['owner']} until {each['expiresAt']}" for each in facts["leases"]]
+        facts["leases"] = ", ".join(held)
+    show_one(facts, as_json=options.as_json)
+
+
+async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
+    from sqlalchemy import select, text
+
+    from portico.accounts.cluster import KEY, Cluster
+    from portico.accounts.vault import SecretKey
+    from portico.store.schema import OLDEST_CODE, REVISIONS
+    from portico.store.tables import cluster, leases
+
+    agreed = await Cluster(database).identity()
+    revision = await database.first(text(f"SELECT version_num FROM {REVISIONS}"))  # noqa: S608
+    oldest = await database.first(select(cluster.c.value).where(cluster.c.name == OLDEST_CODE))
+    file = settings.secret_key_file
+    mine = SecretKey.load(file).fingerprint() if SecretKey.exists(file) else ""
+    await database.learn_clock()
+    held = await database.fetch(
+        select(leases).where(leases.c.expires_at > database.now()).order_by(leases.c.name)
+    )
+    return {
+        "database": database.name,
+        "schema": revision.version_num if revision else None,
+        "oldestCode": oldest.value if oldest else None,
+        "secretKey": agreed.get(KEY, "")[:_SHOWN_DIGITS] or None,
+        "secretKeyHere": mine[:_SHOWN_DIGITS] or None,
+        "clientId": agreed.get("security.client-id"),
+        "publicUrl": agreed.get("server.public-url"),
+        "leases": [
+            {
+                "name": row.name,
+                "owner": row.owner,
+                "expiresAt": timestamp(datetime.fromtimestamp(row.expires_at / 1000, UTC)),
+            }
+            for row in held
+        ],
+    }
+
+
+def forget(options: SimpleNamespace) -> None:
+    from portico.accounts.cluster import Cluster
+
+    settings = existing(options.home)
+    confirm(
+        "The next node that starts decides anew on the secret key, the client id and the public URL; stop all nodes first.",
+        yes=options.yes,
+    )
+
+    async def action(database: "Database") -> str:
+        await Cluster(database).forget()
+        return database.name
+
+    audit = audit_of(settings)
+    try:
+        with audited(audit, "cluster.forget", "cluster"):
+            name = _with_database(settings, action)
+    finally:
+        audit.close()
+    print(f"Forgot what the nodes on the database {name} agreed on; the next node that starts decides anew.")
+
+
+def _with_database(settings: "Settings", action: "Callable[[Database], Awaitable[T]]") -> T:
+    async def call() -> T:
+        database = await current_database(settings)
+        try:
+            return await action(database)
+        finally:
+            await database.close()
+
+    return asyncio.run(call())
+
+
+def _json_option(parser: Parser) -> None:
+    parser.add_flag("--json", dest="as_json", help="Print JSON.")
+
+
+def _yes_option(parser: Parser) -> None:
+    parser.add_flag("--yes", help="Do not ask for a confirmation.")
+
+
+COMMANDS = {
+    "cluster": Group(
+        "Show or forget what all nodes on one database agree on.",
+        {
+            "show": Command(
+                show,
+                "Show what all nodes agree on, and who holds which lease.\n\nOf the secret key, the beginning of its "
+                "fingerprint is shown, next to that of the key here.",
+                (_json_option,),
+            ),
+            "forget": Command(
+                forget,
+                "Forget what all nodes agree on, so that the next start decides anew.\n\nUse it if the secret key is lost, or "
+                "to change a setting that is equal on all nodes. Credentials that were encrypted with another key stay "
+                "unreadable: add those connections again.",
+                (_yes_option,),
+            ),
+        },
+    )
+}

@@ -1,0 +1,165 @@
+"""`portico restore`: make the accounts as a backup has them."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from portico.cli import home as homes
+from portico.cli.backup import KEY_FILE, show_counts
+from portico.cli.exits import Missing, UsageMistake
+from portico.cli.home_setup import undone_on_failure
+from portico.cli.parser import Command, Parser
+from portico.cli.terminal import ask_hidden, at_terminal, confirm, read_standard_input
+
+if TYPE_CHECKING:
+    from portico.settings import Settings
+    from portico.store.backup import Backup
+    from portico.store.content import Change, Row
+
+_LOST = "If the key is lost, add --lost-key, and add the connections again that have credentials."
+
+
+def restore(options: SimpleNamespace) -> None:
+    backup = _read(options)
+    with undone_on_failure(options.home):
+        settings = _settings(options.home, backup)
+        with _key(settings, backup, lost=options.lost_key):
+            if options.replace:
+                _confirm_replacement(settings, backup, yes=options.yes)
+            _restore(settings, backup, replace=options.replace, lost_key=options.lost_key)
+        (settings.home / homes.SET_UP_MARK).touch(mode=0o600)
+    (settings.home / homes.PASSWORD_FILE).unlink(missing_ok=True)
+    show_counts(backup.counts)
+    print(f"Restored the backup of {backup.facts.created}. All users have to sign in again.")
+
+
+def _confirm_replacement(settings: "Settings", backup: "Backup", *, yes: bool) -> None:
+    from portico.store.database import Database
+
+    name = Database(settings.database_url, blocking=True).name
+    confirm(f"All users and connections in {name} will be replaced by those of {backup.file}.", yes=yes)
+
+
+def _read(options: SimpleNamespace) -> "Backup":
+    """The backup, read to its end and verified, before anything is changed."""
+    from portico.store import archive, backup
+
+    file = Path(options.file).absolute()
+    if not file.is_file():
+        raise Missing(f"There is no file {file}.", folder=False)
+    passphrase = None
+    if archive.is_encrypted(file):
+        if options.passphrase_stdin:
+            passphrase = read_standard_input()
+        elif at_terminal():
+            passphrase = ask_hidden("Passphrase: ")
+        else:
+            raise UsageMistake(
+                f"The backup {file} is encrypted: send its passphrase with --passphrase-stdin."
+            )
+    return backup.read(file, passphrase)
+
+
+def _settings(home: Path, backup: "Backup") -> "Settings":
+    """The settings of the home; one that has none gets those of the backup."""
+    from portico.client.auth.private_files import write_private
+    from portico.settings import PROPERTIES_FILE
+
+    if text := backup.facts.files.get(PROPERTIES_FILE):
+        homes.make(home)
+        if not (home / PROPERTIES_FILE).exists():
+            write_private(home / PROPERTIES_FILE, text, replace=False)
+    return homes.prepare(home)
+
+
+@contextmanager
+def _key(settings: "Settings", backup: "Backup", *, lost: bool) -> Iterator[None]:
+    """Check that this node has the key of the backup. If it has none, it gets the one in the backup."""
+    from portico.accounts.cluster import key_differs, key_missing
+    from portico.accounts.vault import SecretKey
+    from portico.client.auth.private_files import write_private
+
+    file, wanted = settings.secret_key_file, backup.facts.key
+    if wanted is None or lost:
+        yield
+        return
+    if SecretKey.exists(file):
+        if SecretKey.load(file).fingerprint() != wanted:
+            raise key_differs("the gateway that the backup is of", _LOST)
+        yield
+        return
+    if KEY_FILE not in backup.facts.files:
+        raise key_missing("the backup", file, _LOST)
+    write_private(file, backup.facts.files[KEY_FILE], replace=False)
+    try:
+        yield
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key: bool) -> None:
+    from portico.cli.accounts import audit_of, audited
+    from portico.store.content import NotEmpty, load
+
+    audit = audit_of(settings)
+    try:
+        with audited(audit, "restore", str(backup.file)):
+            change = _change(settings, lost_key=lost_key)
+            asyncio.run(load(settings.database_url, backup.content(), replace=replace, change=change))
+    except NotEmpty as error:
+        raise error.with_sentence("To replace all of it, add --replace.") from None
+    finally:
+        audit.close()
+
+
+def _change(settings: "Settings", *, lost_key: bool) -> "Change":
+    from portico.accounts.cluster import KEY
+
+    paths = None if settings.database_in_home else str(settings.home)
+
+    def change(table: str, row: "Row") -> "Row | None":
+        if lost_key and table == "cluster" and row["name"] == KEY:
+            return None
+        return absolute_paths(table, row, paths) if paths else row
+
+    return change
+
+
+def absolute_paths(table: str, row: "Row", home: str) -> "Row":
+    """For a database outside the home: paths relative to the home become absolute."""
+    from portico.accounts.home_paths import HomePaths
+    from portico.providers.registry import PATH_OPTIONS
+
+    if table != "connections":
+        return row
+    options = HomePaths(home, PATH_OPTIONS, keep_relative=False).resolved(json.loads(row["options"]))
+    return {**row, "options": json.dumps(options)}
+
+
+def _options(parser: Parser) -> None:
+    parser.add_argument("file", "FILE", help="The backup.")
+    parser.add_flag(
+        "--replace", help="Replace the users and connections that are there, after a confirmation."
+    )
+    parser.add_flag("--yes", help="Do not ask for the confirmation.")
+    parser.add_flag("--lost-key", help="Restore without the secret key that belongs to the backup.")
+    parser.add_flag("--passphrase-stdin", help="Read the passphrase from standard input.")
+
+
+COMMANDS = {
+    "restore": Command(
+        restore,
+        "Restore a backup into an empty database, or with --replace into another one. Stop all nodes first.\n\nThe whole file "
+        "is verified first, then everything is restored in one transaction, or nothing. A backup of an older version is "
+        "migrated.",
+        (_options,),
+        "Examples:\n"
+        "  portico --home /srv/portico restore /backup/portico.backup\n"
+        "  portico restore /backup/portico.backup --replace --yes",
+    )
+}

@@ -1,0 +1,355 @@
+"""Backups and copies of a database: both ways between SQLite and PostgreSQL, and everything that can be wrong."""
+
+import errno
+import gzip
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import insert, select, text, update
+from tests.servers.postgres import PostgresServer
+from tests.unit.released_schemas import ROWS_0002
+
+from portico.errors import NotPossible, Unavailable
+from portico.store import archive, backup, content
+from portico.store.backup import Facts
+from portico.store.content import MOMENTARY, Batch, Content, Counts, Mismatch, NotEmpty, load
+from portico.store.database import Database
+from portico.store.schema import LockLimits, is_current, migrate, newest_revision
+from portico.store.tables import audit_lines, cluster, leases, metadata, users
+
+FACTS = Facts("1.0", newest_revision(), "2026-03-01T10:00:00.000Z", "f1", {"secret.key": "canary"})
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def other_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a database that is empty, without tables."""
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.new_database()
+    return f"sqlite:///{tmp_path / 'other.db'}"
+
+
+@pytest.fixture
+async def filled(database: Database, url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database with rows in every table, more than one batch of some."""
+    monkeypatch.setattr(content, "_BATCH", 3)
+    async with database.begin() as transaction:
+        for name, rows in ROWS_0002.items():
+            await transaction.execute(insert(metadata.tables[name]), rows)
+        await transaction.execute(insert(cluster), [{"name": "secret-key", "value": "f1"}])
+        await transaction.execute(
+            insert(leases), [{"name": "l", "owner": "n", "fence": 2**40, "expires_at": 2**41}]
+        )
+        line = {"node": "n", "user": None, "action": "a", "outcome": "done", "line": '{"x": "ü"}'}
+        await transaction.execute(
+            insert(audit_lines), [{"id": number, "at": number, **line} for number in range(1, 11)]
+        )
+    return url
+
+
+async def rows_of(url: str) -> Rows:
+    database = Database(url)
+    try:
+        return {
+            each.name: sorted(
+                [dict(row._mapping) for row in await database.fetch(select(each))], key=lambda row: repr(row)
+            )
+            for each in metadata.sorted_tables
+        }
+    finally:
+        await database.close()
+
+
+async def save(url: str, file: Path, passphrase: str | None = None) -> Counts:
+    async with content.read(url, without=MOMENTARY) as found:
+        return await backup.write(file, FACTS, found, passphrase)
+
+
+async def test_a_copy_has_every_row(filled: str, other_url: str) -> None:
+    before = await rows_of(filled)
+    async with content.read(filled) as found:
+        counts = await load(other_url, found)
+    assert await rows_of(other_url) == before == await rows_of(filled)
+    assert counts == {name: len(rows) for name, rows in before.items()}
+    assert counts["audit_lines"] == 10
+    copy = Database(other_url)
+    assert await is_current(copy)
+    await copy.execute(insert(audit_lines).values(at=1, node="n", action="a", outcome="done", line="{}"))
+    new = {key: value for key, value in ROWS_0002["users"][0].items() if key != "id"}
+    await copy.execute(insert(users).values(**{**new, "name_key": "next"}))
+    assert [row.id for row in await copy.fetch(select(audit_lines.c.id).order_by(audit_lines.c.id))][-1] == 11
+    row = await copy.first(select(users.c.id).where(users.c.name_key == "next"))
+    assert row is not None
+    assert row.id == 10
+    await copy.close()
+
+
+@pytest.mark.parametrize("passphrase", [None, "correct horse"])
+async def test_a_backup_has_every_row_except_for_sessions(
+    filled: str, other_url: str, tmp_path: Path, passphrase: str | None
+) -> None:
+    file = tmp_path / "portico.backup"
+    counts = await save(filled, file, passphrase)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert archive.is_encrypted(file) is (passphrase is not None)
+    assert (b"canary" in file.read_bytes()) is False
+    found = backup.read(file, passphrase)
+    assert (found.facts, found.counts) == (FACTS, counts)
+    assert "canary" not in repr(found)
+    assert await load(other_url, found.content()) == counts
+    before, after = await rows_of(filled), await rows_of(other_url)
+    for name in before:
+        assert after[name] == ([] if name in MOMENTARY else before[name]), name
+
+
+async def test_a_new_database_without_rows_can_be_copied(url: str, other_url: str) -> None:
+    async with content.read(url) as found:
+        assert sum((await load(other_url, found)).values()) == 1  # the oldest code
+    copy = Database(other_url)
+    await copy.execute(insert(audit_lines).values(at=1, node="n", action="a", outcome="done", line="{}"))
+    assert [row.id for row in await copy.fetch(select(audit_lines.c.id))] == [1]
+    await copy.close()
+
+
+async def test_a_backup_is_of_one_moment_and_nobody_waits_for_it(filled: str, tmp_path: Path) -> None:
+    writer = Database(filled)
+    async with content.read(filled) as found:
+        batches = found.batches()
+        first = await anext(batches)
+        await writer.execute(update(users).values(root="/changed"))
+        await writer.execute(text("DELETE FROM audit_lines"))
+        rest = [batch async for batch in batches]
+    await writer.close()
+    counts: Counts = {}
+    for batch in [first, *rest]:
+        counts[batch.table] = counts.get(batch.table, 0) + len(batch.rows)
+        if batch.table == "users":
+            assert "/changed" not in [value for row in batch.rows for value in row]
+    assert counts["audit_lines"] == 10
+
+
+async def test_a_database_with_rows_is_replaced_only_if_wanted(
+    filled: str, database: Database, other_url: str
+) -> None:
+    migrate(other_url)
+    async with content.read(other_url) as nothing:
+        with pytest.raises(NotEmpty, match="is not empty: it has 10 in audit_lines, 1 in cluster"):
+            await load(filled, nothing)
+        assert len((await rows_of(filled))["users"]) == 2
+        await load(filled, nothing, replace=True)
+    assert (await rows_of(filled))["users"] == []
+
+
+async def test_older_content_is_migrated(other_url: str) -> None:
+    async def batches() -> AsyncIterator[Batch]:
+        for name, rows in ROWS_0002.items():
+            yield Batch(name, tuple(rows[0]), [tuple(row.values()) for row in rows])
+
+    await load(other_url, Content("0002", batches))
+    database = Database(other_url)
+    assert await is_current(database)
+    await database.close()
+    after = await rows_of(other_url)
+    assert {name: len(after[name]) for name in ROWS_0002} == {
+        name: len(rows) for name, rows in ROWS_0002.items()
+    }
+
+
+async def test_an_older_database_is_saved_as_it_is(filled: str, database: Database) -> None:
+    async with database.begin() as transaction:
+        for name in ("cluster", "leases", "audit_lines"):
+            await transaction.execute(text(f"DROP TABLE {name}"))
+        await transaction.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+    async with content.read(filled) as found:
+        assert found.revision == "0002"
+        assert {batch.table async for batch in found.batches()} == set(ROWS_0002)
+    assert not await is_current(database)
+
+
+async def test_newer_databases_and_newer_content_are_refused(
+    filled: str, database: Database, other_url: str
+) -> None:
+    async with content.read(filled) as found:
+        with pytest.raises(NotPossible, match="newer version of Portico"):
+            await load(other_url, Content("9999", found.batches))
+    await database.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(NotPossible, match="run this command with that version"):
+        async with content.read(filled):
+            pass
+    with pytest.raises(NotPossible, match="newer version of Portico"):
+        await load(filled, Content(newest_revision(), found.batches), replace=True)
+    assert len((await rows_of(filled))["users"]) == 2
+
+
+async def test_a_failure_midway_changes_nothing(filled: str, tmp_path: Path) -> None:
+    async def broken() -> AsyncIterator[Batch]:
+        yield Batch("cluster", ("name", "value"), [("a", "b")])
+        raise archive.Damaged(tmp_path, "is damaged")
+
+    before = await rows_of(filled)
+    with pytest.raises(archive.Damaged):
+        await load(filled, Content(newest_revision(), broken), replace=True)
+    assert await rows_of(filled) == before
+    new = tmp_path / "new.db"
+    with pytest.raises(archive.Damaged):
+        await load(f"sqlite:///{new}", Content(newest_revision(), broken))
+    assert not list(tmp_path.glob("new.db*"))
+
+
+async def test_rows_that_do_not_arrive_are_noticed(
+    filled: str, other_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forgetful(*_: object) -> Counts:
+        return {"users": 2}
+
+    monkeypatch.setattr(content, "_insert", forgetful)
+    async with content.read(filled) as found:
+        with pytest.raises(Mismatch, match="0 rows instead of 2"):
+            await load(other_url, found)
+
+
+async def test_a_database_without_tables_has_nothing_to_save(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.db").touch()
+    for url in (postgres.new_database(), f"sqlite:///{tmp_path / 'empty.db'}"):
+        with pytest.raises(NotPossible, match="no tables of Portico yet"):
+            async with content.read(url):
+                pass
+    with pytest.raises(Unavailable):
+        async with content.read(f"sqlite:///{tmp_path / 'missing.db'}"):
+            pass
+    assert not (tmp_path / "missing.db").exists()
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_a_restore_does_not_wait_for_a_running_node(filled: str) -> None:
+    async with content.read(filled, without=MOMENTARY) as found:
+        copied = [batch async for batch in found.batches()]
+
+    async def batches() -> AsyncIterator[Batch]:
+        for batch in copied:
+            yield batch
+
+    with psycopg.connect(filled) as holder:
+        holder.execute("SELECT * FROM users")
+        limits = LockLimits(table=0.1, tries=1)
+        with pytest.raises(Unavailable, match="nothing was changed"):
+            await load(filled, Content(newest_revision(), batches), replace=True, limits=limits)
+    assert len((await rows_of(filled))["users"]) == 2
+
+
+class TestFiles:
+    @pytest.fixture
+    async def plain(self, migrated_file: Path, tmp_path: Path) -> Path:
+        await save(f"sqlite:///{migrated_file}", tmp_path / "plain")
+        return tmp_path / "plain"
+
+    @pytest.fixture
+    async def encrypted(self, migrated_file: Path, tmp_path: Path) -> Path:
+        await save(f"sqlite:///{migrated_file}", tmp_path / "encrypted", "correct horse")
+        return tmp_path / "encrypted"
+
+    def test_a_wrong_passphrase(self, encrypted: Path) -> None:
+        for passphrase in ("wrong", "", None):
+            with pytest.raises(archive.WrongPassphrase):
+                backup.read(encrypted, passphrase)
+
+    @pytest.mark.parametrize("kind", ["plain", "encrypted"])
+    def test_any_changed_or_missing_byte_is_noticed(self, request: pytest.FixtureRequest, kind: str) -> None:
+        file: Path = request.getfixturevalue(kind)
+        whole = file.read_bytes()
+        start = whole.index(b"\n") + 1
+        damaged = [whole[:size] for size in (0, 5, start, start + 1, len(whole) - 1, len(whole) - 9)]
+        damaged += [_flipped(whole, at) for at in (0, start + 20, len(whole) // 2, len(whole) - 20)]
+        damaged.append(whole + whole)
+        for data in damaged:
+            file.write_bytes(data)
+            with pytest.raises((archive.Damaged, archive.WrongPassphrase)):
+                backup.read(file, "correct horse")
+        file.write_bytes(whole)
+        backup.read(file, "correct horse")
+
+    @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 3 * 65536])
+    def test_chunks_of_every_size(self, tmp_path: Path, size: int) -> None:
+        data = os.urandom(size)
+        with archive.written(tmp_path / "file", "correct horse") as stream:
+            stream.write(data)
+        with archive.opened(tmp_path / "file", "correct horse") as opened:
+            assert opened.read() == data
+
+    def test_chunks_cannot_be_left_out_or_exchanged(self, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        with archive.written(file, "correct horse") as stream:
+            stream.write(os.urandom(4 * 65536))
+        whole = file.read_bytes()
+        start, chunk = whole.index(b"\n") + 1, 65536 + 16
+        parts = [whole[at : at + chunk] for at in range(start, len(whole), chunk)]
+        for wrong in (parts[:-1], [parts[0], *parts[2:]], [parts[0], parts[2], parts[1], *parts[3:]]):
+            file.write_bytes(whole[:start] + b"".join(wrong))
+            with archive.opened(file, "correct horse") as opened, pytest.raises(archive.Damaged):
+                opened.read()
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda lines: lines[:-1],
+            lambda lines: [*lines, lines[-1]],
+            lambda lines: [lines[0], *lines[2:]],
+            lambda lines: [{**lines[0], "more": 1}, *lines[1:]],
+            lambda lines: ["text", *lines[1:]],
+            lambda lines: [],
+        ],
+    )
+    def test_content_that_makes_no_sense(self, plain: Path, change: Callable[[list[Any]], list[Any]]) -> None:
+        first, _, data = plain.read_bytes().partition(b"\n")
+        lines = change([json.loads(line) for line in gzip.decompress(data).splitlines()])
+        changed = gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        plain.write_bytes(first + b"\n" + changed)
+        with pytest.raises(archive.Damaged, match="nothing was changed"):
+            backup.read(plain, None)
+
+    def test_other_files_are_refused(self, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        for data, words in (
+            (b"SQLite format 3", "is not a backup"),
+            (b"PORTICO-BACKUP 2 x\n", "newer version"),
+        ):
+            file.write_bytes(data)
+            with pytest.raises(archive.Damaged, match=words):
+                archive.is_encrypted(file)
+
+    async def test_a_failed_backup_keeps_the_older_one(self, plain: Path, migrated_file: Path) -> None:
+        whole = plain.read_bytes()
+
+        async def broken() -> AsyncIterator[Batch]:
+            yield Batch("users", ("id",), [])
+            raise Unavailable("The database does not answer.")
+
+        with pytest.raises(Unavailable):
+            await backup.write(plain, FACTS, Content(newest_revision(), broken), None)
+        assert plain.read_bytes() == whole
+        assert [each.name for each in plain.parent.iterdir()] == [plain.name]
+
+    async def test_a_full_disk_is_named_and_keeps_the_older_one(
+        self, plain: Path, migrated_file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(_: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        whole = plain.read_bytes()
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(archive.Unwritable, match=r"cannot be written: No space left on device\."):
+            await save(f"sqlite:///{migrated_file}", plain)
+        assert plain.read_bytes() == whole
+        assert [each.name for each in plain.parent.iterdir()] == [plain.name]
+
+
+def _flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
