@@ -37,4 +37,4 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it(page: Path) ->
 
 def test_the_key_is_kept_apart_in_every_advice() -> None:
     for page in ("README.md", "SECURITY.md", "docs/accounts.md", "docs/command-line.md"):
-        assert "operations.md#backup-and-restore" in (CHECKOUT / page).read_text(), page
+        assert "backup.md#what-to-keep" in (CHECKOUT / page).read_text(), page
