@@ -62,3 +62,4 @@ def test_from_one_node_to_a_shared_database_through_an_upgrade_and_back_to_a_bac
     gateway.start()
     assert status(gateway, "/readyz") == 200
     assert status(gateway, f"{FILES}/", token) == 401  # sessions are not part of a backup
+    gateway.login()  # with the first password, which is still in its file

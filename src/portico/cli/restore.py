@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from portico.cli import home as homes
 from portico.cli.backup import KEY_FILE, show_counts
 from portico.cli.exits import Missing, UsageMistake
-from portico.cli.home_setup import undone_on_failure
+from portico.cli.home_setup import FIRST_USER, forget_password_file, undone_on_failure
 from portico.cli.parser import Command, Parser
 from portico.cli.terminal import ask_hidden, at_terminal, confirm, read_standard_input
 
@@ -32,7 +32,7 @@ def restore(options: SimpleNamespace) -> None:
                 _confirm_replacement(settings, backup, yes=options.yes)
             _restore(settings, backup, replace=options.replace, lost_key=options.lost_key)
         (settings.home / homes.SET_UP_MARK).touch(mode=0o600)
-    (settings.home / homes.PASSWORD_FILE).unlink(missing_ok=True)
+    _forget_old_password(settings)
     show_counts(backup.counts)
     print(f"Restored the backup of {backup.facts.created}. All users have to sign in again.")
 
@@ -115,6 +115,29 @@ def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key:
         raise error.with_sentence("To replace all of it, add --replace.") from None
     finally:
         audit.close()
+
+
+def _forget_old_password(settings: "Settings") -> None:
+    """Remove the file of the first password, if the restored user has another one."""
+    from portico.accounts.passwords import Passwords
+    from portico.store.database import Database
+    from portico.store.tables import users
+
+    file = settings.home / homes.PASSWORD_FILE
+    if not file.exists():
+        return
+
+    async def is_valid() -> bool:
+        database, passwords = Database(settings.database_url, blocking=True), Passwords()
+        try:
+            row = await database.first(users.select().where(users.c.name_key == FIRST_USER))
+            return row is not None and await passwords.verify(row.password_hash, file.read_text().strip())
+        finally:
+            passwords.close()
+            await database.close()
+
+    if not asyncio.run(is_valid()):
+        forget_password_file(settings.home, FIRST_USER)
 
 
 def _change(settings: "Settings", *, lost_key: bool) -> "Change":
