@@ -19,7 +19,8 @@ from portico.store import archive, backup, content
 from portico.store.backup import Facts
 from portico.store.content import MOMENTARY, Batch, Content, Counts, Mismatch, NotEmpty, load
 from portico.store.database import Database
-from portico.store.schema import LockLimits, is_current, migrate, newest_revision
+from portico.store.schema import is_current, migrate, newest_revision
+from portico.store.schema_changes import LockLimits
 from portico.store.tables import audit_lines, cluster, leases, metadata, users
 
 FACTS = Facts("1.0", newest_revision(), "2026-03-01T10:00:00.000Z", "f1", {"secret.key": "canary"})

@@ -14,9 +14,10 @@ from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
 from portico.accounts.vault import SecretKey, Vault
 from portico.errors import NotPossible, Unavailable
-from portico.store import schema
+from portico.store import schema_changes
 from portico.store.database import Database
-from portico.store.schema import LockLimits, Migration, check_current, is_current, migrate, newest_revision
+from portico.store.schema import Migration, check_current, is_current, migrate, newest_revision
+from portico.store.schema_changes import LockLimits
 from portico.store.tables import metadata
 
 
@@ -139,7 +140,7 @@ class TestLocks:
 
     @pytest.fixture(autouse=True)
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(schema, "_PAUSE", 0.05)
+        monkeypatch.setattr(schema_changes, "_PAUSE", 0.05)
 
     def test_a_migration_does_not_queue_behind_a_long_transaction(self, postgres: PostgresServer) -> None:
         url = postgres.new_database()
@@ -170,7 +171,7 @@ class TestLocks:
     def test_a_second_migration_waits_only_so_long(self, postgres: PostgresServer) -> None:
         url = postgres.new_database()
         with psycopg.connect(url) as holder:
-            holder.execute("SELECT pg_advisory_xact_lock(%s)", [schema._LOCK])
+            holder.execute("SELECT pg_advisory_xact_lock(%s)", [schema_changes._LOCK])
             with pytest.raises(Unavailable, match="Another node has been migrating") as failure:
                 migrate(url, limits=self.IMPATIENT)
             assert "try again" in failure.value.detail

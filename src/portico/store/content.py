@@ -15,6 +15,7 @@ from sqlalchemy import Connection, MetaData, Table, column, func, insert, select
 from portico.errors import NotPossible, PorticoError
 from portico.store import schema
 from portico.store.database import Database
+from portico.store.schema_changes import LONGEST, LockLimits, change_schema, file_of
 from portico.store.tables import metadata
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ async def read(url: str, *, without: frozenset[str] = frozenset()) -> AsyncGener
     """The content as of now, except for the tables `without`."""
     database = Database(url)
     try:
-        async with database.snapshot(schema.LONGEST) as connection:
+        async with database.snapshot(LONGEST) as connection:
             revision = await connection.run_sync(schema.revision_of)
             if revision is None:
                 raise NotPossible(f"The database {database.name} has no tables of Portico yet.")
@@ -81,7 +82,7 @@ async def load(
     *,
     replace: bool = False,
     change: Change | None = None,
-    limits: schema.LockLimits | None = None,
+    limits: LockLimits | None = None,
 ) -> Counts:
     """Make the database have this content, migrated, and nothing else; returns the number of rows by table.
 
@@ -100,13 +101,13 @@ async def load(
         return counts
 
     with _without_new_file(url):
-        return await schema.change_schema(url, work, limits)
+        return await change_schema(url, work, limits)
 
 
 @contextmanager
 def _without_new_file(url: str) -> Iterator[None]:
     """Remove an SQLite file that a failure leaves behind, if there was none before."""
-    file = schema.file_of(url)
+    file = file_of(url)
     existed = file is None or os.path.lexists(file)
     try:
         yield
