@@ -144,7 +144,7 @@ def _empty(connection: Connection, name: str, *, replace: bool) -> None:
         raise schema.newer(f"schema {revision} in {name}")
     tables = _tables(connection, set(metadata.tables))
     if not replace and (found := _content_of(connection, tables)):
-        raise NotEmpty(f"The database {name} is not empty: it has {found}. Nothing was changed.")
+        raise NotEmpty(f"The database {name} is not empty: it has rows in {found}. Nothing was changed.")
     for each in reversed(tables):
         each.drop(connection)
     if revision is not None:
@@ -160,7 +160,7 @@ def _content_of(connection: Connection, tables: list[Table]) -> str:
             if each.name == "cluster":
                 query = query.where(each.c.name != schema.OLDEST_CODE)
             if count := connection.execute(query).scalar_one():
-                found.append(f"{count} in {each.name}")
+                found.append(f"{each.name} ({count})")
     return ", ".join(found)
 
 
