@@ -1,6 +1,7 @@
 """Migrations of released databases, newer and older code on one database, and locks."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,9 @@ class TestLocks:
                 migrate(url, limits=self.IMPATIENT)
             assert "try again" in failure.value.detail
         assert migrate(url).before is None
+
+    def test_of_many_nodes_one_migrates_and_the_others_wait(self, postgres: PostgresServer) -> None:
+        url = postgres.new_database()
+        with ThreadPoolExecutor(4) as nodes:
+            done = list(nodes.map(migrate, [url] * 4))
+        assert sorted(each.before or "" for each in done) == ["", *[newest_revision()] * 3]
