@@ -18,6 +18,7 @@ from portico.api.services import Services
 from portico.bootstrap import open_gateway
 from portico.logs import RequestLog
 from portico.metrics import Metrics, render
+from portico.operations import Gateway
 from portico.operations.cancellation import CancellableWork
 from portico.settings import Settings
 from portico.worker_metrics import WorkerMetrics
@@ -37,11 +38,17 @@ def load_app(home: str, overrides: Mapping[str, str]) -> Edge:
 
 def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge:
     metrics, long_work = Metrics(), CancellableWork()
+    opened: list[Gateway] = []
+
+    def drain() -> None:
+        for gateway in opened:
+            gateway.readiness.drain()
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
         async with AsyncExitStack() as stack:
             gateway = await stack.enter_async_context(open_gateway(chosen, metrics, long_work))
+            opened.append(gateway)
             if chosen.metrics_address:
                 await stack.enter_async_context(
                     _published(metrics, chosen.metrics_folder, *chosen.metrics_address)
@@ -58,11 +65,13 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge
         router(lifespan),
         allowed=chosen.allowed_addresses,
         proxies=chosen.behind_proxy,
+        monitors=chosen.health_addresses,
         tls=chosen.tls_enabled,
         cors=Cors(chosen.cors_origins) if chosen.cors_origins else None,
         metrics=metrics,
         request_log=request_log,
         on_stop=long_work.stop,
+        on_drain=drain,
     )
 
 

@@ -1,13 +1,13 @@
 """From settings to an open `Gateway`: database, accounts, drives, audit log, sweeps. No front end is involved."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 import structlog
 
+from portico import __version__
 from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
 from portico.accounts.devices import Devices
@@ -28,6 +28,7 @@ from portico.operations.admission import Admission
 from portico.operations.cancellation import CancellableWork
 from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.operations import Resources
+from portico.operations.readiness import Readiness
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PATH_OPTIONS
 from portico.settings import Settings, generated_client
@@ -37,6 +38,8 @@ from portico.store.schema import check_current
 
 SWEEP_INTERVAL_SECONDS = 600
 """How often abandoned uploads, expired tokens and old failures are removed."""
+WATCH_INTERVAL_SECONDS = 60
+"""How often the clock is compared with the database's."""
 
 log = structlog.get_logger()
 
@@ -50,6 +53,8 @@ async def open_gateway(
         database = Database(settings.database_url, connections=settings.database_connections)
         stack.push_async_callback(database.close)
         settings, key = await agreed(settings, database)
+        with suppress(PorticoError):  # it is tried again every minute
+            await database.learn_clock()
         passwords = Passwords()
         stack.callback(passwords.close)
         sessions = Sessions(
@@ -58,7 +63,7 @@ async def open_gateway(
         throttle = Throttle(database)
         paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
         upload_memory = MemoryBudget()
-        leases = Leases(database, socket.gethostname())
+        leases = Leases(database, settings.node)
         drives = Drives(
             Connections(database, Vault(key), paths),
             CursorSeal(key.derive("cursors")),
@@ -77,26 +82,30 @@ async def open_gateway(
         audit = open_audit(settings.audit_file, required=settings.audit_required, on_loss=lost_line)
         stack.callback(audit.close)
 
-        async def ready() -> None:
-            await check_current(database)
-            await drives.check()
-
+        readiness = Readiness(database, drives, None if settings.database_in_home else key.fingerprint())
+        stack.push_async_callback(readiness.close)
         _watch_queues(metrics, passwords, database, upload_memory)
+        metrics.watch("portico_node_info", lambda: 1, settings.node, __version__)
+        metrics.watch("portico_ready", lambda: readiness.is_ready)
+        metrics.watch("portico_clock_offset_seconds", lambda: database.clock_offset / 1000)
         tickets = Tickets(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
         resources = Resources(
             drives, sessions, tickets, audit, Admission(), long_work, max_file_size=settings.max_file_size
         )
-        async with _sweeping(
-            drives.sweep,
-            _in_turn(leases, "sessions", sessions.sweep),
-            _in_turn(leases, "throttle", throttle.sweep),
+        async with (
+            _sweeping(
+                drives.sweep,
+                _in_turn(leases, "sessions", sessions.sweep),
+                _in_turn(leases, "throttle", throttle.sweep),
+            ),
+            _sweeping(readiness.watch, interval=WATCH_INTERVAL_SECONDS),
         ):
             yield Gateway(
                 authentication=Authentication(sign_in, sessions, tickets, audit, metrics),
                 operations=partial(Operations, resources),
                 scheduler=FairScheduler(),
-                ready=ready,
+                readiness=readiness,
                 client_id=settings.client_id,
                 client_secret=settings.client_secret,
             )
@@ -136,9 +145,11 @@ def _in_turn(
 
 
 @asynccontextmanager
-async def _sweeping(*sweeps: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Each sweep repeats by itself: none waits for another."""
-    tasks = [asyncio.create_task(_repeat(sweep)) for sweep in sweeps]
+async def _sweeping(
+    *works: Callable[[], Awaitable[object]], interval: float | None = None
+) -> AsyncIterator[None]:
+    """Each repeats by itself: none waits for another."""
+    tasks = [asyncio.create_task(_repeat(work, interval or SWEEP_INTERVAL_SECONDS)) for work in works]
     try:
         yield
     finally:
@@ -147,15 +158,15 @@ async def _sweeping(*sweeps: Callable[[], Awaitable[object]]) -> AsyncIterator[N
         await asyncio.wait(tasks)
 
 
-async def _repeat(sweep: Callable[[], Awaitable[object]]) -> None:
+async def _repeat(work: Callable[[], Awaitable[object]], interval: float) -> None:
     while True:
         try:
-            async with asyncio.timeout(SWEEP_INTERVAL_SECONDS):
-                await sweep()
+            async with asyncio.timeout(interval):
+                await work()
         except PorticoError as error:
             log.warning("sweep-failed", code=error.code, detail=error.detail, cause=error.cause)
         except TimeoutError:
-            log.warning("sweep-failed", cause=f"not over after {SWEEP_INTERVAL_SECONDS} s")
-        except Exception as error:  # a bug in one sweep must not end them all
+            log.warning("sweep-failed", cause=f"not over after {interval:.0f} s")
+        except Exception as error:  # a bug in one must not end them all
             log.error("bug", exc_info=error)
-        await asyncio.sleep(SWEEP_INTERVAL_SECONDS)
+        await asyncio.sleep(interval)

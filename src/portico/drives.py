@@ -87,23 +87,33 @@ class Drives:
         )
 
     async def check(self) -> None:
-        """`Unavailable` if users' folders are missing here, or cannot be written although some of them may upload."""
+        """`Unavailable` if no connection of any user works here because folders are missing.
+
+        A folder that cannot be written does not work if some of its users may upload.
+        """
         await self._checking.run(None, self._check)
 
     async def _check(self) -> None:
-        for name, rights in (await self._connections.in_use()).items():
+        in_use = await self._connections.in_use()
+        failed = dict.fromkeys(in_use, "")
+        refusal: PorticoError | None = None
+        for name, rights in in_use.items():
             try:
                 opened = await self._open(name)
             except ProviderRefused:
-                continue  # only its own users are affected
+                continue  # an administrator's mistake, which is the same on every node
             try:
                 await opened.provider.check(writable=Right.UPLOAD in rights)
+                del failed[name]
             except PorticoError as error:
-                raise Unavailable(
-                    "A storage folder of this gateway is missing or cannot be used; the log says which.",
-                    retry_after=error.retry_after,
-                    cause=f"connection {name!r}: {error.cause}",
-                ) from error
+                refusal, failed[name] = error, f"connection {name!r}: {error.cause}"
+        # A connection that cannot work takes down nobody who uses another one.
+        if refusal and len(failed) == len(in_use):
+            raise Unavailable(
+                "A storage folder of this gateway is missing or cannot be used; the log says which.",
+                retry_after=refusal.retry_after,
+                cause="; ".join(filter(None, failed.values())),
+            ) from refusal
 
     async def sweep(self) -> None:
         """Remove what broken uploads left in any connection.

@@ -7,6 +7,7 @@ counts on its event loop only.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import add
 
 import msgspec
 
@@ -24,6 +25,12 @@ class Family:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    merge: Callable[[float, float], float] = add
+    """How the numbers of two workers become one."""
+
+
+def _further_from_zero(one: float, other: float) -> float:
+    return max(one, other, key=abs)
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -53,6 +60,13 @@ FAMILIES: Mapping[str, Family] = {
     "portico_upload_memory_bytes": Family("gauge", "Memory that uploads to cloud storage hold."),
     "portico_uploads_waiting_for_memory": Family("gauge", "Uploads that wait for memory."),
     "portico_workers": Family("gauge", "Processes that serve."),
+    "portico_node_info": Family(
+        "gauge", "The node and its version; always 1.", ("node", "version"), merge=max
+    ),
+    "portico_ready": Family("gauge", "1 if the last check found this node ready, 0 if not.", merge=min),
+    "portico_clock_offset_seconds": Family(
+        "gauge", "How far the database's clock is ahead of this node's.", merge=_further_from_zero
+    ),
 }
 """Every metric, by name. A counter's name is written with `_total` behind it."""
 
@@ -170,7 +184,7 @@ def _merge(family: Family, series: dict[Labels, Numbers], more: Iterable[tuple[L
             series[tuple(labels)] = list(numbers)
         else:
             for index, number in enumerate(numbers):
-                mine[index] += number
+                mine[index] = family.merge(mine[index], number)
 
 
 def _escaped(text: str) -> str:

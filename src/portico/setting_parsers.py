@@ -67,6 +67,21 @@ def timeout(text: object) -> timedelta:
     return chosen
 
 
+def delay(text: object) -> timedelta:
+    if isinstance(text, timedelta) or re.fullmatch("0+s?", str(text).lower()):
+        return text if isinstance(text, timedelta) else timedelta(0)
+    try:
+        return timeout(text)
+    except ValueError:
+        raise ValueError("must be 0, or a time of up to ten minutes like 10s") from None
+
+
+def node(text: object) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", str(text)):
+        raise ValueError("must be up to 64 letters, digits, dots, hyphens and underscores")
+    return str(text)
+
+
 def size(text: object) -> int:
     match = _SIZE.fullmatch(str(text))
     if not match or len(match[1]) > 18:

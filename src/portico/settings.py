@@ -7,6 +7,7 @@ command line overrides both. `security.client-id` is `PORTICO_SECURITY_CLIENT_ID
 import os
 import re
 import secrets
+import socket
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -134,6 +135,26 @@ class Settings(BaseModel):
             description="How many idle connections one client address (for IPv6, one /64 network) may have per worker; surplus ones are closed. Proxies of server.behind-proxy have no limit. 0: no limit. Linux only.",
         )
     )
+    drain_delay: Annotated[timedelta, BeforeValidator(setting_parsers.delay)] = Field(
+        timedelta(0),
+        alias="server.drain-delay",
+        description="How long the gateway goes on accepting requests after SIGTERM while /readyz says that it is not ready, so that a load balancer sends its clients elsewhere: a little more than the balancer's interval of checks. Ctrl-C and a second signal skip it.",
+    )
+    stop_timeout: Annotated[timedelta, BeforeValidator(setting_parsers.timeout)] = Field(
+        timedelta(seconds=25),
+        alias="server.stop-timeout",
+        description="How long running requests may continue after the gateway has stopped accepting new ones, before they are cut off. From 1s to 10m.",
+    )
+    health_addresses: Annotated[Ranges, BeforeValidator(setting_parsers.ranges)] = Field(
+        (),
+        alias="health.addresses",
+        description="Addresses of load balancers and monitors, as ranges: /healthz and /readyz answer them even if security.allowed-addresses or server.behind-proxy would not let them in, and /readyz says what is wrong. Empty: none; only requests from the machine itself learn what is wrong.",
+    )
+    node_name: Annotated[str, BeforeValidator(setting_parsers.node)] = Field(
+        "",
+        alias="node.name",
+        description="The name of this node in log lines, audit lines and metrics: up to 64 letters, digits, dots, hyphens and underscores. Empty: the host name.",
+    )
     database: Annotated[str, BeforeValidator(setting_parsers.database)] = Field(
         "",
         alias="database.url",
@@ -198,6 +219,15 @@ class Settings(BaseModel):
     def with_values(self, values: Mapping[str, str]) -> "Settings":
         """These settings with other values of those in `of_the_cluster`."""
         return self.model_copy(update={name: values[key] for name, key in _OF_THE_CLUSTER.items()})
+
+    @property
+    def node(self) -> str:
+        return self.node_name or socket.gethostname()[:64]
+
+    @property
+    def node_in_audit(self) -> str:
+        """The node's name if audit lines need it: if it was chosen, or if nodes share a database."""
+        return self.node if self.node_name or not self.database_in_home else ""
 
     @property
     def database_url(self) -> str:
@@ -327,7 +357,7 @@ def default_text(key: str) -> str:
     default = Settings.model_fields[KEYS[key]].get_default()
     if isinstance(default, timedelta):
         hours, seconds = divmod(default.seconds, 3600)
-        return f"{default.days}d" if default.days else f"{seconds}s" if seconds else f"{hours}h"
+        return f"{default.days}d" if default.days else f"{hours}h" if hours and not seconds else f"{seconds}s"
     if isinstance(default, bool):
         return str(default).lower()
     return "" if default in ((), None, PydanticUndefined) else str(default)

@@ -262,6 +262,40 @@ async def test_monitors_get_an_answer(gateway: Gateway) -> None:
         assert (response.status_code, response.json()) == (200, {"status": word})
 
 
+READY = b"/readyz"
+CLIENTS_OF_A_PROXY = [("X-Forwarded-For", "192.0.2.7")]
+
+
+@pytest.mark.parametrize("guard", ["security.allowed-addresses", "server.behind-proxy"])
+async def test_monitors_get_an_answer_where_others_are_refused(open_gateway: OpenGateway, guard: str) -> None:
+    gateway = await open_gateway(**{guard: "192.0.2.0/24", "health.addresses": "10.0.0.0/8"})
+    for target in (b"/healthz", READY):
+        assert (await gateway.raw("GET", target, peer="10.0.0.7")).status == 200
+        assert (await gateway.raw("GET", target, peer="11.0.0.7")).status == 403
+        forwarded = await gateway.raw("GET", target, CLIENTS_OF_A_PROXY, peer="10.0.0.7")
+        assert forwarded.status == 403
+    for target in (b"/", SESSION, b"/healthz/", b"/metrics"):
+        assert (await gateway.raw("GET", target, peer="10.0.0.7")).status == 403
+
+
+async def test_only_monitors_learn_what_is_wrong(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"health.addresses": "10.0.0.7"})
+    gateway.services.gateway.readiness.drain()
+
+    async def faults(peer: str, headers: list[tuple[str, str]]) -> dict[str, str] | None:
+        answer = await gateway.raw("GET", READY, headers, peer=peer)
+        assert (answer.status, answer.json()["code"]) == (503, "unavailable")
+        assert answer.header("Retry-After") == "1"
+        found: dict[str, str] | None = answer.json().get("faults")
+        return found
+
+    for peer in ("10.0.0.7", "127.0.0.1", "::1", "::ffff:127.0.0.1"):
+        assert await faults(peer, []) == {"draining": "This node is about to stop."}
+        assert await faults(peer, CLIENTS_OF_A_PROXY) is None
+    assert await faults("10.0.0.8", []) is None
+    assert (await gateway.raw("GET", b"/healthz", peer="10.0.0.8")).status == 200
+
+
 # A body that is refused
 
 

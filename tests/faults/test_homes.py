@@ -86,13 +86,15 @@ def test_a_missing_folder_is_not_ready_and_not_made_anew(start: Start) -> None:
     assert f"The folder {gateway.files} of the connection local is missing." in gateway.output
     answer = readiness(gateway)
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert list(answer.json()["faults"]) == ["storage"]
     assert str(gateway.home) not in answer.text
     assert upload(gateway, "a.txt") == 503
     (facts,) = json.loads(gateway.command("connection", "list", "--json"))
     assert "is missing" in facts["problem"]
     assert not gateway.files.exists()
     (gateway.files / "web").mkdir(parents=True)
-    assert readiness(gateway).status_code == 503  # it looks like a disk that is not mounted
+    # It looks like a disk that is not mounted.
+    wait_until(lambda: "volume id" in readiness(gateway).text, "the folder is noticed")
     assert upload(gateway, "a.txt") == 503
     (facts,) = json.loads(gateway.command("connection", "list", "--json"))
     assert f"connection set local --option folder={gateway.files}" in facts["problem"]
@@ -112,3 +114,16 @@ def test_a_file_in_place_of_the_folder_is_not_ready(start: Start) -> None:
     assert readiness(gateway).status_code == 503
     assert "is a file, not a folder" in gateway.command("connection", "show", "local")
     assert gateway.files.read_text() == "kept"
+
+
+def test_one_missing_folder_of_several_takes_nobody_else_down(start: Start, tmp_path: Path) -> None:
+    gateway = start()
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    gateway.command("connection", "add", "archive", "--kind", "local", "--option", f"folder={folder}")
+    gateway.command(
+        "user", "add", "ann", "--connection", "archive", "--password-stdin", stdin="correct horse"
+    )
+    folder.rmdir()
+    assert readiness(gateway).status_code == 200
+    assert upload(gateway, "a.txt") == 204

@@ -30,7 +30,7 @@ DRAINED_BYTES = 64 * 2**20
 DRAINED_SECONDS = 10.0
 """How much of a refused body is read, so that the refusal reaches a client that sends everything before it reads."""
 
-_QUIET = ("/healthz", "/readyz")
+_HEALTH = ("/healthz", "/readyz")
 _ONCE = {
     name.lower().encode(): name
     for name in (
@@ -47,6 +47,9 @@ _ONCE = {
 """Headers that must not be repeated: of two values one reader takes the first and another the last. `Authorization` and
 `Content-Type` are checked where they are read."""
 
+_FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
+"""Headers of a request that a proxy passes on."""
+
 log = structlog.get_logger()
 
 
@@ -57,12 +60,16 @@ class Edge:
         *,
         allowed: Networks,
         proxies: Networks,
+        monitors: Networks = (),
         tls: bool,
         cors: Cors | None,
         metrics: Metrics,
         request_log: RequestLog,
         on_stop: Callable[[], None] = lambda: None,
+        on_drain: Callable[[], None] = lambda: None,
     ) -> None:
+        self.on_drain = on_drain
+        """Called before the process stops: it is not ready, but serves."""
         self.on_stop = on_stop
         """Called when the process is asked to stop, while requests still have time to finish."""
         self._app = app
@@ -71,6 +78,7 @@ class Edge:
         self._request_log = request_log
         self._allowed = allowed
         self._proxies = proxies
+        self._monitors = monitors
         self._headers = _standing_headers(tls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,6 +121,10 @@ class Edge:
 
     def _admit(self, scope: Scope, context: RequestContext) -> None:
         address = _address(context.address)
+        if scope["path"] in _HEALTH and self._is_monitor(scope, address):
+            context.address = _text(address)
+            _check_framing(scope)
+            return
         if self._proxies:
             if not _within(address, self._proxies):
                 raise AddressNotAllowed("Only the gateway's reverse proxy may connect here; use its address.")
@@ -125,6 +137,17 @@ class Edge:
         if len(scope["raw_path"]) + 1 + len(scope["query_string"]) > MAX_URI_LENGTH:
             raise UriTooLong("The address is longer than 8 KiB; use shorter names or a shorter query.")
         _check_framing(scope)
+
+    def _is_monitor(self, scope: Scope, peer: IPv4Address | IPv6Address) -> bool:
+        """Whether the peer may ask for the node's health in any case. It may then see what is wrong, as the machine itself.
+
+        What a proxy passes on is a client's request, even if this gateway does not know the proxy.
+        """
+        if any(name in _FORWARDED for name, _ in scope["headers"]):
+            return False
+        known = _within(peer, self._monitors)
+        scope["state"]["monitor"] = known or peer.is_loopback
+        return known
 
 
 class _Exchange:
@@ -198,7 +221,7 @@ class _Exchange:
         if self._received:
             metrics.received.add((context.action,), self._received)
         path = instance_of(self._scope)
-        if path in _QUIET and self.status == 200:
+        if path in _HEALTH and self.status == 200:
             return
         log(
             RequestLine(

@@ -9,8 +9,10 @@ from starlette.responses import Response
 from portico.api.assets import Asset
 from portico.api.docs import docs_page
 from portico.api.openapi import document
-from portico.api.requests import services_of
+from portico.api.problems import problem_response
+from portico.api.requests import may_see_faults, services_of
 from portico.api.schemas import HealthBody, JsonResponse
+from portico.operations.readiness import NotReady
 
 
 def _file(name: str) -> Asset:
@@ -56,6 +58,12 @@ async def healthz(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """It can serve: its database answers, and the folders that users have their roots in are there."""
-    await services_of(request).gateway.ready()
+    """This node can serve. Only those who may know learn what is wrong."""
+    try:
+        await services_of(request).gateway.readiness.check()
+    except NotReady as error:
+        faults = error.faults if may_see_faults(request) else ()
+        return problem_response(
+            request, error, faults={fault.check: fault.detail for fault in faults} or None
+        )
     return JsonResponse(HealthBody("ready"))

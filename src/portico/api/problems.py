@@ -74,10 +74,17 @@ class Problem(msgspec.Struct, omit_defaults=True):
     """Uploads: the files of the request that were stored."""
     failed: list[str] | msgspec.UnsetType = msgspec.UNSET
     """Uploads: the files of the request that were refused or cut off."""
+    faults: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """Readiness: each check that fails, with a sentence. Only for monitors."""
 
 
 def problem_response(
-    request: Request, error: PorticoError, *, stored: list[str] | None = None, failed: list[str] | None = None
+    request: Request,
+    error: PorticoError,
+    *,
+    stored: list[str] | None = None,
+    failed: list[str] | None = None,
+    faults: dict[str, str] | None = None,
 ) -> Response:
     problem_type = PROBLEM_TYPES[error.code]
     log_cause(error)
@@ -91,6 +98,7 @@ def problem_response(
         requestId=context_of(request).request_id,
         stored=msgspec.UNSET if stored is None else stored,
         failed=msgspec.UNSET if failed is None else failed,
+        faults=msgspec.UNSET if faults is None else faults,
     )
     return Response(
         msgspec.json.encode(body),

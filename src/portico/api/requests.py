@@ -36,6 +36,11 @@ def context_of(request: Request) -> RequestContext:
     return context
 
 
+def may_see_faults(request: Request) -> bool:
+    """Whether the client is a monitor of this gateway, as `Edge` decided."""
+    return bool(request.scope["state"].get("monitor"))
+
+
 async def actor_of(request: Request) -> Actor:
     """The user behind the request's bearer token."""
     header = single_header(request, "Authorization")

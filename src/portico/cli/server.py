@@ -1,11 +1,14 @@
 """The parent process of the server: Granian, which starts and replaces the workers."""
 
 import math
+import os
 import resource
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,7 +19,7 @@ from granian.server.mp import MPServer
 
 from portico.cli.bind_address import Address
 from portico.cli.tls import Certificate
-from portico.cli.worker import load_app_in_worker
+from portico.cli.worker import DRAIN_SIGNAL, load_app_in_worker
 from portico.errors import PorticoError
 from portico.settings import Settings, SettingsError, load
 
@@ -24,8 +27,6 @@ HEADER_TIMEOUT_MS = 10_000
 HEADER_BYTES = 128 * 1024
 """The memory of a connection before its request is complete; more is answered with 431. Uploads are read through the
 same buffer, and half of it would double their cost."""
-STOP_TIMEOUT_SECONDS = 25
-"""How long running requests may continue after SIGTERM, in seconds, before their worker is killed."""
 
 RESPAWN_SECONDS = 60.0
 MAX_RESPAWNS = 20
@@ -85,12 +86,14 @@ class Server(MPServer):
             ssl_key=tls.key if tls else None,
             ssl_protocol_min=SSLProtocols.tls12,
             respawn_failed_workers=True,
-            workers_kill_timeout=STOP_TIMEOUT_SECONDS,
+            workers_kill_timeout=int(settings.stop_timeout.total_seconds()),
         )
         self.main_loop_interrupt = SignalFlag()  # type: ignore[assignment]
         self._home = settings.home
         self._overrides = overrides
         self._on_terminal = sys.stdout.isatty()
+        self._drain_delay = settings.drain_delay.total_seconds()
+        self._stop_now = SignalFlag()
         self._respawns: list[float] = []
         self._on_ready: Callable[[], None] = lambda: None
         self._endpoint = _local_endpoint(address, settings.port)
@@ -123,10 +126,24 @@ class Server(MPServer):
             self.respawned_wrks.clear()
             time.sleep(min(2.0, 0.1 * len(self._respawns)))
 
+    def signal_handler_interrupt(self, number: int = 0, *args: Any) -> None:
+        """Only the first SIGTERM waits for load balancers; Ctrl-C and a second signal do not."""
+        if self.interrupt_signal or number != signal.SIGTERM:
+            self._stop_now.set()
+        super().signal_handler_interrupt()  # type: ignore[no-untyped-call]
+
+    def shutdown(self, exit_code: int = 0) -> None:
+        if self.interrupt_signal:
+            for worker in self.wrks:
+                with suppress(ProcessLookupError, TypeError):  # it has ended, or not begun
+                    os.kill(worker.inner.pid, DRAIN_SIGNAL)
+            self._stop_now.wait(self._drain_delay)
+        super().shutdown(exit_code)  # type: ignore[no-untyped-call]
+
     def signal_handler_reload(self, *args: Any, **kwargs: Any) -> None:
         """SIGHUP: replace the workers, with the current settings; on a terminal, stop, because it was closed."""
         if self._on_terminal:
-            self.signal_handler_interrupt()  # type: ignore[no-untyped-call]
+            self.signal_handler_interrupt()
             return
         try:
             load(self._home, overrides=self._overrides)

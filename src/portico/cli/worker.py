@@ -18,11 +18,14 @@ from portico.errors import PorticoError
 from portico.settings import Settings, load
 
 UNREAD_TIMEOUT_MS = 120_000
+DRAIN_SIGNAL = signal.SIGUSR1
+"""From the parent: be not ready, and go on serving until SIGTERM."""
 
 
 def load_app_in_worker(home: str, overrides: dict[str, str]) -> Any:
     # A forked worker inherits its parent's handlers, and would ignore SIGTERM until it serves.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(DRAIN_SIGNAL, signal.SIG_IGN)  # by default it would end a worker that is starting
     # Ctrl-C goes to the parent, which then signals its workers: two signals at once may deadlock Granian's stop.
     os.setpgid(0, 0)
     _exit_with_parent()
@@ -30,7 +33,7 @@ def load_app_in_worker(home: str, overrides: dict[str, str]) -> Any:
 
     try:
         app = load_app(home, overrides)
-        _call_on_stop(app.on_stop)
+        _call_on_stop(app.on_stop, app.on_drain)
         settings = load(Path(home), overrides=overrides)
         return _with_signals_held(_with_connection_limit(app, settings))
     except PorticoError as error:
@@ -38,8 +41,8 @@ def load_app_in_worker(home: str, overrides: dict[str, str]) -> Any:
         sys.exit(1)
 
 
-def _call_on_stop(stop_work: Callable[[], None]) -> None:
-    """Call `stop_work` on SIGTERM: Granian shuts the application down only after all requests have ended."""
+def _call_on_stop(stop_work: Callable[[], None], drain: Callable[[], None]) -> None:
+    """Call `drain` on the parent's signal, and `stop_work` on SIGTERM: Granian shuts the application down only after all requests have ended."""
     set_signals = _signals.set_loop_signals
 
     def set_and_call(loop: Any) -> Any:
@@ -51,6 +54,7 @@ def _call_on_stop(stop_work: Callable[[], None]) -> None:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(DRAIN_SIGNAL, drain)
         return event
 
     _signals.set_loop_signals = set_and_call

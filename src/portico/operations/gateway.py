@@ -1,12 +1,13 @@
 """`Gateway`: what a front end works with. `portico.bootstrap` opens one from the settings."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from portico.operations.actor import Actor
 from portico.operations.authentication import Authentication
 from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.operations import Operations
+from portico.operations.readiness import Readiness
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,7 @@ class Gateway:
     """The operations of one actor, for one request."""
     scheduler: FairScheduler
     """A front end waits for its turn with each chunk that it receives or sends."""
-    ready: Callable[[], Awaitable[None]]
-    """Raises if the gateway cannot serve."""
+    readiness: Readiness
     client_id: str
     client_secret: str
     """Of the OAuth client, equal on all nodes."""

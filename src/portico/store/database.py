@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import ColumnElement, Executable, Row, Table, text
+from sqlalchemy import ColumnElement, Executable, Row, Table, column, literal_column, select, table
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -44,6 +44,12 @@ class _Conflict(Unavailable):
 
 class _Broken(Unavailable):
     """The connection broke before the transaction was committed."""
+
+
+class DatabaseState(NamedTuple):
+    revision: str
+    writable: bool
+    values: list[Any]
 
 
 class Database:
@@ -142,8 +148,16 @@ class Database:
         return self._backend.batch(transaction)
 
     async def ping(self) -> None:
-        """Read a table that only a migrated database has; `SELECT 1` would not even open SQLite's file."""
-        await self.fetch(text("SELECT version_num FROM alembic_version"))
+        await self.state()
+
+    async def state(self, *columns: ColumnElement[Any]) -> DatabaseState:
+        """The schema's revision, whether it can be written, and the values of `columns`, with one query."""
+        query = select(column("version_num"), literal_column(self._backend.read_only), *columns).select_from(
+            table("alembic_version")
+        )  # `SELECT 1` would not even open SQLite's file
+        row: Sequence[Any] = await self.first(query) or ("", False, *(None for _ in columns))
+        revision, read_only, *values = row
+        return DatabaseState(revision, not read_only and self._backend.file_is_writable(), values)
 
     def now(self) -> int:
         """Milliseconds since the epoch, by the database's clock: the same on every node."""

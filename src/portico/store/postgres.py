@@ -42,6 +42,7 @@ class Postgres:
     dialect = "postgresql"
     advice = "check that it is running, and the setting database.url"
     snapshot = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+    read_only = "pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"
 
     def __init__(self, url: str, *, wait: float, connections: int) -> None:
         parameters = parse_url(url)
@@ -78,6 +79,9 @@ class Postgres:
     async def batch(self, connection: "AsyncConnection") -> AsyncGenerator[None]:
         async with (await _driver_connection(connection)).pipeline():
             yield
+
+    def file_is_writable(self) -> bool:
+        return True
 
     def is_conflict(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in _CONFLICTS

@@ -24,6 +24,7 @@ class Sqlite:
     dialect = "sqlite"
     advice = "check that the file exists, is writable, and is not locked by another program"
     snapshot = "BEGIN"
+    read_only = "0"
 
     def __init__(self, url: URL, *, wait: float, blocking: bool) -> None:
         """With `blocking`, it runs in this thread, for a process that has nothing else to do."""
@@ -57,6 +58,12 @@ class Sqlite:
     @asynccontextmanager
     async def batch(self, connection: "AsyncConnection") -> AsyncGenerator[None]:
         yield
+
+    def file_is_writable(self) -> bool:
+        """Whether the kernel would let this process write; nothing is tried."""
+        return self._file is None or (
+            os.access(self._file, os.W_OK) and os.access(os.path.dirname(self._file) or ".", os.W_OK)
+        )
 
     def is_conflict(self, error: DBAPIError) -> bool:
         return False  # there is only one writer

@@ -15,8 +15,8 @@ LIMIT = 30
 
 async def stop(effort: Effort, kind: str, *, stalled: bool) -> list[Figure]:
     """With `stalled`, some clients are in the middle of an upload or a download and do nothing more."""
-    constants = {} if effort.long else {"portico.cli.server.STOP_TIMEOUT_SECONDS": 2}
-    async with effort.gateway("--workers", "2", kind=kind, constants=constants) as set_:
+    environment = {} if effort.long else {"PORTICO_SERVER_STOP_TIMEOUT": "2s"}
+    async with effort.gateway("--workers", "2", kind=kind, environment=environment) as set_:
         gateway = set_.gateway
         senders = Senders(gateway)
         await senders.send(effort.of(40, 1000))

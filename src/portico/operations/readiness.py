@@ -1,0 +1,141 @@
+"""`Readiness`: whether this node can serve, and if not, why."""
+
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.exc import ProgrammingError
+
+from portico import clock
+from portico.accounts.cluster import KEY
+from portico.drives import Drives
+from portico.errors import PorticoError, Unavailable
+from portico.single_flight import SingleFlight
+from portico.store.database import Database
+from portico.store.schema import newest_revision
+from portico.store.tables import cluster
+
+SHARED_SECONDS = 1.0
+"""How old an answer may be: anyone may ask, as often as they like."""
+MAX_CLOCK_OFFSET = 5000
+"""Milliseconds that the clocks of this machine and of the database may differ."""
+
+_CLUSTER_KEY = select(cluster.c.value).where(cluster.c.name == KEY).scalar_subquery()
+_OLD_SCHEMA = "The database is older than this version of Portico; restart this node, which migrates it."
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What fails, as one word, and a sentence for the administrator."""
+
+    check: str
+    detail: str
+    cause: str | None = None
+    """For the log only: it may contain addresses, paths and messages of drivers."""
+
+
+class NotReady(Unavailable):
+    """This node cannot serve."""
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        super().__init__("This node is not ready; the log says why.", retry_after=1)
+        self.faults = faults
+
+
+class Readiness:
+    def __init__(self, database: Database, drives: Drives, key_fingerprint: str | None) -> None:
+        """`key_fingerprint`: of this node's key, if other nodes share the database."""
+        self._database = database
+        self._drives = drives
+        self._key_fingerprint = key_fingerprint
+        self._newest_revision = newest_revision()
+        self._checks: SingleFlight[None, tuple[Fault, ...]] = SingleFlight()
+        self._faults: tuple[Fault, ...] = ()
+        self._checked_at = float("-inf")
+        self._draining = False
+
+    @property
+    def is_ready(self) -> bool:
+        """As the last check found."""
+        return not self._faults and not self._draining
+
+    def drain(self) -> None:
+        """The process was asked to stop: from now on it is not ready, although it still serves."""
+        if not self._draining:
+            log.info("draining")
+        self._draining = True
+
+    async def check(self) -> None:
+        """`NotReady` if the gateway cannot serve, as of one second ago at most."""
+        if self._draining:
+            raise NotReady((Fault("draining", "This node is about to stop."),))
+        if clock.monotonic() - self._checked_at >= SHARED_SECONDS:
+            await self._checks.run(None, self._check)
+        if self._faults:
+            raise NotReady(self._faults)
+
+    async def watch(self) -> None:
+        """Learn the database's clock, and log a change of readiness even if nobody asks."""
+        try:
+            await self._database.learn_clock()
+        except PorticoError as error:
+            log.warning("clock-not-compared", cause=error.cause)
+        await self._checks.run(None, self._check)
+
+    async def close(self) -> None:
+        await self._checks.cancel()
+
+    async def _check(self) -> tuple[Fault, ...]:
+        faults = (*await self._database_faults(), *self._clock_faults(), *await self._storage_faults())
+        if [fault.check for fault in faults] != [fault.check for fault in self._faults]:
+            for fault in faults:
+                log.warning("not-ready", check=fault.check, detail=fault.detail, cause=fault.cause)
+            if not faults:
+                log.info("ready-again")
+        self._faults, self._checked_at = faults, clock.monotonic()
+        return faults
+
+    async def _database_faults(self) -> list[Fault]:
+        try:
+            state = await self._database.state(_CLUSTER_KEY)
+        except Unavailable as error:
+            return [Fault("database", "The database does not answer; the log says why.", error.cause)]
+        except ProgrammingError as error:  # a table is missing
+            return [Fault("schema", _OLD_SCHEMA, str(error.orig))]
+        faults = []
+        if (
+            state.revision < self._newest_revision
+        ):  # a newer one fits: a node of the next version has migrated it
+            faults.append(Fault("schema", _OLD_SCHEMA))
+        if not state.writable:
+            faults.append(
+                Fault(
+                    "read-only", "The database can only be read; use its primary server, or make it writable."
+                )
+            )
+        if self._key_fingerprint and state.values[0] not in (None, self._key_fingerprint):
+            faults.append(
+                Fault(
+                    "key",
+                    "The secret key of this node is not that of the others; copy secret.key from one of them.",
+                )
+            )
+        return faults
+
+    def _clock_faults(self) -> list[Fault]:
+        offset = self._database.clock_offset
+        if abs(offset) <= MAX_CLOCK_OFFSET:
+            return []
+        sentence = "The clock of this machine differs by {:.0f} s from the database's; set it by NTP."
+        return [Fault("clock", sentence.format(abs(offset) / 1000))]
+
+    async def _storage_faults(self) -> list[Fault]:
+        try:
+            await self._drives.check()
+        except Unavailable as error:
+            return [Fault("storage", error.detail, error.cause)]
+        except PorticoError as error:
+            return [Fault("storage", "The connections cannot be read; the log says why.", error.cause)]
+        return []

@@ -1,0 +1,148 @@
+import asyncio
+import os
+import pathlib
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import insert, text, update
+
+from portico.accounts.cluster import KEY
+from portico.accounts.connections import Connections
+from portico.accounts.users import Users
+from portico.cursors import CursorSeal
+from portico.drives import Drives
+from portico.metrics import Metrics, render
+from portico.operations.readiness import NotReady, Readiness
+from portico.store.database import Database
+from portico.store.tables import cluster
+
+from .conftest import Clock
+
+KEY_HERE = "f1"
+
+
+@pytest.fixture
+async def drives(connections: Connections, tmp_path: pathlib.Path) -> AsyncIterator[Drives]:
+    await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
+    drives = Drives(connections, CursorSeal(b"k" * 32), Metrics())
+    yield drives
+    await drives.close()
+
+
+@pytest.fixture
+def readiness(database: Database, drives: Drives, clock: Clock) -> Readiness:
+    return Readiness(database, drives, KEY_HERE)
+
+
+async def faults(readiness: Readiness) -> dict[str, str]:
+    try:
+        await readiness.check()
+    except NotReady as error:
+        return {fault.check: fault.detail for fault in error.faults}
+    return {}
+
+
+async def test_a_node_is_ready_with_its_own_key_and_not_with_another(
+    readiness: Readiness, database: Database, clock: Clock
+) -> None:
+    assert await faults(readiness) == {}
+    await database.execute(insert(cluster).values(name=KEY, value=KEY_HERE))
+    clock.advance(1)
+    assert await faults(readiness) == {}
+    assert readiness.is_ready
+    await database.execute(update(cluster).values(value="f2"))
+    clock.advance(1)
+    assert list(await faults(readiness)) == ["key"]
+    assert not readiness.is_ready
+
+
+async def test_an_answer_is_shared_for_a_second(
+    readiness: Readiness, database: Database, clock: Clock, queries: list[None]
+) -> None:
+    assert await asyncio.gather(*(faults(readiness) for _ in range(10))) == [{}] * 10
+    asked = len(queries)
+    clock.advance(0.9)
+    assert await faults(readiness) == {}
+    assert len(queries) == asked
+    clock.advance(0.2)
+    await faults(readiness)
+    assert len(queries) > asked
+
+
+async def test_an_older_schema_is_not_ready_and_a_newer_one_is(
+    readiness: Readiness, database: Database, clock: Clock
+) -> None:
+    await database.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+    assert list(await faults(readiness)) == ["schema"]
+    await database.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    clock.advance(1)
+    assert await faults(readiness) == {}
+
+
+async def test_a_database_without_its_tables_is_not_ready(readiness: Readiness, database: Database) -> None:
+    await database.execute(text("DROP TABLE alembic_version"))
+    assert list(await faults(readiness)) in (["schema"], ["database"])
+
+
+async def test_a_database_that_can_only_be_read_is_not_ready(
+    readiness: Readiness, database: Database, clock: Clock, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database.dialect == "sqlite":
+        access = os.access
+        monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and access(path, mode))
+    else:
+        name = url.rpartition("/")[2]
+        await database.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+        await database.close()  # for new connections only
+    assert (await faults(readiness))["read-only"].startswith("The database can only be read")
+
+
+async def test_a_clock_that_differs_is_not_ready(
+    readiness: Readiness, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offsets = [5000, -5000, 5001, -7_200_000]
+
+    async def clock_offset() -> int:
+        return offsets.pop(0)
+
+    monkeypatch.setattr(database._backend, "clock_offset", clock_offset)
+    for ready in (True, True, False):
+        await readiness.watch()
+        assert (await faults(readiness) == {}) == ready
+    await readiness.watch()
+    assert await faults(readiness) == {
+        "clock": "The clock of this machine differs by 7200 s from the database's; set it by NTP."
+    }
+
+
+async def test_a_draining_node_is_not_ready_at_once(readiness: Readiness) -> None:
+    assert await faults(readiness) == {}
+    readiness.drain()
+    assert list(await faults(readiness)) == ["draining"]
+    assert not readiness.is_ready
+
+
+async def test_one_folder_that_is_missing_takes_nobody_else_down(
+    readiness: Readiness, connections: Connections, users: Users, clock: Clock
+) -> None:
+    await connections.add("lost", "local", {"folder": "/missing"}, {})
+    await users.add("ann", "correct horse", connection="lost")
+    assert list(await faults(readiness)) == ["storage"]
+    await users.add("bob", "correct horse", connection="local")
+    clock.advance(1)
+    assert await faults(readiness) == {}
+
+
+def test_gauges_of_workers_are_merged_by_their_meaning() -> None:
+    workers = []
+    for ready, offset in ((1, -2.0), (0, 1.0)):
+        metrics = Metrics()
+        metrics.watch("portico_node_info", lambda: 1, "one", "1.0")
+        metrics.watch("portico_ready", lambda ready=ready: ready)  # type: ignore[misc]
+        metrics.watch("portico_clock_offset_seconds", lambda offset=offset: offset)  # type: ignore[misc]
+        workers.append(metrics.snapshot(0))
+    lines = render(workers).splitlines()
+    assert 'portico_node_info{node="one",version="1.0"} 1' in lines
+    assert "portico_ready 0" in lines
+    assert "portico_clock_offset_seconds -2" in lines
+    assert "portico_workers 2" in lines
