@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 def load_app(home: str, overrides: Mapping[str, str]) -> Edge:
     chosen = settings.load(Path(home), overrides=overrides)
-    return create_app(chosen, logs.configure(chosen.log_level))
+    return create_app(chosen, logs.configure(chosen.log_level, chosen.node))
 
 
 def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge:

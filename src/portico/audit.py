@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -31,6 +31,8 @@ class AuditLine(msgspec.Struct, kw_only=True, gc=False):
     """Who did what, to which path, from which address, with which outcome."""
 
     time: str = msgspec.field(default_factory=lambda: timestamps.from_epoch(time.time_ns() // 1_000_000))
+    node: Text = msgspec.UNSET
+    """The node that served the request, if there are several."""
     request_id: Text = msgspec.UNSET
     user: Text = msgspec.UNSET
     """A Web User, or `os:NAME`: the system account that ran the command."""
@@ -69,6 +71,60 @@ class Audit:
         return
 
 
+class DurableLines(Protocol):
+    """Lines whose writing takes time: see `AuditTrail` for the calls."""
+
+    @property
+    def queued(self) -> int: ...
+    async def check(self) -> None: ...
+    async def begin(self, line: AuditLine) -> None: ...
+    async def record(self, line: AuditLine) -> None: ...
+    async def end(self, line: AuditLine) -> None: ...
+    async def close(self) -> None: ...
+
+
+class AuditTrail:
+    """The audit log, wherever the settings put it: in a file, in the database, or both."""
+
+    def __init__(self, file: Audit, database: DurableLines | None = None) -> None:
+        self._file = file
+        self._database = database
+
+    @property
+    def queued(self) -> int:
+        """Lines that wait for the database."""
+        return self._database.queued if self._database else 0
+
+    async def check(self) -> None:
+        """`Unavailable` if lines are required and none can be written now."""
+        self._file.check()
+        if self._database:
+            await self._database.check()
+
+    async def begin(self, line: AuditLine) -> None:
+        """Called before a change takes effect. If lines are required, writes that it begins or raises `Unavailable`."""
+        self._file.begin(line)
+        if self._database:
+            await self._database.begin(line)
+
+    async def record(self, line: AuditLine) -> None:
+        """For a change that takes effect only if this returns. Raises `Unavailable` if the line is required and lost."""
+        self._file.record(line)
+        if self._database:
+            await self._database.record(line)
+
+    async def end(self, line: AuditLine) -> None:
+        """Called after a change, which can no longer be refused: never raises."""
+        self._file.end(line)
+        if self._database:
+            await self._database.end(line)
+
+    async def close(self) -> None:
+        if self._database:
+            await self._database.close()
+        self._file.close()
+
+
 def _log() -> Any:
     import structlog  # slow to import, and commands write audit lines too
 
@@ -85,8 +141,11 @@ OnLoss = Callable[[str, int], None]
 
 
 class AuditLog(Audit):
-    def __init__(self, file: str | int, *, required: bool = False, on_loss: OnLoss = log_loss) -> None:
-        """`file` is a path or the descriptor of an open stream."""
+    def __init__(
+        self, file: str | int, *, required: bool = False, on_loss: OnLoss = log_loss, node: str = ""
+    ) -> None:
+        """`file` is a path or the descriptor of an open stream. `node`, if not empty, is part of every line."""
+        self._node = node or msgspec.UNSET
         self._path = file if isinstance(file, str) else None
         self._descriptor = file if isinstance(file, int) else -1
         self._required = required
@@ -100,7 +159,7 @@ class AuditLog(Audit):
         try:
             self._catch_up()
         except OSError as error:
-            raise _unavailable(error) from error
+            raise unavailable(_why(error)) from error
 
     def begin(self, line: AuditLine) -> None:
         if self._required:
@@ -128,7 +187,7 @@ class AuditLog(Audit):
             self._lost += 1
             self._on_loss(_why(error), self._lost)
             if self._required:
-                raise _unavailable(error) from error
+                raise unavailable(_why(error)) from error
 
     def _catch_up(self) -> None:
         """Open the current file if necessary and, after lines were lost, write how many."""
@@ -159,7 +218,8 @@ class AuditLog(Audit):
         self._descriptor, self._identity = descriptor, (opened.st_dev, opened.st_ino)
 
     def _append(self, line: AuditLine) -> None:
-        text = _encode(line) + b"\n"
+        line.node = self._node
+        text = encode(line) + b"\n"
         if self._path is None:
             if not select.select([], [self._descriptor], [], 0)[1]:
                 raise OSError(0, "nobody reads the stream")
@@ -208,14 +268,14 @@ class AuditLog(Audit):
 _ATTEMPTS = 20
 """How often the lock is tried, a microsecond each, before a torn line is left as it is."""
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 
-def _unavailable(error: OSError) -> Unavailable:
+def unavailable(why: str) -> Unavailable:
     return Unavailable(
         "The gateway cannot write its audit log, so nothing was changed; try again in a moment.",
         retry_after=5,
-        cause=f"the audit log cannot be written ({_why(error)})",
+        cause=f"the audit log cannot be written ({why})",
     )
 
 
@@ -224,12 +284,17 @@ def _why(error: OSError) -> str:
 
 
 def open_audit(
-    file: str | None, *, required: bool, command: bool = False, on_loss: OnLoss = log_loss
+    file: str | None,
+    *,
+    required: bool,
+    command: bool = False,
+    on_loss: OnLoss = log_loss,
+    node: str = "",
 ) -> Audit:
-    """The audit log of the settings. A command writes to standard error instead of its own standard output."""
+    """The audit log in a file. A command writes to standard error instead of its own standard output."""
     if file is None:
         return Audit()
     if file == "stdout":
         stream = sys.__stderr__ if command else sys.__stdout__
-        return AuditLog(stream.fileno() if stream else 1, required=required, on_loss=on_loss)
-    return AuditLog(file, required=required, on_loss=on_loss)
+        return AuditLog(stream.fileno() if stream else 1, required=required, on_loss=on_loss, node=node)
+    return AuditLog(file, required=required, on_loss=on_loss, node=node)

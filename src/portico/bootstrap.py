@@ -18,7 +18,7 @@ from portico.accounts.signin import SignIn
 from portico.accounts.throttle import Throttle
 from portico.accounts.tickets import Tickets
 from portico.accounts.vault import SecretKey, Vault
-from portico.audit import log_loss, open_audit
+from portico.audit import log_loss
 from portico.cursors import CursorSeal
 from portico.drives import Drives
 from portico.errors import PorticoError
@@ -32,9 +32,9 @@ from portico.operations.readiness import Readiness
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PATH_OPTIONS
 from portico.settings import Settings, generated_client
+from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
 from portico.store.leases import Leases
-from portico.store.schema import check_current
 
 SWEEP_INTERVAL_SECONDS = 600
 """How often abandoned uploads, expired tokens and old failures are removed."""
@@ -79,12 +79,20 @@ async def open_gateway(
             metrics.lost_audit_lines.add()
             log_loss(why, lost)
 
-        audit = open_audit(settings.audit_file, required=settings.audit_required, on_loss=lost_line)
-        stack.callback(audit.close)
+        audit = open_trail(
+            settings.audit_file,
+            database if settings.audit_in_database else None,
+            node=settings.node,
+            node_in_file=settings.node_in_audit,
+            required=settings.audit_required,
+            on_loss=lost_line,
+        )
+        stack.push_async_callback(audit.close)
 
         readiness = Readiness(database, drives, None if settings.database_in_home else key.fingerprint())
         stack.push_async_callback(readiness.close)
         _watch_queues(metrics, passwords, database, upload_memory)
+        metrics.watch("portico_audit_lines_queued", lambda: audit.queued)
         metrics.watch("portico_node_info", lambda: 1, settings.node, __version__)
         metrics.watch("portico_ready", lambda: readiness.is_ready)
         metrics.watch("portico_clock_offset_seconds", lambda: database.clock_offset / 1000)
@@ -98,6 +106,7 @@ async def open_gateway(
                 drives.sweep,
                 _in_turn(leases, "sessions", sessions.sweep),
                 _in_turn(leases, "throttle", throttle.sweep),
+                *(_in_turn(leases, "audit", sweep) for sweep in _retention(settings, database)),
             ),
             _sweeping(readiness.watch, interval=WATCH_INTERVAL_SECONDS),
         ):
@@ -118,6 +127,13 @@ async def agreed(settings: Settings, database: Database) -> tuple[Settings, Secr
     cluster = Cluster(database)
     key = await cluster.load_key(settings.secret_key_file)
     return settings.with_values(await cluster.agree(settings.of_the_cluster(), generated_client())), key
+
+
+def _retention(settings: Settings, database: Database) -> list[Callable[[], Awaitable[None]]]:
+    """The removal of old audit lines, if there can be any."""
+    if not (settings.audit_in_database and settings.audit_keep):
+        return []
+    return [partial(remove_lines, database, older_than=settings.audit_keep)]
 
 
 def _watch_queues(
@@ -155,7 +171,8 @@ async def _sweeping(
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 async def _repeat(work: Callable[[], Awaitable[object]], interval: float) -> None:

@@ -29,6 +29,7 @@ class RequestLine(msgspec.Struct, gc=False):
     client: str
     user: str | msgspec.UnsetType
     request_id: str
+    node: str | msgspec.UnsetType = msgspec.UNSET
     event: str = "request"
     level: str = "info"
     timestamp: str = msgspec.field(default_factory=lambda: timestamps.from_epoch(time.time_ns() // 1_000_000))
@@ -42,8 +43,11 @@ def discard(line: RequestLine) -> None:
     """A `RequestLog` that writes nothing."""
 
 
-def configure(level: str) -> RequestLog:
-    """Write log lines of `level` and above to standard error; request lines go to the log that is returned."""
+def configure(level: str, node: str = "") -> RequestLog:
+    """Write log lines of `level` and above to standard error; request lines go to the log that is returned.
+
+    JSON lines name the `node`.
+    """
     stderr = sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
@@ -73,6 +77,7 @@ def configure(level: str) -> RequestLog:
         structlog.configure(
             processors=[
                 *shared,
+                WithNode(node),
                 structlog.processors.TimeStamper("iso", utc=True),
                 structlog.processors.format_exc_info,
                 without_secrets,
@@ -84,6 +89,7 @@ def configure(level: str) -> RequestLog:
         )
 
         def requests(line: RequestLine) -> None:
+            line.node = node or msgspec.UNSET
             output.msg(_encode(line))
 
     _capture_library_logs()
@@ -95,7 +101,7 @@ _encode = msgspec.json.Encoder().encode
 
 def _write_for_people(line: RequestLine) -> None:
     fields = msgspec.structs.asdict(line)
-    for name in ("event", "level", "timestamp", "request_id"):
+    for name in ("event", "level", "timestamp", "request_id", "node"):
         del fields[name]
     user = fields.pop("user") or None
     structlog.get_logger().info(line.event, **fields, user=user)
@@ -212,6 +218,18 @@ class RateLimitedEvents:
             self._dropped += 1
             raise structlog.DropEvent
         self._written += 1
+        return event
+
+
+class WithNode:
+    """Adds the name of this node."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+
+    def __call__(self, _: WrappedLogger, __: str, event: EventDict) -> EventDict:
+        if self._node:
+            event["node"] = self._node
         return event
 
 

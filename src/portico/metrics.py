@@ -53,6 +53,7 @@ FAMILIES: Mapping[str, Family] = {
         "counter", "Calls to storage services that failed.", ("connection", "kind", "call", "code")
     ),
     "portico_audit_lost_lines": Family("counter", "Audit lines that could not be written."),
+    "portico_audit_lines_queued": Family("gauge", "Audit lines that wait for the database."),
     "portico_event_loop_lag_seconds": Family("histogram", "Event loop lag.", (), LAGS),
     "portico_requests_in_progress": Family("gauge", "Requests that are being served."),
     "portico_password_checks_queued": Family("gauge", "Password checks running or queued.", ("lane",)),

@@ -146,10 +146,23 @@ def listener(text: object) -> tuple[str, int] | None:
 
 
 def audit(text: object) -> str:
-    name = str(text).strip()
-    if not name or "\0" in name:
-        raise ValueError("must be off, stdout, or the name of a file")
-    return name.lower() if name.lower() in ("off", "stdout") else name
+    name, comma, last = str(text).strip().rpartition(",")
+    if not comma or last.strip().lower() != "database":
+        name, comma, last = str(text).strip(), "", ""
+    name = name.strip()
+    if not name or "\0" in name or (comma and name.lower() in ("off", "database")):
+        raise ValueError("must be off, stdout, database, or the name of a file, with or without ,database")
+    words = ("off", "stdout", "database")
+    return (name.lower() if name.lower() in words else name) + (",database" if comma else "")
+
+
+def retention(text: object) -> timedelta:
+    if isinstance(text, timedelta) or re.fullmatch("0+[smhdw]?", str(text).lower()):
+        return text if isinstance(text, timedelta) else timedelta(0)
+    try:
+        return duration(text)
+    except ValueError:
+        raise ValueError("must be 0, for ever, or a time like 90d") from None
 
 
 def flag(text: object) -> bool:

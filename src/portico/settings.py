@@ -33,6 +33,7 @@ _OTHERS = ("PORTICO_HOME", "PORTICO_SECRET_KEY")
 
 
 _NOT_SET = "is not set"
+_AND_DATABASE = ",database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +196,17 @@ class Settings(BaseModel):
     audit_log: Annotated[str, BeforeValidator(setting_parsers.audit)] = Field(
         "audit.log",
         alias="audit.log",
-        description="Where sign-ins and changes are recorded: a file (a relative path starts at the home folder), stdout, or off.",
+        description="Where sign-ins and changes are recorded: a file (a relative path starts at the home folder), stdout, database, or off. FILE,database and stdout,database record them twice.",
     )
     audit_required: Annotated[bool, BeforeValidator(setting_parsers.flag)] = Field(
         False,
         alias="audit.required",
         description="true: refuse sign-ins and changes while the audit log cannot be written. false: continue, and report it in the log.",
+    )
+    audit_keep: Annotated[timedelta, BeforeValidator(setting_parsers.retention)] = Field(
+        timedelta(days=90),
+        alias="audit.keep",
+        description="How long audit lines stay in the database, like 90d; 0: for ever. Files are left to log rotation.",
     )
     metrics_address: Annotated[tuple[str, int] | None, BeforeValidator(setting_parsers.listener)] = Field(
         None,
@@ -249,10 +255,15 @@ class Settings(BaseModel):
 
     @property
     def audit_file(self) -> str | None:
-        """A path, `stdout`, or None if the audit log is off."""
-        if self.audit_log in ("off", "stdout"):
-            return None if self.audit_log == "off" else self.audit_log
-        return str(self.home / self.audit_log)
+        """A path, `stdout`, or None if the audit log is off or only in the database."""
+        file = self.audit_log.removesuffix(_AND_DATABASE)
+        if file in ("off", "database"):
+            return None
+        return file if file == "stdout" else str(self.home / file)
+
+    @property
+    def audit_in_database(self) -> bool:
+        return self.audit_log == "database" or self.audit_log.endswith(_AND_DATABASE)
 
     @property
     def metrics_folder(self) -> Path:

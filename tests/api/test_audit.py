@@ -1,10 +1,15 @@
+import asyncio
 import json
 import os
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
+
+from portico.store.audit_lines import find_lines
+from portico.store.database import Database
 
 from .conftest import Clock, OpenGateway
 from .gateways import CLIENT, Gateway, Step, address, form, named
@@ -280,3 +285,52 @@ async def test_it_can_be_off(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(**{"audit.log": "off", **REQUIRED})
     assert (await gateway.upload("", {"a": b"1"})).status_code == 204
     assert lines(gateway) == []
+
+
+# In the database
+
+
+async def in_database(gateway: Gateway) -> list[tuple[str, str | None, str]]:
+    database = Database(gateway.settings.database_url)
+    found = await find_lines(database)
+    await database.close()
+    return [(line["action"], line.get("path"), line["outcome"]) for line in found]
+
+
+async def test_in_the_database_a_change_has_its_lines_before_the_answer(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"audit.log": "database", **REQUIRED})
+    assert (await gateway.login()).status_code == 200
+    assert (await gateway.upload("", {"a.txt": b"x"})).status_code == 204
+    assert (await gateway.call("DELETE", "a.txt")).status_code == 204
+    assert await in_database(gateway) == [
+        ("sign-in", None, "done"),
+        ("upload", "/a.txt", "begun"),
+        ("upload", "/a.txt", "done"),
+        ("delete", "/a.txt", "begun"),
+        ("delete", "/a.txt", "done"),
+    ]
+    assert lines(gateway) == []
+
+
+async def test_without_the_table_nothing_is_changed_where_lines_are_required(
+    open_gateway: OpenGateway,
+) -> None:
+    gateway = await open_gateway(**{"audit.log": "audit.log,database", **REQUIRED})
+    gateway.put("kept", b"x")
+    with sqlite3.connect(gateway.settings.home / "portico.db") as database:
+        database.execute("DROP TABLE audit_lines")
+    database.close()
+    answer = await gateway.call("DELETE", "kept")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert (gateway.files / "kept").exists()
+    assert (await gateway.login()).status_code == 503
+    assert gateway.metrics.lost_audit_lines[()] == [2]
+
+
+async def test_in_the_database_lines_that_are_not_required_come_later(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"audit.log": "audit.log,database"})
+    assert (await gateway.upload("", {"a.txt": b"x"})).status_code == 204
+    async with asyncio.timeout(60):
+        while await in_database(gateway) != [("upload", "/a.txt", "done")]:
+            await asyncio.sleep(0.01)
+    assert reported(gateway) == [("upload", "/a.txt", "done")]

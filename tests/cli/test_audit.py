@@ -118,3 +118,35 @@ def test_serve_says_that_the_metrics_have_no_place(
     assert (outcome.code, outcome.err.count("\n")) == (1, 1)
     assert "metrics.address" in outcome.err
     assert not (home / "portico.db").exists()
+
+
+def test_the_database_is_searched(portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORTICO_AUDIT_LOG", "audit.log,database")
+    monkeypatch.setenv("PORTICO_NODE_NAME", "one")
+    portico("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
+    portico("user", "disable", "ann")
+    found = portico("audit", "list", "--json").data
+    assert [(each["action"], each["subject"], each["node"]) for each in found] == [
+        ("connection.add", "local", "one"),
+        ("user.add", "ann", "one"),
+        ("user.disable", "ann", "one"),
+    ]
+    assert found == lines(home / "audit.log")
+    (last,) = portico(
+        "audit", "list", "--limit", "1", "--since", "1d", "--user", f"OS:{my_name()}", "--json"
+    ).data
+    assert last["action"] == "user.disable"
+    table = portico("audit", "list", "--action", "user.add").out.splitlines()
+    assert table[0].split() == ["time", "node", "user", "client", "action", "outcome", "subject"]
+    assert table[1].split()[1:] == ["one", f"os:{my_name()}", "user.add", "done", "ann"]
+    assert portico("audit", "list", "--action", "nothing").out == "No audit line fits.\n"
+    for wrong in (("--limit", "0"), ("--limit", "x"), ("--since", "soon")):
+        assert portico("audit", "list", *wrong).code == 2
+
+
+def test_a_search_says_where_the_log_is_if_not_in_the_database(portico: Portico, home: Path) -> None:
+    portico("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
+    outcome = portico("audit", "list")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert f"written to {home / 'audit.log'}" in outcome.err
+    assert "audit.log=database" in outcome.err

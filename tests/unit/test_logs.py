@@ -190,3 +190,11 @@ def test_what_libraries_log_has_the_request_id(stream: io.BytesIO) -> None:
         "error",
     )
     assert "ValueError: why" in line["exception"]
+
+
+def test_lines_name_the_node(stream: io.BytesIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(stream))
+    requests = logs.configure("info", "files-1")
+    structlog.get_logger().warning("cause", cause="x")
+    requests(logs.RequestLine("GET", "/", 200, 0, 1.0, "192.0.2.7", "web", "id"))
+    assert [each["node"] for each in lines(stream)] == ["files-1", "files-1"]

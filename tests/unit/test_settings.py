@@ -1,3 +1,4 @@
+import socket
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -108,6 +109,15 @@ def test_sizes(home: Path, text: str, size: int) -> None:
         ("server.tls", "cert.pem,"),
         ("server.workers", "0"),
         ("server.behind-proxy", "10.0.0.0/33"),
+        ("server.drain-delay", "1h"),
+        ("server.stop-timeout", "0"),
+        ("health.addresses", "loopback"),
+        ("node.name", "two words"),
+        ("node.name", "n" * 65),
+        ("audit.log", "off,database"),
+        ("audit.log", "database,database"),
+        ("audit.log", ",database"),
+        ("audit.keep", "long"),
         ("database.url", "mysql://x"),
         ("upload.max-file-size", "10GG"),
         ("upload.max-files", "many"),
@@ -215,3 +225,32 @@ def test_no_secret_in_the_representation(home: Path) -> None:
     write(home, properties() + "database.url=postgresql://u:hidden@h/n\n")
     assert "hidden" not in repr(load(home, {}))
     assert "as-public" not in repr(load(home, {}))
+
+
+@pytest.mark.parametrize(
+    ("value", "file", "in_database"),
+    [
+        ("off", None, False),
+        ("stdout", "stdout", False),
+        ("log,ger", "{home}/log,ger", False),
+        ("Database", None, True),
+        ("/var/log/audit.log, database", "/var/log/audit.log", True),
+        ("stdout,DATABASE", "stdout", True),
+    ],
+)
+def test_places_of_the_audit_log(home: Path, value: str, file: str | None, in_database: bool) -> None:
+    chosen = load(home, {"PORTICO_AUDIT_LOG": value})
+    assert chosen.audit_file == (file and file.format(home=home))
+    assert chosen.audit_in_database == in_database
+
+
+def test_the_node_is_named_in_audit_lines_if_there_may_be_several(home: Path) -> None:
+    assert (load(home, {}).node_in_audit, load(home, {}).node) == ("", socket.gethostname()[:64])
+    assert load(home, {"PORTICO_NODE_NAME": "files-1"}).node_in_audit == "files-1"
+    shared = load(home, {"PORTICO_DATABASE_URL": "postgresql://host/name"})
+    assert shared.node_in_audit == socket.gethostname()[:64]
+
+
+def test_no_delay_and_no_retention(home: Path) -> None:
+    chosen = load(home, {"PORTICO_SERVER_DRAIN_DELAY": "0s", "PORTICO_AUDIT_KEEP": "0"})
+    assert chosen.drain_delay == chosen.audit_keep == timedelta(0)

@@ -6,7 +6,7 @@ still be usable.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -126,7 +126,7 @@ class Sessions:
         return await self._database.transact(partial(self._issue, user, along))
 
     async def refresh(
-        self, refresh_token: str, *, begin: Callable[[str], object] = lambda _: None
+        self, refresh_token: str, *, begin: Callable[[str], Awaitable[object]] | None = None
     ) -> TokenPair:
         """Exchange a refresh token for a new pair. If it was replaced long ago, the whole family is ended.
 
@@ -137,7 +137,8 @@ class Sessions:
         found = await self._database.first(_REFRESHABLE, {"digest": digest})
         if found is None or found.expires_at <= self._database.now():
             raise not_signed_in()
-        begin(found.name)
+        if begin:
+            await begin(found.name)
         pair = await self._database.transact(partial(self._rotate, digest))
         if pair is None:
             self.forget()

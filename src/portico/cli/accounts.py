@@ -1,8 +1,8 @@
 """The accounts of a home, opened for one command."""
 
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from portico.accounts.connections import Connections
     from portico.accounts.users import Users
     from portico.accounts.vault import SecretKey
-    from portico.audit import Audit
+    from portico.audit import AuditTrail
     from portico.settings import Settings
     from portico.store.database import Database
 
@@ -28,17 +28,19 @@ class Accounts:
     database: "Database"
     users: "Users"
     connections: "Connections"
-    audit: "Audit"
+    audit: "AuditTrail"
 
-    @contextmanager
-    def audited(self, action: str, subject: str, changed: Collection[str] = ()) -> Iterator[None]:
+    @asynccontextmanager
+    async def audited(self, action: str, subject: str, changed: Collection[str] = ()) -> AsyncIterator[None]:
         """Write the change that happens inside to the audit log, with the names of the changed fields."""
-        with audited(self.audit, action, subject, changed):
+        async with audited(self.audit, action, subject, changed):
             yield
 
 
-@contextmanager
-def audited(audit: "Audit", action: str, subject: str, changed: Collection[str] = ()) -> Iterator[None]:
+@asynccontextmanager
+async def audited(
+    audit: "AuditTrail", action: str, subject: str, changed: Collection[str] = ()
+) -> AsyncIterator[None]:
     """As `Accounts.audited`, for a command that has only the audit log."""
     import msgspec
 
@@ -46,7 +48,7 @@ def audited(audit: "Audit", action: str, subject: str, changed: Collection[str] 
 
     line = AuditLine(user=f"os:{homes.my_name()}", action=action, subject=subject, outcome="internal")
     line.changed = sorted(changed) or msgspec.UNSET
-    audit.begin(line)
+    await audit.begin(line)
     try:
         yield
         line.outcome = "done"
@@ -54,7 +56,7 @@ def audited(audit: "Audit", action: str, subject: str, changed: Collection[str] 
         line.outcome = error.code
         raise
     finally:
-        audit.end(line)
+        await audit.end(line)
 
 
 def with_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
@@ -66,7 +68,7 @@ def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awa
     """Run `work`, which changes `subject`, and write it to the audit log as `action`."""
 
     async def audited(accounts: Accounts) -> T:
-        with accounts.audited(action, subject):
+        async with accounts.audited(action, subject):
             return await work(accounts)
 
     return with_accounts(home, audited)
@@ -89,19 +91,19 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     database = await current_database(settings)
     vault = Vault(await _secret_key(settings, database))
     passwords = Passwords()
-    audit = audit_of(settings)
+    audit = _trail(settings, database)
     paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
     users, connections = Users(database, passwords), Connections(database, vault, paths)
     try:
         return await action(Accounts(settings, database, users, connections, audit))
     finally:
-        audit.close()
+        await audit.close()
         passwords.close()
         await database.close()
 
 
-def audit_of(settings: "Settings") -> "Audit":
-    from portico.audit import open_audit
+def _trail(settings: "Settings", database: "Database") -> "AuditTrail":
+    from portico.store.audit_lines import open_trail
 
     required = settings.audit_required
 
@@ -109,7 +111,34 @@ def audit_of(settings: "Settings") -> "Audit":
         if lost == 1 and not required:  # otherwise the command fails with this error
             print(f"Warning: the audit log cannot be written ({why}).", file=sys.stderr)
 
-    return open_audit(settings.audit_file, required=required, command=True, on_loss=warn)
+    return open_trail(
+        settings.audit_file,
+        database if settings.audit_in_database else None,
+        node=settings.node,
+        node_in_file=settings.node_in_audit,
+        required=required,
+        command=True,
+        on_loss=warn,
+    )
+
+
+def run_audited(settings: "Settings", action: str, subject: str, work: Callable[[], Awaitable[T]]) -> T:
+    """Run `work` and write it to the audit log, for a command that does not open the accounts."""
+    import asyncio
+
+    from portico.store.database import Database
+
+    async def call() -> T:
+        database = Database(settings.database_url, blocking=True)
+        audit = _trail(settings, database)
+        try:
+            async with audited(audit, action, subject):
+                return await work()
+        finally:
+            await audit.close()
+            await database.close()
+
+    return asyncio.run(call())
 
 
 async def current_database(settings: "Settings") -> "Database":

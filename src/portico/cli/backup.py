@@ -22,7 +22,7 @@ _SHORTEST_PASSPHRASE = 8
 
 
 def backup(options: SimpleNamespace) -> None:
-    from portico.cli.accounts import audit_of, audited
+    from portico.cli.accounts import run_audited
 
     settings = homes.existing(options.home)
     file = _new_file(options.file)
@@ -33,12 +33,12 @@ def backup(options: SimpleNamespace) -> None:
             "your storage services.",
             file=sys.stderr,
         )
-    audit = audit_of(settings)
-    try:
-        with audited(audit, "backup", str(file)):
-            counts = asyncio.run(_backup(settings, file, passphrase, with_key=options.with_key))
-    finally:
-        audit.close()
+    counts = run_audited(
+        settings,
+        "backup",
+        str(file),
+        lambda: _backup(settings, file, passphrase, with_key=options.with_key),
+    )
     show_counts(counts)
     how = "an encrypted backup" if passphrase else "a backup"
     print(f"Wrote {how} to {file}{'' if options.with_key else ', without the secret key'}.")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from portico.cli.accounts import audit_of, audited, current_database
+from portico.cli.accounts import current_database, run_audited
 from portico.cli.home import existing
 from portico.cli.output import show_one, timestamp
 from portico.cli.parser import Command, Group, Parser
@@ -78,16 +78,15 @@ def forget(options: SimpleNamespace) -> None:
         yes=options.yes,
     )
 
-    async def action(database: "Database") -> str:
-        await Cluster(database).forget()
-        return database.name
+    async def forgotten() -> str:
+        database = await current_database(settings)
+        try:
+            await Cluster(database).forget()
+            return database.name
+        finally:
+            await database.close()
 
-    audit = audit_of(settings)
-    try:
-        with audited(audit, "cluster.forget", "cluster"):
-            name = _with_database(settings, action)
-    finally:
-        audit.close()
+    name = run_audited(settings, "cluster.forget", "cluster", forgotten)
     print(f"Forgot what the nodes on the database {name} agreed on; the next node that starts decides anew.")
 
 

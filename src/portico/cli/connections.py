@@ -32,7 +32,7 @@ def add(options: SimpleNamespace) -> None:
     plain, secret = _by_secrecy(values)
 
     async def action(accounts: Accounts) -> "Connection":
-        with accounts.audited("connection.add", name, values):
+        async with accounts.audited("connection.add", name, values):
             return await _bound(accounts, await accounts.connections.add(name, kind, plain, secret))
 
     added = with_new_accounts(options.home, action)
@@ -59,7 +59,7 @@ def set_(options: SimpleNamespace) -> None:
         merged = {**old.options, **old.secrets, **values}
         check_options(old.kind, {key: value for key, value in merged.items() if value})
         plain, secret = _by_secrecy({key: value or None for key, value in values.items()})
-        with accounts.audited("connection.set", name, values):
+        async with accounts.audited("connection.set", name, values):
             changed = await accounts.connections.change(name, options=plain, secrets=secret)
             return await _bound(accounts, changed)
 

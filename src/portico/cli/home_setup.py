@@ -55,7 +55,7 @@ async def add_local_connection(accounts: Accounts) -> None:
     folder = accounts.settings.files_folder
     _make_folder(folder)
     try:
-        with accounts.audited("connection.add", FIRST_CONNECTION):
+        async with accounts.audited("connection.add", FIRST_CONNECTION):
             await accounts.connections.add(FIRST_CONNECTION, "local", {"folder": str(folder)}, {})
     except AlreadyExists:
         pass  # another node that shares the database was faster
@@ -88,7 +88,7 @@ async def add_first_user(accounts: Accounts) -> str | None:
 
         write_private(settings.home / PASSWORD_FILE, password + "\n")
         try:
-            with accounts.audited("user.add", FIRST_USER):
+            async with accounts.audited("user.add", FIRST_USER):
                 await accounts.users.add(FIRST_USER, password, connection=FIRST_CONNECTION)
         except AlreadyExists:
             password = None

@@ -103,18 +103,19 @@ def _key(settings: "Settings", backup: "Backup", *, lost: bool) -> Iterator[None
 
 
 def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key: bool) -> None:
-    from portico.cli.accounts import audit_of, audited
+    from portico.cli.accounts import run_audited
     from portico.store.content import NotEmpty, load
 
-    audit = audit_of(settings)
+    change = _change(settings, lost_key=lost_key)
     try:
-        with audited(audit, "restore", str(backup.file)):
-            change = _change(settings, lost_key=lost_key)
-            asyncio.run(load(settings.database_url, backup.content(), replace=replace, change=change))
+        run_audited(
+            settings,
+            "restore",
+            str(backup.file),
+            lambda: load(settings.database_url, backup.content(), replace=replace, change=change),
+        )
     except NotEmpty as error:
         raise error.with_sentence("To replace all of it, add --replace.") from None
-    finally:
-        audit.close()
 
 
 def _forget_old_password(settings: "Settings") -> None:

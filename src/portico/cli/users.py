@@ -33,7 +33,7 @@ def add(options: SimpleNamespace) -> None:
     password = _new_password(stdin=options.password_stdin, generate=generate)
 
     async def action(accounts: Accounts) -> "User":
-        with accounts.audited("user.add", options.name):
+        async with accounts.audited("user.add", options.name):
             return await accounts.users.add(
                 options.name,
                 password,
@@ -60,7 +60,7 @@ def set_(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> None:
         changed = [key for key, value in {**given, "password": password}.items() if value is not None]
-        with accounts.audited("user.set", options.name, changed):
+        async with accounts.audited("user.set", options.name, changed):
             await accounts.users.change(options.name, **given)
             if password is not None:
                 await _set_password(accounts, options.name, password)

@@ -5,7 +5,7 @@ from typing import Self
 
 import msgspec
 
-from portico.audit import DONE, Audit, AuditLine
+from portico.audit import DONE, AuditLine, AuditTrail
 from portico.errors import PorticoError
 from portico.operations.actor import RequestContext
 from portico.operations.cancellation import ChangeAbandoned
@@ -27,7 +27,7 @@ class Change:
 
     def __init__(
         self,
-        audit: Audit,
+        audit: AuditTrail,
         context: RequestContext,
         action: str,
         path: Path | None = None,
@@ -40,19 +40,19 @@ class Change:
         if target is not None:
             self.line.target = str(target)
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Raises `Unavailable`, and then nothing may be changed, if the log is required and cannot be written."""
-        self._audit.begin(self.line)
+        await self._audit.begin(self.line)
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
         if error is not None:
             self.line.outcome = _outcome(error)
-        self._audit.end(self.line)
+        await self._audit.end(self.line)
 
 
 def _outcome(error: BaseException) -> str:

@@ -1,14 +1,14 @@
 """`Authentication`: from credentials to an `Actor`, and out again, with the audit lines of both."""
 
 import time
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 
 from portico.accounts.devices import LIFETIME as DEVICE_LIFETIME
 from portico.accounts.names import name_key
 from portico.accounts.sessions import Sessions, TokenPair
 from portico.accounts.signin import SignedIn, SignIn, WrongPassword
 from portico.accounts.tickets import Tickets
-from portico.audit import DONE, Audit
+from portico.audit import DONE, AuditTrail
 from portico.errors import NotSignedIn, PorticoError, Unavailable
 from portico.metrics import Metrics
 from portico.operations.actor import Actor, RequestContext
@@ -20,7 +20,7 @@ __all__ = ["DEVICE_LIFETIME", "Authentication", "SignedIn", "TokenPair", "WrongP
 
 class Authentication:
     def __init__(
-        self, sign_in: SignIn, sessions: Sessions, tickets: Tickets, audit: Audit, metrics: Metrics
+        self, sign_in: SignIn, sessions: Sessions, tickets: Tickets, audit: AuditTrail, metrics: Metrics
     ) -> None:
         self._sign_in = sign_in
         self._sessions = sessions
@@ -47,7 +47,7 @@ class Authentication:
             try:
                 # A throttled attempt has no line: otherwise a flood of them could fill the disk.
                 if outcome in (DONE, WrongPassword.code):
-                    self._audit.record(line_of(context, "sign-in", outcome=outcome))
+                    await self._audit.record(line_of(context, "sign-in", outcome=outcome))
             except Unavailable as error:
                 outcome = error.code
                 raise
@@ -57,14 +57,14 @@ class Authentication:
     async def refresh(self, context: RequestContext, refresh_token: str) -> TokenPair:
         """As `Sessions.refresh`, audited. An unknown token counts as a failed attempt of the client's address."""
         context.action = "refresh"
-        with ExitStack() as stack:
+        async with AsyncExitStack() as stack:
 
-            def begin(user: str) -> None:
+            async def begin(user: str) -> None:
                 """Before the token is used up, but not before its user is known: an unknown token has no line."""
                 context.user = user
                 change = Change(self._audit, context, "refresh")
-                change.begin()
-                stack.enter_context(change)
+                await change.begin()
+                await stack.enter_async_context(change)
 
             try:
                 return await self._sessions.refresh(refresh_token, begin=begin)
@@ -90,6 +90,6 @@ class Authentication:
     async def sign_out(self, actor: Actor) -> None:
         actor.context.action = "sign-out"
         actor.require_unrestricted()
-        with Change(self._audit, actor.context, "sign-out") as change:
-            change.begin()
+        async with Change(self._audit, actor.context, "sign-out") as change:
+            await change.begin()
             await self._sessions.end(actor.session)

@@ -7,7 +7,7 @@ from typing import Any
 
 from portico.accounts.sessions import Sessions
 from portico.accounts.tickets import Tickets
-from portico.audit import Audit
+from portico.audit import AuditTrail
 from portico.drive import Drive, OnConflict
 from portico.drives import Drives
 from portico.entries import Download, Entry, Page
@@ -30,7 +30,7 @@ class Resources:
     drives: Drives
     sessions: Sessions
     tickets: Tickets
-    audit: Audit
+    audit: AuditTrail
     admission: Admission
     long_work: CancellableWork
     max_file_size: int
@@ -115,7 +115,7 @@ class Operations:
         self._context.action = "upload"
         resources = self._resources
         drive = await self._drive(admitted=False)
-        resources.audit.check()  # before a large body is sent in vain
+        await resources.audit.check()  # before a large body is sent in vain
         upload = Upload(
             self._actor,
             drive,
@@ -134,7 +134,7 @@ class Operations:
             if not upload.failed:  # a file that failed has a line of its own
                 line = line_of(self._context, "upload", outcome=error.code)
                 line.path = str(folder)
-                resources.audit.end(line)
+                await resources.audit.end(line)
             raise
 
     # Changing the tree
@@ -142,8 +142,8 @@ class Operations:
     async def make_folder(self, path: Path) -> None:
         self._context.action = "mkdir"
         drive = await self._drive()
-        with Change(self._resources.audit, self._context, "mkdir", path) as change:
-            change.begin()
+        async with Change(self._resources.audit, self._context, "mkdir", path) as change:
+            await change.begin()
             await drive.make_folder(path)
 
     async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
@@ -160,8 +160,8 @@ class Operations:
         """Delete a file or an empty folder; with `recursive` any folder, until the client hangs up."""
         self._context.action = "delete"
         drive = await self._drive()
-        with Change(self._resources.audit, self._context, "delete", path) as change:
-            change.begin()
+        async with Change(self._resources.audit, self._context, "delete", path) as change:
+            await change.begin()
             if recursive:
                 await self._cancellable(drive.delete(path, recursive=True))
             else:
@@ -174,8 +174,10 @@ class Operations:
         target: Path,
         on_conflict: OnConflict | None,
     ) -> Path:
-        with Change(self._resources.audit, self._context, self._context.action, source, target) as change:
-            change.begin()
+        async with Change(
+            self._resources.audit, self._context, self._context.action, source, target
+        ) as change:
+            await change.begin()
             place: Path = await self._cancellable(transfer(source, target, on_conflict))
             change.line.target = str(place)
         return place

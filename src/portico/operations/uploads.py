@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator
 
 from portico.accounts.sessions import Sessions
-from portico.audit import Audit
+from portico.audit import AuditTrail
 from portico.drive import Drive, OnConflict
 from portico.entries import Entry, guess_content_type
 from portico.errors import InvalidRequest, NotSignedIn, TooLarge
@@ -26,7 +26,7 @@ class Upload:
         on_conflict: OnConflict | None,
         *,
         sessions: Sessions,
-        audit: Audit,
+        audit: AuditTrail,
         max_file_size: int,
     ) -> None:
         self._actor = actor
@@ -67,7 +67,7 @@ class Upload:
         With `size`, a file that is too large is refused before it is read.
         """
         self.failed.append(name)
-        with Change(self._audit, self._actor.context, "upload", self._folder) as change:
+        async with Change(self._audit, self._actor.context, "upload", self._folder) as change:
             path = self._folder.child(name)
             change.line.path = str(path)
             if name in self._names:
@@ -99,7 +99,7 @@ class Upload:
                 raise self._too_large(name)
             yield chunk
         await self._check_user()
-        change.begin()  # the provider commits next
+        await change.begin()  # the provider commits next
 
     def _too_large(self, name: str) -> TooLarge:
         return TooLarge(f"'{name}' is larger than the limit of {self._max_file_size} bytes per file.")
