@@ -39,7 +39,7 @@ from portico.store.leases import Leases
 SWEEP_INTERVAL_SECONDS = 600
 """How often abandoned uploads, expired tokens and old failures are removed."""
 WATCH_INTERVAL_SECONDS = 60
-"""How often the clock is compared with the database's."""
+"""How often the clock is compared with the database's, and connections are looked at."""
 
 log = structlog.get_logger()
 
@@ -92,6 +92,9 @@ async def open_gateway(
         readiness = Readiness(database, drives, None if settings.database_in_home else key.fingerprint())
         stack.push_async_callback(readiness.close)
         _watch_queues(metrics, passwords, database, upload_memory)
+        metrics.watch_all(
+            "portico_connection_up", lambda: [((name,), up) for name, up in drives.usable.items()]
+        )
         metrics.watch("portico_audit_lines_queued", lambda: audit.queued)
         metrics.watch("portico_node_info", lambda: 1, settings.node, __version__)
         metrics.watch("portico_ready", lambda: readiness.is_ready)
@@ -108,7 +111,7 @@ async def open_gateway(
                 _in_turn(leases, "throttle", throttle.sweep),
                 *(_in_turn(leases, "audit", sweep) for sweep in _retention(settings, database)),
             ),
-            _sweeping(readiness.watch, interval=WATCH_INTERVAL_SECONDS),
+            _sweeping(readiness.watch, drives.watch, interval=WATCH_INTERVAL_SECONDS),
         ):
             yield Gateway(
                 authentication=Authentication(sign_in, sessions, tickets, audit, metrics),

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -13,7 +13,17 @@ from portico.accounts.users import User
 from portico.accounts.vault import BadSecretKey
 from portico.cursors import CursorSeal
 from portico.drive import PATH_DEPTH, Drive
-from portico.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderRefused, Unavailable
+from portico.errors import (
+    InvalidPath,
+    InvalidRequest,
+    NotFound,
+    PorticoError,
+    ProviderFailed,
+    ProviderRefused,
+    ProviderTimeout,
+    ProviderUnavailable,
+    Unavailable,
+)
 from portico.instrumented import InstrumentedProvider
 from portico.metrics import Metrics
 from portico.name_conflicts import NameClaims
@@ -35,12 +45,14 @@ _SWEEPS_AT_ONCE = 8
 _RETIRED_SECONDS = 24 * 3600.0
 """How long a replaced provider may go on with the uploads that it has."""
 
+_UNUSABLE = (ProviderRefused, ProviderFailed, ProviderUnavailable, ProviderTimeout)
+
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class _Opened:
-    provider: Provider
+    provider: InstrumentedProvider
     prefix: Path
     revision: int
     trusted_until: float
@@ -73,6 +85,7 @@ class Drives:
         self._opening: SingleFlight[str, _Opened] = SingleFlight(_SHARED_SECONDS)
         self._checking: SingleFlight[None, None] = SingleFlight()
         self._retired: list[tuple[float, Provider]] = []
+        self._usable: dict[str, bool] = {}
 
     async def of(self, user: User) -> Drive:
         opened = await self._open(user.connection)
@@ -114,6 +127,37 @@ class Drives:
                 retry_after=refusal.retry_after,
                 cause="; ".join(filter(None, failed.values())),
             ) from refusal
+
+    @property
+    def usable(self) -> Mapping[str, bool]:
+        """Which connections worked when `watch` last looked; those that nobody has used yet are left out."""
+        return self._usable
+
+    async def watch(self) -> None:
+        """Notice and log which connections work: folders by a look at them, services by the last call to them."""
+        in_use = await self._connections.in_use()
+        names = await self._connections.revisions()
+        for name in names:
+            usable, why = await self._look_at(name, writable=Right.UPLOAD in in_use.get(name, ()))
+            before = self._usable.get(name)
+            if usable is None:
+                self._usable.pop(name, None)
+                continue
+            self._usable[name] = usable
+            if not usable and before is not False:
+                log.warning("connection-down", connection=name, cause=why)
+            elif usable and before is False:
+                log.info("connection-up-again", connection=name)
+        for name in self._usable.keys() - names.keys():
+            del self._usable[name]
+
+    async def _look_at(self, name: str, *, writable: bool) -> tuple[bool | None, str | None]:
+        try:
+            provider = (await self._open(name)).provider
+            await provider.check(writable=writable)
+        except _UNUSABLE as error:
+            return False, error.cause
+        return provider.usable, provider.failure
 
     async def sweep(self) -> None:
         """Remove what broken uploads left in any connection.

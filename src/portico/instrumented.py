@@ -12,6 +12,9 @@ from portico.providers.base import Provider
 
 T = TypeVar("T")
 
+UNUSABLE = frozenset({"provider-refused", "provider-unavailable", "provider-timeout", "provider-error"})
+"""Codes of errors that are the storage's fault, whatever was asked for."""
+
 
 class InstrumentedProvider(Provider):
     """Delegates every call to `inner`. Reading a download's chunks is not timed."""
@@ -20,6 +23,10 @@ class InstrumentedProvider(Provider):
         self._inner = inner
         self._labels = (connection, inner.kind)
         self._metrics = metrics
+        self.usable: bool | None = None
+        """By the outcome of the last call; None before the first."""
+        self.failure: str | None = None
+        """Why it is not usable, for the administrator."""
         # Copied to avoid a property call.
         self.kind = inner.kind  # type: ignore[misc]
         self.max_page_size = inner.max_page_size  # type: ignore[misc]
@@ -30,9 +37,13 @@ class InstrumentedProvider(Provider):
     async def _timed(self, call: str, work: Awaitable[T]) -> T:
         began = time.perf_counter()
         try:
-            return await work
+            result = await work
+            self.usable = True
+            return result
         except Exception as error:
             code = error.code if isinstance(error, PorticoError) else "internal"
+            self.usable = code not in UNUSABLE
+            self.failure = getattr(error, "cause", None) or code
             self._metrics.provider_errors.add((*self._labels, call, code))
             raise
         finally:
@@ -91,7 +102,8 @@ class InstrumentedProvider(Provider):
         await self._timed("move", self._inner.move(source, target, replace=replace))
 
     async def check(self, *, writable: bool) -> None:
-        await self._timed("check", self._inner.check(writable=writable))
+        if type(self._inner).check is not Provider.check:  # otherwise it asks nothing, and says nothing
+            await self._timed("check", self._inner.check(writable=writable))
 
     async def volume_id(self) -> str | None:
         return await self._inner.volume_id()

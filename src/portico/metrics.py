@@ -61,6 +61,12 @@ FAMILIES: Mapping[str, Family] = {
     "portico_upload_memory_bytes": Family("gauge", "Memory that uploads to cloud storage hold."),
     "portico_uploads_waiting_for_memory": Family("gauge", "Uploads that wait for memory."),
     "portico_workers": Family("gauge", "Processes that serve."),
+    "portico_connection_up": Family(
+        "gauge",
+        "1 if the connection worked when it was last used or checked, 0 if not.",
+        ("connection",),
+        merge=min,
+    ),
     "portico_node_info": Family(
         "gauge", "The node and its version; always 1.", ("node", "version"), merge=max
     ),
@@ -103,7 +109,7 @@ class MetricsSnapshot(msgspec.Struct):
 class Metrics:
     def __init__(self) -> None:
         self._totals = {name: Series(family) for name, family in FAMILIES.items() if family.kind != "gauge"}
-        self._gauges: list[tuple[str, Labels, Callable[[], float]]] = []
+        self._gauges: list[tuple[str, Callable[[], Iterable[tuple[Labels, float]]]]] = []
         self.requests = self._totals["portico_request_seconds"]
         self.received = self._totals["portico_received_bytes"]
         self.sent = self._totals["portico_sent_bytes"]
@@ -121,12 +127,16 @@ class Metrics:
 
     def watch(self, gauge: str, value: Callable[[], float], *labels: str) -> None:
         """Read this gauge from `value` at every scrape."""
-        self._gauges.append((gauge, labels, value))
+        self.watch_all(gauge, lambda: [(labels, value())])
+
+    def watch_all(self, gauge: str, values: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
+        """Read this gauge from `values` at every scrape: its labels, each with a value."""
+        self._gauges.append((gauge, values))
 
     def snapshot(self, at: float, *, ending: bool = False) -> MetricsSnapshot:
         gauges: dict[str, list[tuple[Labels, Numbers]]] = {}
-        for name, labels, value in () if ending else self._gauges:
-            gauges.setdefault(name, []).append((labels, [value()]))
+        for name, values in () if ending else self._gauges:
+            gauges.setdefault(name, []).extend((labels, [float(value)]) for labels, value in values())
         return MetricsSnapshot(
             at, {name: list(series.items()) for name, series in self._totals.items()}, gauges
         )

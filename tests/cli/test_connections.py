@@ -1,5 +1,6 @@
 import os
 import shutil
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
@@ -254,3 +255,25 @@ def test_a_folder_is_expected_to_be_writable_only_where_somebody_may_upload(
     anna("user", "set", "reader", "--rights", "list,upload")
     assert "cannot be written" in str(show(anna, "archive")["problem"])
     assert "cannot be written" in anna("connection", "list").out
+
+
+def test_the_list_has_a_status(portico: Portico, tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    portico("connection", "add", "archive", "--kind", "local", "--option", f"folder={folder}")
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    portico(
+        *("connection", "add", "cloud", "--kind", "gcs", "--option", "bucket=b"),
+        *("--option", f"endpoint-url={endpoint}", "--option", "anonymous=true"),
+    )
+
+    def statuses(*flags: str) -> dict[str, str]:
+        return {row["name"]: row["status"] for row in portico("connection", "list", "--json", *flags).data}
+
+    assert statuses() == {"archive": "ok", "cloud": "not checked", "local": "ok"}
+    folder.rmdir()
+    portico("config", "check")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PORTICO_PROVIDER_TIMEOUT", "1s")
+        assert statuses("--check") == {"archive": "problem", "cloud": "problem", "local": "ok"}

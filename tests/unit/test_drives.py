@@ -10,16 +10,20 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import structlog
 
 from portico.accounts.connections import Connection, Connections
 from portico.accounts.users import User, Users
 from portico.bootstrap import _sweeping
 from portico.cursors import CursorSeal
 from portico.drives import Drives
-from portico.errors import ProviderRefused, ProviderUnavailable, Unavailable
+from portico.entries import Entry
+from portico.errors import NotFound, PorticoError, ProviderRefused, ProviderUnavailable, Unavailable
+from portico.instrumented import InstrumentedProvider
 from portico.metrics import Metrics
 from portico.paths import Path
 from portico.providers import folder_access, volume_id
+from portico.providers.base import Provider
 from portico.providers.local import LocalProvider
 from portico.rights import Right
 
@@ -271,3 +275,63 @@ async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) ->
     async with _sweeping(Endless().sweep, Quick().sweep, Quick().sweep):
         for _ in range(6):
             await asyncio.wait_for(rounds.acquire(), 60)
+
+
+async def test_connections_that_do_not_work_are_noticed(
+    drives: Drives,
+    connections: Connections,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = tmp_path / "files"
+    place.mkdir()
+    await connections.change("local", options={"folder": str(place)}, secrets={})
+    await connections.add("lost", "local", {"folder": "/missing"}, {})
+    await connections.add("wrong", "no-such-kind", {}, {})
+    with structlog.testing.capture_logs() as log:
+        await drives.watch()
+        await drives.watch()
+        assert drives.usable == {"local": True, "lost": False, "wrong": False}
+        place.rmdir()
+        await connections.delete("wrong")
+        await drives.watch()
+        assert drives.usable == {"local": False, "lost": False}
+        place.mkdir()
+        await drives.watch()
+        assert drives.usable == {"local": True, "lost": False}
+    assert [(line["event"], line["connection"]) for line in log] == [
+        ("connection-down", "lost"),
+        ("connection-down", "wrong"),
+        ("connection-down", "local"),
+        ("connection-up-again", "local"),
+    ]
+    assert "/missing is missing" in log[0]["cause"]
+
+
+async def test_a_service_is_as_good_as_its_last_call(tmp_path: pathlib.Path) -> None:
+    class Service(LocalProvider):
+        """Like those of clouds, whose `check` asks nobody."""
+
+        error: PorticoError | None = None
+        check = Provider.check
+
+        async def stat(self, path: Path) -> Entry:
+            if self.error:
+                raise self.error
+            return Entry("a", is_folder=False)
+
+    inner = Service(str(tmp_path))
+    provider = InstrumentedProvider(inner, "cloud", Metrics())
+    await provider.check(writable=True)
+    assert provider.usable is None
+    for error, usable in (
+        (None, True),
+        (ProviderUnavailable("Later.", cause="503 of the service"), False),
+        (NotFound("Nothing."), True),
+        (ProviderRefused("No."), False),
+    ):
+        inner.error = error
+        with contextlib.suppress(PorticoError):
+            await provider.stat(Path())
+        assert provider.usable is usable
+    await provider.close()

@@ -71,7 +71,14 @@ def set_(options: SimpleNamespace) -> None:
 def list_(options: SimpleNamespace) -> None:
     async def action(accounts: Accounts) -> list[Facts]:
         in_use = await accounts.connections.in_use()
-        return [_facts(each, in_use, options.home) for each in await accounts.connections.list()]
+        found: list[Facts] = []
+        for each in await accounts.connections.list():
+            facts = dict(_facts(each, in_use, options.home))
+            wrong = facts.pop("problem") or (await _refusal(accounts, each) if options.check else None)
+            known = options.check or each.kind == "local"
+            status = "problem" if wrong else "ok" if known else "not checked"
+            found.append({**facts, "status": status, "problem": wrong})
+        return found
 
     empty = "There is no connection yet; add one with 'portico connection add NAME --kind KIND'."
     show_list(with_accounts(options.home, action), as_json=options.as_json, empty=empty)
@@ -109,6 +116,26 @@ async def _bound(accounts: Accounts, connection: "Connection") -> "Connection":
     if connection.kind == "local" and (found := volume_id.read_or_make(connection.options["folder"])):
         await accounts.connections.bind(connection, found)
     return connection
+
+
+async def _refusal(accounts: Accounts, connection: "Connection") -> str | None:
+    """Why the storage does not even list a folder; None if it does."""
+    from portico.errors import NotFound
+    from portico.paths import Path
+    from portico.providers.registry import PREFIX_OPTION, open_provider
+
+    timeout = accounts.settings.provider_timeout.total_seconds()
+    try:
+        provider = open_provider(connection.kind, {**connection.options, **connection.secrets}, timeout)
+        try:
+            await provider.list_page(Path.parse(connection.options.get(PREFIX_OPTION, "")), 1, None)
+        except NotFound:
+            pass  # a prefix that nobody has written to
+        finally:
+            await provider.close()
+    except PorticoError as error:
+        return sentence(error)
+    return None
 
 
 async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
@@ -204,6 +231,10 @@ def _json_option(parser: Parser) -> None:
     parser.add_flag("--json", dest="as_json", help="Print JSON.")
 
 
+def _check_option(parser: Parser) -> None:
+    parser.add_flag("--check", help="Ask every storage service for a listing, too.")
+
+
 def _kind_option(parser: Parser) -> None:
     parser.add_option(
         "--kind",
@@ -249,7 +280,7 @@ COMMANDS = {
             "list": Command(
                 list_,
                 "List all connections, with the problems of local folders but no secrets.",
-                (_json_option,),
+                (_check_option, _json_option),
             ),
             "show": Command(
                 show, "Show one connection, with its secrets hidden.", (_name_argument, _json_option)
