@@ -132,7 +132,7 @@ async def agreed(settings: Settings, database: Database) -> tuple[Settings, Secr
     return settings.with_values(await cluster.agree(settings.of_the_cluster(), generated_client())), key
 
 
-def _retention(settings: Settings, database: Database) -> list[Callable[[], Awaitable[None]]]:
+def _retention(settings: Settings, database: Database) -> list[Callable[[], Awaitable[object]]]:
     """The removal of old audit lines, if there can be any."""
     if not (settings.audit_in_database and settings.audit_keep):
         return []

@@ -1,6 +1,5 @@
 """`portico backup`: save the accounts to a file."""
 
-import asyncio
 import sys
 from pathlib import Path
 from types import SimpleNamespace

@@ -9,10 +9,10 @@ from sqlalchemy.exc import ProgrammingError
 from portico import clock
 from portico.accounts.cluster import KEY
 from portico.drives import Drives
-from portico.errors import PorticoError, Unavailable
+from portico.errors import NotPossible, PorticoError, Unavailable
 from portico.single_flight import SingleFlight
 from portico.store.database import Database
-from portico.store.schema import newest_revision
+from portico.store.schema import OLDEST_CODE_VALUE, is_usable
 from portico.store.tables import cluster
 
 SHARED_SECONDS = 1.0
@@ -21,7 +21,7 @@ MAX_CLOCK_OFFSET = 5000
 """Milliseconds that the clocks of this machine and of the database may differ."""
 
 _CLUSTER_KEY = select(cluster.c.value).where(cluster.c.name == KEY).scalar_subquery()
-_OLD_SCHEMA = "The database is older than this version of Portico; restart this node, which migrates it."
+_OLD_SCHEMA = "The database is older than this version of Portico; run 'portico migrate', or restart this node."
 
 log = structlog.get_logger()
 
@@ -50,7 +50,6 @@ class Readiness:
         self._database = database
         self._drives = drives
         self._key_fingerprint = key_fingerprint
-        self._newest_revision = newest_revision()
         self._checks: SingleFlight[None, tuple[Fault, ...]] = SingleFlight()
         self._faults: tuple[Fault, ...] = ()
         self._checked_at = float("-inf")
@@ -99,16 +98,17 @@ class Readiness:
 
     async def _database_faults(self) -> list[Fault]:
         try:
-            state = await self._database.state(_CLUSTER_KEY)
+            state = await self._database.state(_CLUSTER_KEY, OLDEST_CODE_VALUE)
         except Unavailable as error:
             return [Fault("database", "The database does not answer; the log says why.", error.cause)]
         except ProgrammingError as error:  # a table is missing
             return [Fault("schema", _OLD_SCHEMA, str(error.orig))]
         faults = []
-        if (
-            state.revision < self._newest_revision
-        ):  # a newer one fits: a node of the next version has migrated it
-            faults.append(Fault("schema", _OLD_SCHEMA))
+        try:
+            if not is_usable(state.revision, state.values[1]):
+                faults.append(Fault("schema", _OLD_SCHEMA))
+        except NotPossible as error:
+            faults.append(Fault("schema", error.detail, error.cause))
         if not state.writable:
             faults.append(
                 Fault(

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.exc import ProgrammingError
 
 from portico.errors import NotPossible, Unavailable
 from portico.store.database import Database
 from portico.store.schema_changes import LockLimits, change_schema, file_of
+from portico.store.tables import cluster
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -31,6 +32,7 @@ REVISIONS = "alembic_version"
 _NEEDED = {REVISIONS, "users", "connections"}
 OLDEST_CODE = "oldest-code"
 """The row of the table `cluster` with the oldest revision whose code can still use the database. Migrations set it."""
+OLDEST_CODE_VALUE = select(cluster.c.value).where(cluster.c.name == OLDEST_CODE).scalar_subquery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +64,7 @@ async def is_current(database: Database) -> bool:
         if database.dialect == "sqlite":
             return False  # the file or the table is missing; `migrate` says which
         raise
-    return len(rows) == 1 and _is_usable(rows[0].version_num, rows[0].oldest_code)
-
-
-async def check_current(database: Database) -> None:
-    """`Unavailable`, with a sentence for the administrator, while this version cannot use the database."""
-    try:
-        if await is_current(database):
-            return
-        await database.ping()  # if it does not answer at all, this says so
-        why = needs_migration(database.name).detail
-    except NotPossible as error:
-        why = error.detail
-    raise Unavailable("The gateway's database has another version.", retry_after=5, cause=why)
+    return len(rows) == 1 and is_usable(rows[0].version_num, rows[0].oldest_code)
 
 
 def needs_migration(name: str) -> NotPossible:
@@ -84,7 +74,8 @@ def needs_migration(name: str) -> NotPossible:
     )
 
 
-def _is_usable(revision: str, oldest_code: str | None) -> bool:
+def is_usable(revision: str, oldest_code: str | None) -> bool:
+    """Whether this version can use a database with this schema; `NotPossible` if it is too new."""
     newest = newest_revision()
     if revision <= newest:
         return revision == newest
@@ -122,7 +113,7 @@ def migrate(
             raise _emptied(name, mark)
         before = await connection.run_sync(revision_of)
         if before is not None and before > newest_revision():
-            _is_usable(before, await connection.run_sync(_oldest_code))
+            is_usable(before, await connection.run_sync(_oldest_code))
             return Migration(before, before)
         await connection.run_sync(upgrade)
         return Migration(before, newest_revision())
