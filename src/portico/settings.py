@@ -1,7 +1,8 @@
 """All settings of the gateway: keys, defaults, parsers and descriptions.
 
 Settings are read from `application.properties` in the home folder. The environment overrides the file, and the
-command line overrides both. `security.client-id` is `PORTICO_SECURITY_CLIENT_ID` in the environment.
+command line overrides both. `security.client-id` is `PORTICO_SECURITY_CLIENT_ID` in the environment, or the content of the
+file that `PORTICO_SECURITY_CLIENT_ID_FILE` names.
 """
 
 import os
@@ -26,10 +27,14 @@ from portico.setting_parsers import Ranges
 
 PROPERTIES_FILE = "application.properties"
 ENVIRONMENT_PREFIX = "PORTICO_"
-NOT_SETTINGS = re.compile(r"PORTICO_(HOME|SECRET_KEY|URL|TOKEN|PROFILE|LIVE_.*|SERVICE_.*|PORT|PORT_.*)")
+NOT_SETTINGS = re.compile(
+    r"PORTICO_(HOME|SECRET_KEY|SECRET_KEY_FILE|URL|TOKEN|PROFILE|LIVE_.*|SERVICE_.*|PORT|PORT_.*)"
+)
 """Portico's variables that are not settings, and those that Kubernetes sets for a service called `portico`."""
 
-_OTHERS = ("PORTICO_HOME", "PORTICO_SECRET_KEY")
+_OTHERS = ("PORTICO_HOME", "PORTICO_SECRET_KEY", "PORTICO_SECRET_KEY_FILE")
+_IN_FILE = "_FILE"
+"""Ends the variable that names a file with the value, as container platforms provide secrets."""
 
 
 _NOT_SET = "is not set"
@@ -418,6 +423,7 @@ def _from_file(file: Path) -> tuple[dict[str, _Given], list[Mistake]]:
 
 def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given], list[Mistake]]:
     names = {variable(key): key for key in KEYS}
+    files = {name + _IN_FILE: key for name, key in names.items()}
     groups = tuple({name[: name.index("_", len(ENVIRONMENT_PREFIX)) + 1] for name in names})
     found = {
         names[name]: _Given(text.strip(), None, None, name)
@@ -427,9 +433,22 @@ def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given]
     mistakes = [
         Mistake(None, None, name, _unknown(name, [*names, *_OTHERS]))
         for name in environment
-        if name.startswith(ENVIRONMENT_PREFIX) and name not in names and not NOT_SETTINGS.fullmatch(name)
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in names and name not in files
+        if not NOT_SETTINGS.fullmatch(name)
         if name.startswith(groups) or get_close_matches(name, [*names, *_OTHERS], n=1, cutoff=0.85)
     ]
+    for name in files.keys() & environment.keys():
+        if files[name] in found:
+            other = name.removesuffix(_IN_FILE)
+            mistakes.append(Mistake(None, None, name, f"is set, and so is {other}; set one of them"))
+            continue
+        file = Path(environment[name])
+        try:
+            found[files[name]] = _Given(file.read_text("utf-8").strip(), file, None, name)
+        except OSError as error:
+            mistakes.append(Mistake(file, None, name, f"cannot be read ({error.strerror})"))
+        except UnicodeDecodeError:
+            mistakes.append(Mistake(file, None, name, "is not valid UTF-8"))
     return found, mistakes
 
 

@@ -15,9 +15,11 @@ from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
 from portico.accounts.vault import SecretKey, Vault
 from portico.errors import NotPossible, Unavailable
+from portico.drives import Drives
+from portico.operations.readiness import Readiness
 from portico.store import schema_changes
 from portico.store.database import Database
-from portico.store.schema import Migration, check_current, is_current, migrate, newest_revision
+from portico.store.schema import Migration, is_current, migrate, newest_revision
 from portico.store.schema_changes import LockLimits
 from portico.store.tables import metadata
 
@@ -100,7 +102,6 @@ async def test_a_newer_schema_that_allows_this_code_is_used_and_not_changed(
 ) -> None:
     await _pretend(database, "9999", newest_revision())
     assert await is_current(database)
-    await check_current(database)
     assert migrate(url) == Migration("9999", "9999")
     assert await is_current(database)
 
@@ -115,16 +116,14 @@ async def test_a_newer_schema_that_does_not_is_refused_with_the_sentence(
     with pytest.raises(NotPossible, match="newer version of Portico") as refusal:
         migrate(url)
     assert "newer version of Portico" in (refusal.value.cause or "")
-    with pytest.raises(Unavailable) as not_ready:
-        await check_current(database)
-    assert "newer version of Portico" in (not_ready.value.cause or "")
+    readiness = Readiness(database, Drives.__new__(Drives), None)
+    assert "newer version of Portico" in (await readiness._database_faults())[0].detail
 
 
 async def test_readiness_names_the_command_for_an_older_schema(database: Database) -> None:
     await _pretend(database, "0002", None)
-    with pytest.raises(Unavailable) as not_ready:
-        await check_current(database)
-    assert "portico migrate" in (not_ready.value.cause or "")
+    [fault] = await Readiness(database, Drives.__new__(Drives), None)._database_faults()
+    assert "portico migrate" in fault.detail
 
 
 async def test_what_the_cluster_agrees_on_is_not_the_schema(database: Database) -> None:

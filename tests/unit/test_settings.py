@@ -186,13 +186,50 @@ def test_a_mistyped_variable_is_found(home: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("PORTICO_HOME", "PORTICO_SECRET_KEY", "PORTICO_URL", "PORTICO_TOKEN", "PORTICO_PROFILE"),
+        *(
+            "PORTICO_HOME",
+            "PORTICO_SECRET_KEY",
+            "PORTICO_SECRET_KEY_FILE",
+            "PORTICO_URL",
+            "PORTICO_TOKEN",
+            "PORTICO_PROFILE",
+        ),
         *("PORTICO_LIVE_S3", "PORTICO_SERVICE_HOST", "PORTICO_PORT", "PORTICO_PORT_8080_TCP_ADDR"),
         *("PORTICO_QUITE_ELSE", "PATH"),
     ],
 )
 def test_other_variables_are_left_alone(home: Path, name: str) -> None:
     assert load(home, {name: "x"}).port == 8080
+
+
+def test_a_variable_names_a_file_with_the_value(home: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "database-url"
+    secret.write_text("postgresql://u:p@h/n\n")
+    assert load(home, {"PORTICO_DATABASE_URL_FILE": str(secret)}).database == "postgresql://u:p@h/n"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("mysql://h/n", "PORTICO_DATABASE_URL_FILE: must be empty, or begin with"),
+        (None, "PORTICO_DATABASE_URL_FILE: cannot be read (No such file or directory)"),
+        (b"\xff", "PORTICO_DATABASE_URL_FILE: is not valid UTF-8"),
+    ],
+)
+def test_a_mistake_in_such_a_file_names_it(
+    home: Path, tmp_path: Path, content: str | bytes | None, expected: str
+) -> None:
+    secret = tmp_path / "database-url"
+    if content is not None:
+        secret.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(SettingsError) as caught:
+        load(home, {"PORTICO_DATABASE_URL_FILE": str(secret)})
+    assert caught.value.detail.startswith(f"{secret}: {expected}")
+
+
+def test_a_value_and_a_file_at_once_are_refused(home: Path) -> None:
+    with pytest.raises(SettingsError, match="PORTICO_LOG_LEVEL_FILE: is set, and so is PORTICO_LOG_LEVEL;"):
+        load(home, {"PORTICO_LOG_LEVEL": "info", "PORTICO_LOG_LEVEL_FILE": "/run/level"})
 
 
 def test_what_is_derived(home: Path) -> None:

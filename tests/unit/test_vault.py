@@ -30,6 +30,18 @@ def test_the_environment_beats_the_file(tmp_path: pathlib.Path) -> None:
     assert not file.exists()
 
 
+def test_the_key_may_be_in_a_file_that_the_environment_names(tmp_path: pathlib.Path) -> None:
+    file, named = tmp_path / "secret.key", tmp_path / "credential"
+    environment = {"PORTICO_SECRET_KEY_FILE": str(named)}
+    assert SecretKey.exists(file, environment)
+    with pytest.raises(BadSecretKey, match=r"credential cannot be used: No such file"):
+        SecretKey.load(file, environment)
+    key = SecretKey.generate()
+    named.write_text(key.text() + "\n")
+    assert SecretKey.load(file, environment).text() == key.text()
+    assert not file.exists()
+
+
 @pytest.mark.parametrize(
     "text", ["short", "a" * 43 + "!", "ä" * 43, "A" * 44, "A" * 20 + " " + "A" * 23, "A" * 86]
 )

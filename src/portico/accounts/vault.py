@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from portico.errors import PorticoError
 
 VARIABLE = "PORTICO_SECRET_KEY"
+FILE_VARIABLE = "PORTICO_SECRET_KEY_FILE"
 
 _LENGTH = 32
 _VERSION = b"\x01"
@@ -37,14 +38,17 @@ class SecretKey:
 
     @classmethod
     def load(cls, file: pathlib.Path, environment: Mapping[str, str] = os.environ) -> Self:
-        """The key from the environment, or else from `file`, which is created (0600) if it is missing.
+        """The key from the environment, or else from `file`, which is created (0600) if it is missing. A file that the
+        environment names is never created.
 
         Any number of processes may create the file at once: all of them return the same key.
         """
         if text := environment.get(VARIABLE):
             return cls._parse(text, f"the variable {VARIABLE}")
+        named = environment.get(FILE_VARIABLE)
+        file = pathlib.Path(named) if named else file
         try:
-            if not file.exists():
+            if not named and not file.exists():
                 _create(file)
             text = file.read_text("ascii", "replace")
         except OSError as error:
@@ -55,7 +59,7 @@ class SecretKey:
     def exists(file: pathlib.Path, environment: Mapping[str, str] = os.environ) -> bool:
         """Whether `load` would find a key, and not make one."""
         try:
-            return bool(environment.get(VARIABLE)) or file.exists()
+            return bool(environment.get(VARIABLE) or environment.get(FILE_VARIABLE)) or file.exists()
         except OSError:
             return True  # `load` says why it cannot be used
 

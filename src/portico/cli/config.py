@@ -1,6 +1,5 @@
 """`portico config …`: check the settings."""
 
-import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ def _check_references(settings: "Settings") -> None:
 
     if settings.tls_files:
         provided(*settings.tls_files)
-    if settings.secret_key_file.exists() or "PORTICO_SECRET_KEY" in os.environ:
+    if SecretKey.exists(settings.secret_key_file):
         SecretKey.load(settings.secret_key_file)
     Database(settings.database_url)
     if settings.metrics_address:

@@ -127,6 +127,7 @@ def _with_settings_file(home: Path, overrides: Mapping[str, str] | None) -> "Set
         from portico.client.auth.private_files import write_private
 
         # Nodes that share a database take the client from there.
-        values = {} if os.environ.get("PORTICO_DATABASE_URL") else generated_client()
+        shared = os.environ.get("PORTICO_DATABASE_URL") or os.environ.get("PORTICO_DATABASE_URL_FILE")
+        values = {} if shared else generated_client()
         write_private(home / PROPERTIES_FILE, commented_file(values), replace=False)
     return load(home, overrides=overrides)
