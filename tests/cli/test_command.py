@@ -374,7 +374,7 @@ def start(home: Path, address: str = "127.0.0.1", **values: object) -> banner.St
 
 def certificate(*names: str, self_signed: bool) -> Certificate:
     expires = datetime.now(UTC) + timedelta(days=9)
-    return Certificate(Path("/c d.pem"), Path("/k.pem"), "AB:CD", names, expires, self_signed)
+    return Certificate(Path("/c d.pem"), Path("/k.pem"), "AB:CD", names, expires, self_signed, (b"", b""))
 
 
 def test_where_the_screen_says_it_is(home: Path) -> None:

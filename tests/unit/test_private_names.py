@@ -22,6 +22,9 @@ from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from azure.storage.fileshare.aio import ShareServiceClient
 from botocore import handlers
 from granian import _signals
+from granian.server.mp import MPServer
+
+from portico.cli.tls import self_signed
 
 PROJECT = Path(__file__).parents[2]
 BOUNDED = {
@@ -113,3 +116,13 @@ def test_the_multipart_parser_still_has_its_state() -> None:
 def test_granian_still_calls_its_signals_by_the_module() -> None:
     """`cli.worker` replaces `set_loop_signals` there."""
     assert "loop" in inspect.signature(_signals.set_loop_signals).parameters
+
+
+def test_granian_still_keeps_the_files_of_the_certificate(tmp_path: Path) -> None:
+    """`cli.server` replaces them, and what replaces workers."""
+    pair = self_signed(tmp_path, "127.0.0.1")
+    server = MPServer("portico.app", ssl_cert=pair.file, ssl_key=pair.key)
+    files: tuple[object, ...] = server.ssl_ctx[:3]
+    assert files == (True, str(pair.file), str(pair.key))
+    for name in ("_reload", "_stop_workers", "_spawn_worker", "wrks", "interrupt_children", "reload_signal"):
+        assert hasattr(server, name), f"src/portico/cli/server.py: {name}"

@@ -44,7 +44,12 @@ def serve(options: SimpleNamespace) -> None:
 
     from portico.cli.server import Server
 
-    server = Server(startup.settings, startup.address, overrides, startup.certificate)
+    def load_certificate() -> "Certificate":
+        certificate = _certificate(startup.settings, str(startup.address))
+        assert certificate is not None
+        return certificate
+
+    server = Server(startup.settings, startup.address, overrides, startup.certificate, load_certificate)
     server.run(on_ready=lambda: _show(startup))
     _print_safely(lambda: print("Stopped.", flush=True))
 

@@ -1,6 +1,7 @@
 """The parent process of the server: Granian, which starts and replaces the workers."""
 
 import math
+import multiprocessing
 import os
 import resource
 import signal
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
@@ -18,6 +20,9 @@ from granian.log import LogLevels
 from granian.server.mp import MPServer
 
 from portico.cli.bind_address import Address
+from portico.cli.retired_workers import RetiredWorkers
+from portico.cli.served_certificate import ServedCertificate
+from portico.cli.systemd import notify
 from portico.cli.tls import Certificate
 from portico.cli.worker import DRAIN_SIGNAL, load_app_in_worker
 from portico.errors import PorticoError
@@ -27,6 +32,9 @@ HEADER_TIMEOUT_MS = 10_000
 HEADER_BYTES = 128 * 1024
 """The memory of a connection before its request is complete; more is answered with 431. Uploads are read through the
 same buffer, and half of it would double their cost."""
+
+CERTIFICATE_SECONDS = 5.0
+"""How often the files of the certificate are looked at."""
 
 RESPAWN_SECONDS = 60.0
 MAX_RESPAWNS = 20
@@ -41,13 +49,15 @@ class SignalFlag:
     """A `threading.Event` for signal handlers.
 
     It has no lock, so a handler cannot deadlock with the thread that it interrupts. And it polls: a signal that the
-    kernel delivers to another thread does not wake the main one, in which Python runs the handlers.
+    kernel delivers to another thread does not wake the main one, in which Python runs the handlers. `on_poll` is called
+    meanwhile.
     """
 
     _POLL_SECONDS = 0.1
 
-    def __init__(self) -> None:
+    def __init__(self, on_poll: Callable[[], None] = lambda: None) -> None:
         self._is_set = False
+        self._on_poll = on_poll
 
     def is_set(self) -> bool:
         return self._is_set
@@ -62,12 +72,18 @@ class SignalFlag:
         until = time.monotonic() + timeout
         while not self._is_set and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, self._POLL_SECONDS))
+            self._on_poll()
         return self._is_set
 
 
 class Server(MPServer):
     def __init__(
-        self, settings: Settings, address: Address, overrides: dict[str, str], tls: Certificate | None
+        self,
+        settings: Settings,
+        address: Address,
+        overrides: dict[str, str],
+        tls: Certificate | None,
+        load_certificate: Callable[[], Certificate],
     ) -> None:
         super().__init__(
             "portico.app",
@@ -88,20 +104,27 @@ class Server(MPServer):
             respawn_failed_workers=True,
             workers_kill_timeout=int(settings.stop_timeout.total_seconds()),
         )
-        self.main_loop_interrupt = SignalFlag()  # type: ignore[assignment]
+        self.main_loop_interrupt = SignalFlag(self._tend)  # type: ignore[assignment]
         self._home = settings.home
         self._overrides = overrides
         self._on_terminal = sys.stdout.isatty()
         self._drain_delay = settings.drain_delay.total_seconds()
+        self._stop_timeout = settings.stop_timeout.total_seconds()
         self._stop_now = SignalFlag()
         self._respawns: list[float] = []
         self._on_ready: Callable[[], None] = lambda: None
         self._endpoint = _local_endpoint(address, settings.port)
+        self._listening, self._announcement = multiprocessing.Pipe(duplex=False)
+        self._listeners: set[int] = set()
+        self._retired = RetiredWorkers()
+        self._certificate = ServedCertificate(tls, load_certificate) if tls else None
+        self._next_look = 0.0
+        self._give_certificate_to_workers()
 
     def run(self, on_ready: Callable[[], None]) -> None:
         """Serve until SIGINT or SIGTERM; `on_ready` is called once the first worker accepts connections."""
         self._on_ready = on_ready
-        loader = partial(load_app_in_worker, str(self._home), self._overrides)
+        loader = partial(load_app_in_worker, str(self._home), self._overrides, self._announcement)
         try:
             self.serve(target_loader=loader, wrap_loader=False)
         except SystemExit:
@@ -115,6 +138,13 @@ class Server(MPServer):
             if self.main_loop_interrupt.wait(0.02):
                 return
         self._on_ready()
+        notify("READY=1")
+
+    def _stop_workers(self) -> None:
+        until = time.monotonic() + self._stop_timeout
+        self._retired.terminate()
+        super()._stop_workers()  # type: ignore[no-untyped-call]
+        self._retired.join(until)
 
     def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
         """Granian stops after two crashes within five seconds; this server stops only if they continue."""
@@ -133,6 +163,7 @@ class Server(MPServer):
         super().signal_handler_interrupt()  # type: ignore[no-untyped-call]
 
     def shutdown(self, exit_code: int = 0) -> None:
+        notify("STOPPING=1")
         if self.interrupt_signal:
             for worker in self.wrks:
                 with suppress(ProcessLookupError, TypeError):  # it has ended, or not begun
@@ -150,6 +181,64 @@ class Server(MPServer):
             super().signal_handler_reload()  # type: ignore[no-untyped-call]
         except SettingsError as error:
             print(f"{error.detail}\nThe old settings stay in effect.", file=sys.stderr, flush=True)
+
+    def _reload(self, spawn_target: Any, target_loader: Any) -> None:
+        """Replace the workers one after the other: the next one listens before the previous one stops to.
+
+        Granian would stop a worker whose successor cannot start, and kill it while it still serves a long download.
+        """
+        self.reload_signal = False
+        self.main_loop_interrupt.clear()
+        if self._certificate and self._certificate.renew():
+            self._give_certificate_to_workers()
+        for number, worker in enumerate(self.wrks):
+            successor = self._spawn_worker(number, spawn_target, target_loader)
+            successor.interrupt_by_parent = True  # until it serves, its end does not call for another one
+            successor.start()  # type: ignore[no-untyped-call]
+            if not self._serves(successor.inner):
+                self._retired.retire(successor.inner)
+                if not self.interrupt_signal:
+                    text = "A new worker could not start; the reason is above. The old workers stay."
+                    print(text, file=sys.stderr, flush=True)
+                return
+            successor.interrupt_by_parent = False
+            self.wrks[number] = successor
+            worker.interrupt_by_parent = True
+            self._retired.retire(worker.inner)
+            if not successor.inner.is_alive():
+                self.interrupt_children.append(number)
+                self.main_loop_interrupt.set()
+
+    def _serves(self, worker: BaseProcess) -> bool:
+        """Wait for a new worker; False if it has ended, or the server is asked to stop."""
+        while worker.is_alive() and not self.interrupt_signal:
+            if worker.pid in self._listeners:
+                return True
+            self._read_announcements()
+            time.sleep(0.05)
+        return False
+
+    def _tend(self) -> None:
+        """Called several times a second while there is nothing else to do."""
+        self._read_announcements()
+        self._retired.tend()
+        if self._certificate and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + CERTIFICATE_SECONDS
+            if self._certificate.renew():
+                self._give_certificate_to_workers()
+                super().signal_handler_reload()  # type: ignore[no-untyped-call]
+
+    def _read_announcements(self) -> None:
+        while self._listening.poll():
+            self._listeners.add(self._listening.recv())
+        self._listeners &= {child.pid for child in multiprocessing.active_children()}
+
+    def _give_certificate_to_workers(self) -> None:
+        """Granian would resolve the files' links once and for all, and read them again for every worker."""
+        if self._certificate:
+            enabled, _, _, *others = self.ssl_ctx
+            files = str(self._certificate.file), str(self._certificate.key)
+            self.ssl_ctx = (enabled, *files, *others)  # type: ignore[assignment]
 
     def _accepts_connections(self) -> bool:
         try:

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -36,6 +36,8 @@ class Certificate:
     names: tuple[str, ...]
     expires: datetime
     self_signed: bool
+    pem: tuple[bytes, bytes] = field(repr=False)
+    """The content of the two files, as it was checked."""
 
 
 def self_signed(folder: Path, address: str, now: datetime | None = None) -> Certificate:
@@ -57,11 +59,12 @@ def self_signed(folder: Path, address: str, now: datetime | None = None) -> Cert
 def provided(file: Path, key: Path, now: datetime | None = None) -> Certificate:
     """Load a certificate and its key from two PEM files; raises `CertificateUnusable`."""
     now = now or datetime.now(UTC)
+    pem = _read(file, "certificate"), _read(key, "key")
     try:
-        certificate = x509.load_pem_x509_certificates(_read(file, "certificate"))[0]
+        certificate = x509.load_pem_x509_certificates(pem[0])[0]
     except ValueError:
         raise CertificateUnusable(f"The file {file} does not contain a certificate in PEM format.") from None
-    if certificate.public_key() != _load_key(key).public_key():
+    if certificate.public_key() != _load_key(key, pem[1]).public_key():
         raise CertificateUnusable(
             f"The key in {key} does not match the certificate in {file}; the server's own certificate must come first in that file."
         )
@@ -80,6 +83,7 @@ def provided(file: Path, key: Path, now: datetime | None = None) -> Certificate:
         names=_names(certificate),
         expires=certificate.not_valid_after_utc,
         self_signed=certificate.issuer == certificate.subject,
+        pem=pem,
     )
 
 
@@ -92,9 +96,9 @@ def _read(file: Path, what: str) -> bytes:
         raise CertificateUnusable(f"The {what} file {file} cannot be read ({error.strerror}).") from None
 
 
-def _load_key(file: Path) -> PrivateKeyTypes:
+def _load_key(file: Path, pem: bytes) -> PrivateKeyTypes:
     try:
-        return serialization.load_pem_private_key(_read(file, "key"), password=None)
+        return serialization.load_pem_private_key(pem, password=None)
     except TypeError:
         raise CertificateUnusable(f"The key in {file} is encrypted; store it without a passphrase.") from None
     except (ValueError, UnsupportedAlgorithm):

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from portico.errors import PorticoError
 from portico.settings import Settings, load
 
 UNREAD_TIMEOUT_MS = 120_000
-DRAIN_SIGNAL = signal.SIGUSR1
+RETIRE_SIGNAL = signal.SIGUSR1
+"""From the parent: accept no more connections, and finish what is running."""
+DRAIN_SIGNAL = signal.SIGUSR2
 """From the parent: be not ready, and go on serving until SIGTERM."""
 
 
-def load_app_in_worker(home: str, overrides: dict[str, str]) -> Any:
+def load_app_in_worker(home: str, overrides: dict[str, str], listening: Connection) -> Any:
+    """The application; the id of this process is sent to `listening` when it accepts connections."""
     # A forked worker inherits its parent's handlers, and would ignore SIGTERM until it serves.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(DRAIN_SIGNAL, signal.SIG_IGN)  # by default it would end a worker that is starting
@@ -35,25 +39,38 @@ def load_app_in_worker(home: str, overrides: dict[str, str]) -> Any:
         app = load_app(home, overrides)
         _call_on_stop(app.on_stop, app.on_drain)
         settings = load(Path(home), overrides=overrides)
-        return _with_signals_held(_with_connection_limit(app, settings))
+        return _with_signals_held(_with_connection_limit(app, settings), listening)
     except PorticoError as error:
         print(error.detail, file=sys.stderr, flush=True)
         sys.exit(1)
 
 
 def _call_on_stop(stop_work: Callable[[], None], drain: Callable[[], None]) -> None:
-    """Call `drain` on the parent's signal, and `stop_work` on SIGTERM: Granian shuts the application down only after all requests have ended."""
+    """Call `stop_work` on SIGTERM: Granian shuts the application down only after all requests have ended.
+
+    On `RETIRE_SIGNAL` the worker was replaced: it accepts no more connections, but all its work may continue. On
+    `DRAIN_SIGNAL` it goes on as before, but `drain` is called.
+    """
     set_signals = _signals.set_loop_signals
 
     def set_and_call(loop: Any) -> Any:
         event = set_signals(loop)  # type: ignore[no-untyped-call]
 
+        retired = False
+
+        def retire() -> None:
+            nonlocal retired
+            if not retired:  # twice might deadlock Granian's stop
+                retired = True
+                event.set()
+
         def stop() -> None:
             stop_work()
-            event.set()
+            retire()
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(RETIRE_SIGNAL, retire)
         loop.add_signal_handler(DRAIN_SIGNAL, drain)
         return event
 
@@ -75,8 +92,8 @@ def _exit_with_parent() -> None:
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
-def _with_signals_held(app: Any) -> Any:
-    """Block SIGTERM between the startup of the app and serving.
+def _with_signals_held(app: Any, listening: Connection) -> Any:
+    """Block the signals between the startup of the app and serving.
 
     The event loop does not run in between, and uvloop loses a signal that arrives then.
     """
@@ -88,8 +105,8 @@ def _with_signals_held(app: Any) -> Any:
 
         async def send_held(message: Any) -> None:
             if message["type"] == "lifespan.startup.complete":
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-                asyncio.get_running_loop().call_later(0.1, _on_listening)
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, RETIRE_SIGNAL})
+                asyncio.get_running_loop().call_later(0.1, _on_listening, listening)
             await send(message)
 
         await app(scope, receive, send_held)
@@ -97,9 +114,10 @@ def _with_signals_held(app: Any) -> Any:
     return application
 
 
-def _on_listening() -> None:
+def _on_listening(listening: Connection) -> None:
     """Called when Granian listens."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, RETIRE_SIGNAL})
+    listening.send(os.getpid())
     if sys.platform == "linux":
         _time_out_unread_responses()
 
