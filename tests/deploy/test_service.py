@@ -1,0 +1,79 @@
+"""The systemd unit and the examples for proxies."""
+
+import re
+
+import pytest
+
+from .files import DEPLOY, HOME, PORT, seconds, text
+
+OPTIONS = re.findall(r"^(\w+)=(.*)$", text("systemd/portico.service"), re.MULTILINE)
+UNIT = dict(OPTIONS)
+
+
+def test_the_unit_starts_and_stops_the_gateway() -> None:
+    assert UNIT["Type"] == "notify"
+    assert UNIT["ExecStart"] == "/opt/portico/bin/portico serve"
+    assert UNIT["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert UNIT["KillMode"] == "mixed"
+    assert seconds(UNIT["TimeoutStopSec"]) > 25
+    assert ("Environment", f"PORTICO_HOME={HOME}") in OPTIONS
+    assert UNIT["StateDirectory"] == "portico"
+
+
+def test_the_key_is_a_credential() -> None:
+    name, _, file = UNIT["LoadCredential"].partition(":")
+    assert ("Environment", f"PORTICO_SECRET_KEY_FILE=%d/{name}") in OPTIONS
+    assert f"cat {file}" in text("systemd/portico-admin")
+
+
+def test_the_unit_is_confined() -> None:
+    assert UNIT["ProtectSystem"] == "strict"
+    assert UNIT["User"] == "portico"
+    assert re.search(r"^u portico ", text("systemd/portico.sysusers.conf"), re.MULTILINE)
+    enabled = {name for name, value in OPTIONS if value == "yes"}
+    assert enabled >= {
+        "NoNewPrivileges",
+        "PrivateTmp",
+        "PrivateDevices",
+        "ProtectHome",
+        "ProtectKernelTunables",
+        "RestrictNamespaces",
+        "RestrictSUIDSGID",
+        "MemoryDenyWriteExecute",
+        "LockPersonality",
+    }
+    assert {"SystemCallFilter", "RestrictAddressFamilies", "CapabilityBoundingSet"} <= set(UNIT)
+
+
+def test_the_admin_command_can_be_run() -> None:
+    assert (DEPLOY / "systemd" / "portico-admin").stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("file", ["proxies/haproxy.cfg", "cluster/haproxy.cfg"])
+def test_haproxy_asks_nodes_whether_they_are_ready(file: str) -> None:
+    assert "http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host portico" in text(file)
+    assert "http-request set-header X-Forwarded-For %[src]" in text(file)
+    assert "option http-buffer-request" not in text(file)
+
+
+def test_nginx_passes_uploads_on_as_they_arrive() -> None:
+    for line in (
+        "client_max_body_size 0;",
+        "proxy_request_buffering off;",
+        "proxy_buffering off;",
+        "proxy_pass http://portico;",
+        "proxy_set_header X-Forwarded-For $remote_addr;",
+        f"server 127.0.0.1:{PORT} ",
+    ):
+        assert line in text("proxies/nginx.conf"), line
+
+
+def test_caddy_asks_nodes_whether_they_are_ready() -> None:
+    assert f"reverse_proxy 127.0.0.1:{PORT} {{" in text("proxies/Caddyfile")
+    assert "health_uri /readyz" in text("proxies/Caddyfile")
+
+
+@pytest.mark.parametrize("file", ["proxies/nginx.conf", "proxies/haproxy.cfg", "proxies/Caddyfile"])
+def test_proxies_send_strict_transport_security_and_log_no_queries(file: str) -> None:
+    assert "Strict-Transport-Security" in text(file)
+    assert "The query may" in text(file) or "Without the query" in text(file)
