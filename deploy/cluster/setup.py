@@ -15,6 +15,10 @@ def portico(*arguments: str, content: str = "") -> bool:
     return subprocess.run(["portico", *arguments], input=content, text=True, check=False).returncode == 0
 
 
+def exists(kind: str, name: str) -> bool:
+    return subprocess.run(["portico", kind, "show", name], capture_output=True, check=False).returncode == 0
+
+
 def make_bucket(credentials: dict[str, str]) -> None:
     store = botocore.session.get_session().create_client(
         "s3",
@@ -33,12 +37,12 @@ def main() -> None:
     Path(
         os.environ["PORTICO_HOME"], "application.properties"
     ).touch()  # the commands expect a home that exists
-    if not portico("connection", "show", "files"):
+    if not exists("connection", "files"):
         options = {"bucket": BUCKET, "region": "us-east-1", "endpoint-url": STORE}
         flags = [word for key, value in options.items() for word in ("--option", f"{key}={value}")]
         added = portico("connection", "add", "files", "--kind", "s3", *flags, "--secret-stdin", content=text)
         assert added, "the connection could not be added"
-    if not portico("user", "show", "web"):
+    if not exists("user", "web"):
         password = (SECRETS / "web-password").read_text()
         added = portico("user", "add", "web", "--connection", "files", "--password-stdin", content=password)
         assert added, "the user could not be added"
