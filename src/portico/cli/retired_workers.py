@@ -1,9 +1,10 @@
 """Workers that were replaced and still finish their requests."""
 
 import os
-import signal
 import time
 from multiprocessing.process import BaseProcess
+
+from portico.cli.worker import RETIRE_SIGNAL
 
 RETIREMENT_SECONDS = 3600.0
 """How long a request that was running at a reload may continue, in the worker that was replaced."""
@@ -17,7 +18,7 @@ class RetiredWorkers:
     def retire(self, worker: BaseProcess) -> None:
         """Let a worker finish its requests, and take no new ones."""
         if worker.pid and worker.is_alive():
-            os.kill(worker.pid, signal.SIGUSR1)
+            os.kill(worker.pid, RETIRE_SIGNAL)
             self._ends[worker] = time.monotonic() + RETIREMENT_SECONDS
 
     def tend(self) -> None:

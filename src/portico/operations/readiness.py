@@ -21,7 +21,9 @@ MAX_CLOCK_OFFSET = 5000
 """Milliseconds that the clocks of this machine and of the database may differ."""
 
 _CLUSTER_KEY = select(cluster.c.value).where(cluster.c.name == KEY).scalar_subquery()
-_OLD_SCHEMA = "The database is older than this version of Portico; run 'portico migrate', or restart this node."
+_OLD_SCHEMA = (
+    "The database is older than this version of Portico; run 'portico migrate', or restart this node."
+)
 
 log = structlog.get_logger()
 
