@@ -292,11 +292,11 @@ async def test_connections_that_do_not_work_are_noticed(
         await drives.watch()
         await drives.watch()
         assert drives.usable == {"local": True, "lost": False, "wrong": False}
-        place.rmdir()
+        place.rename(away := tmp_path / "away")
         await connections.delete("wrong")
         await drives.watch()
         assert drives.usable == {"local": False, "lost": False}
-        place.mkdir()
+        away.rename(place)
         await drives.watch()
         assert drives.usable == {"local": True, "lost": False}
     assert [(line["event"], line["connection"]) for line in log] == [

@@ -94,7 +94,9 @@ async def test_the_released_tables_are_those_of_the_old_migrations(
 async def test_a_released_database_keeps_all_its_rows(released: str) -> None:
     assert migrate(released) == Migration("0002", newest_revision())
     for name, rows in ROWS_0002.items():
-        found = await _rows(released, name)
+        found = [
+            {column: row[column] for column in rows[0]} for row in await _rows(released, name)
+        ]  # without the columns that were added since
         assert sorted(found, key=repr) == sorted(rows, key=repr), name
     database = Database(released)
     assert await is_current(database)
