@@ -13,7 +13,7 @@ UNIT = dict(OPTIONS)
 def test_the_unit_starts_and_stops_the_gateway() -> None:
     assert UNIT["Type"] == "notify"
     assert UNIT["ExecStart"] == "/opt/portico/bin/portico serve"
-    assert UNIT["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert UNIT["ExecReload"] == "/bin/sh -c 'kill -HUP $MAINPID'"
     assert UNIT["KillMode"] == "mixed"
     assert seconds(UNIT["TimeoutStopSec"]) > 25
     assert ("Environment", f"PORTICO_HOME={HOME}") in OPTIONS
