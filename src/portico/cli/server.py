@@ -109,7 +109,6 @@ class Server(MPServer):
         self._overrides = overrides
         self._on_terminal = sys.stdout.isatty()
         self._drain_delay = settings.drain_delay.total_seconds()
-        self._stop_timeout = settings.stop_timeout.total_seconds()
         self._stop_now = SignalFlag()
         self._respawns: list[float] = []
         self._on_ready: Callable[[], None] = lambda: None
@@ -141,7 +140,7 @@ class Server(MPServer):
         notify("READY=1")
 
     def _stop_workers(self) -> None:
-        until = time.monotonic() + self._stop_timeout
+        until = time.monotonic() + (self.workers_kill_timeout or 0)
         self._retired.terminate()
         super()._stop_workers()  # type: ignore[no-untyped-call]
         self._retired.join(until)
