@@ -21,6 +21,7 @@ from portico.metrics import Metrics, render
 from portico.operations import Gateway
 from portico.operations.cancellation import CancellableWork
 from portico.settings import Settings
+from portico.tracing import open_tracing
 from portico.worker_metrics import WorkerMetrics
 
 LAG_SECONDS = 0.25
@@ -38,6 +39,7 @@ def load_app(home: str, overrides: Mapping[str, str]) -> Edge:
 
 def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge:
     metrics, long_work = Metrics(), CancellableWork()
+    tracing = open_tracing(chosen.otel_endpoint, chosen.node)
     opened: list[Gateway] = []
 
     def drain() -> None:
@@ -47,7 +49,9 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
         async with AsyncExitStack() as stack:
-            gateway = await stack.enter_async_context(open_gateway(chosen, metrics, long_work))
+            if tracing:
+                stack.push_async_callback(asyncio.to_thread, tracing.close)
+            gateway = await stack.enter_async_context(open_gateway(chosen, metrics, long_work, tracing))
             opened.append(gateway)
             if chosen.metrics_address:
                 await stack.enter_async_context(
@@ -70,6 +74,7 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge
         cors=Cors(chosen.cors_origins) if chosen.cors_origins else None,
         metrics=metrics,
         request_log=request_log,
+        tracing=tracing,
         on_stop=long_work.stop,
         on_drain=drain,
     )

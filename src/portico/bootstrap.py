@@ -35,6 +35,7 @@ from portico.settings import Settings, generated_client
 from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
 from portico.store.leases import Leases
+from portico.tracing import Tracing
 
 SWEEP_INTERVAL_SECONDS = 600
 """How often abandoned uploads, expired tokens and old failures are removed."""
@@ -46,7 +47,7 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def open_gateway(
-    settings: Settings, metrics: Metrics, long_work: CancellableWork
+    settings: Settings, metrics: Metrics, long_work: CancellableWork, tracing: Tracing | None = None
 ) -> AsyncIterator[Gateway]:
     """A gateway that is ready to serve; all of it is closed, in reverse order, at the end."""
     async with AsyncExitStack() as stack:
@@ -72,6 +73,7 @@ async def open_gateway(
             memory=upload_memory,
             path_depth=settings.path_depth,
             leases=leases,
+            tracing=tracing,
         )
         stack.push_async_callback(drives.close)
 

@@ -34,6 +34,7 @@ from portico.providers.registry import PREFIX_OPTION, open_provider
 from portico.rights import Right
 from portico.single_flight import SingleFlight
 from portico.store.leases import Leases
+from portico.tracing import Tracing
 
 _TRUSTED_SECONDS = 1.0
 """How long an open connection is used without checking whether it was changed."""
@@ -72,12 +73,14 @@ class Drives:
         memory: MemoryBudget | None = None,
         path_depth: int = PATH_DEPTH,
         leases: Leases | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """`timeout`, `memory`: as `open_provider` takes them. `leases`: shared with other workers and nodes."""
         self._connections = connections
         self._timeout = timeout
         self._memory = memory or MemoryBudget()
         self._path_depth = path_depth
+        self._tracing = tracing
         self._metrics = metrics
         self._leases = leases
         self._seal = seal
@@ -238,6 +241,7 @@ class Drives:
             open_provider(connection.kind, options, self._timeout, self._memory),
             connection.name,
             self._metrics,
+            self._tracing,
         )
         return _Opened(
             provider,

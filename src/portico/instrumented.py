@@ -9,6 +9,7 @@ from portico.errors import PorticoError
 from portico.metrics import Metrics
 from portico.paths import Path
 from portico.providers.base import Provider
+from portico.tracing import Tracing
 
 T = TypeVar("T")
 
@@ -19,10 +20,13 @@ UNUSABLE = frozenset({"provider-refused", "provider-unavailable", "provider-time
 class InstrumentedProvider(Provider):
     """Delegates every call to `inner`. Reading a download's chunks is not timed."""
 
-    def __init__(self, inner: Provider, connection: str, metrics: Metrics) -> None:
+    def __init__(
+        self, inner: Provider, connection: str, metrics: Metrics, tracing: Tracing | None = None
+    ) -> None:
         self._inner = inner
         self._labels = (connection, inner.kind)
         self._metrics = metrics
+        self._tracing = tracing
         self.usable: bool | None = None
         """By the outcome of the last call; None before the first."""
         self.failure: str | None = None
@@ -35,6 +39,12 @@ class InstrumentedProvider(Provider):
         self.identity = inner.identity
 
     async def _timed(self, call: str, work: Awaitable[T]) -> T:
+        if self._tracing is None:
+            return await self._counted(call, work)
+        with self._tracing.call(*self._labels, call):
+            return await self._counted(call, work)
+
+    async def _counted(self, call: str, work: Awaitable[T]) -> T:
         began = time.perf_counter()
         try:
             result = await work

@@ -191,6 +191,15 @@ def public_url(text: object) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
+def endpoint(text: object) -> str:
+    if not text:
+        return ""
+    parts = urlsplit(str(text))
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("must be empty, or an address like http://127.0.0.1:4318")
+    return str(text)
+
+
 def database(text: object) -> str:
     if not text:
         return ""

@@ -219,6 +219,12 @@ class Settings(BaseModel):
         description="Where /metrics is served for Prometheus, without a password, like 127.0.0.1:9464. Never use a public address. Empty: nowhere.",
     )
 
+    otel_endpoint: Annotated[str, BeforeValidator(setting_parsers.endpoint)] = Field(
+        "",
+        alias="otel.endpoint",
+        description="The OpenTelemetry collector that traces are sent to, over OTLP/HTTP, like http://127.0.0.1:4318. Needs the extra otel. Empty: OTEL_EXPORTER_OTLP_ENDPOINT if it is set, otherwise no traces.",
+    )
+
     @property
     def properties_file(self) -> Path:
         return self.home / PROPERTIES_FILE

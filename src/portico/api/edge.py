@@ -22,6 +22,7 @@ from portico.logs import RequestLine, RequestLog
 from portico.metrics import Metrics
 from portico.operations import RequestContext
 from portico.operations.cancellation import ClientGone
+from portico.tracing import Tracing
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
@@ -65,6 +66,7 @@ class Edge:
         cors: Cors | None,
         metrics: Metrics,
         request_log: RequestLog,
+        tracing: Tracing | None = None,
         on_stop: Callable[[], None] = lambda: None,
         on_drain: Callable[[], None] = lambda: None,
     ) -> None:
@@ -76,6 +78,7 @@ class Edge:
         self._cors = cors
         self._metrics = metrics
         self._request_log = request_log
+        self._tracing = tracing
         self._allowed = allowed
         self._proxies = proxies
         self._monitors = monitors
@@ -89,9 +92,14 @@ class Edge:
         exchange = _Exchange(scope, receive, send, self._headers + extra if extra else self._headers)
         logs.REQUEST_ID.set(exchange.context.request_id)
         self._metrics.in_progress += 1
+        span = None
+        if self._tracing is not None and scope["path"] not in _HEALTH:
+            span = self._tracing.begin_request(scope["method"], scope["headers"])
         try:
             await self._serve(scope, exchange, extra)
         finally:
+            if span is not None:
+                span.end(exchange.context.action, exchange.status, exchange.context.request_id)
             self._metrics.in_progress -= 1
             exchange.end(self._metrics, self._request_log)
 

@@ -23,12 +23,14 @@ def _check_references(settings: "Settings") -> None:
     from portico.cli.bind_address import check_apart
     from portico.cli.tls import provided
     from portico.store.database import Database
+    from portico.tracing import check_extra
 
     if settings.tls_files:
         provided(*settings.tls_files)
     if SecretKey.exists(settings.secret_key_file):
         SecretKey.load(settings.secret_key_file)
     Database(settings.database_url)
+    check_extra(settings.otel_endpoint)
     if settings.metrics_address:
         check_apart(settings.metrics_address[1], settings.port)
     if settings.audit_file not in (None, "stdout"):

@@ -58,8 +58,10 @@ def _prepare(home: Path, overrides: dict[str, str]) -> "Startup":
     """Everything that can fail before the server starts."""
     from portico.cli import bind_address
     from portico.cli.banner import Startup
+    from portico.tracing import check_extra
 
     settings = _settings(home, overrides)
+    check_extra(settings.otel_endpoint)
     address = bind_address.resolve(settings.host)
     bind_address.check_exposure(address, protected=settings.tls_enabled or bool(settings.behind_proxy))
     bind_address.check_free(address, settings.port)
