@@ -1,0 +1,152 @@
+"""Two nodes on one PostgreSQL: ready or not, and why; one audit log."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from ..gateways import FILES, Gateway, wait_until
+from ..servers.postgres import PostgresServer, running_postgres
+from .conftest import Start
+
+CLIENT = ("portico-test", "not-confidential")
+PASSWORD = "correct horse"
+
+
+@pytest.fixture
+def url(postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of a new database, which every gateway and command of the test uses."""
+    url = postgres.new_database()
+    _share(monkeypatch, url)
+    return url
+
+
+def _share(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("PORTICO_DATABASE_URL", url)
+    monkeypatch.setenv("PORTICO_SECURITY_CLIENT_ID", CLIENT[0])
+    monkeypatch.setenv("PORTICO_SECURITY_CLIENT_SECRET", CLIENT[1])
+    monkeypatch.setenv("PORTICO_AUDIT_LOG", "database")
+    monkeypatch.setenv("PORTICO_AUDIT_REQUIRED", "true")
+
+
+def faults(gateway: Gateway) -> dict[str, str]:
+    with gateway.client() as client:
+        answer = client.get("/readyz")
+    if answer.status_code == 200:
+        return {}
+    found: dict[str, str] = answer.json()["faults"]
+    return found
+
+
+def add_user(gateway: Gateway, folder: Path) -> None:
+    folder.mkdir()
+    gateway.command("connection", "add", "shared", "--kind", "local", "--option", f"folder={folder}")
+    gateway.command("user", "add", "ann", "--connection", "shared", "--password-stdin", stdin=PASSWORD)
+
+
+def sign_in(gateway: Gateway) -> httpx2.Client:
+    client = gateway.client()
+    form = {"grant_type": "password", "username": "ann", "password": PASSWORD}
+    answer = client.post("/backend/login", data=form, auth=CLIENT)
+    assert answer.status_code == 200, answer.text
+    client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+    return client
+
+
+def audit(gateway: Gateway, *filters: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(gateway.command("audit", "list", "--json", *filters))
+    return found
+
+
+def test_two_nodes_have_one_audit_log(start: Start, url: str, tmp_path: Path) -> None:
+    one = start(settings={"PORTICO_NODE_NAME": "one"})
+    add_user(one, tmp_path / "shared")
+    two = start(settings={"PORTICO_NODE_NAME": "two"}, copy_of=one.home)
+    client = sign_in(one)
+    assert client.post(f"{FILES}/", files={"data": ("a.txt", b"x")}).status_code == 204
+    with two.client(headers={"Authorization": client.headers["Authorization"]}) as other:
+        assert other.delete(f"{FILES}/a.txt").status_code == 204
+    client.close()
+    lines = [(each["node"], each["action"], each["outcome"]) for each in audit(two, "--user", "ann")]
+    assert lines == [
+        ("one", "sign-in", "done"),
+        ("one", "upload", "begun"),
+        ("one", "upload", "done"),
+        ("two", "delete", "begun"),
+        ("two", "delete", "done"),
+    ]
+    assert '"node":"two"' in two.output
+    assert not (one.home / "audit.log").exists()
+
+
+def test_a_database_that_can_only_be_read(
+    start: Start, url: str, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    gateway = start()
+    add_user(gateway, tmp_path / "shared")
+    client = sign_in(gateway)
+    assert faults(gateway) == {}
+    name = url.rpartition("/")[2]
+
+    def read_only(switch: str) -> None:
+        postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {switch}")
+        end_all = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        postgres.execute(end_all)
+
+    read_only("on")
+    wait_until(lambda: "read-only" in faults(gateway), "it is noticed")
+    assert "can only be read" in faults(gateway)["read-only"]
+    answer = client.post(f"{FILES}/", files={"data": ("a.txt", b"x")})  # the audit line is required
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert not (tmp_path / "shared" / "ann" / "a.txt").exists()
+    read_only("off")
+    wait_until(lambda: faults(gateway) == {}, "it is ready again")
+    assert client.post(f"{FILES}/", files={"data": ("a.txt", b"x")}).status_code == 204
+    client.close()
+
+
+def test_a_database_that_is_gone_and_comes_back(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_postgres() as server:
+        _share(monkeypatch, server.new_database())
+        gateway = start()
+        server.stop()
+        wait_until(lambda: list(faults(gateway))[:1] == ["database"], "it is noticed")
+        with gateway.client() as client:
+            assert client.get("/healthz").status_code == 200
+        server.start()
+        wait_until(lambda: faults(gateway) == {}, "it is ready again")
+        assert gateway.stop() == 0
+
+
+_TWO_HOURS_AHEAD = """
+import sys, time
+real_ns, real = time.time_ns, time.time
+time.time_ns = lambda: real_ns() + 7200 * 10**9
+time.time = lambda: real() + 7200
+from portico.cli.main import main
+main()
+"""
+
+
+def test_a_node_with_another_clock(start: Start, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = start()
+    assert faults(one) == {}
+    with monkeypatch.context() as patch:
+        prepare = Gateway.start
+
+        def ahead(self: Gateway) -> None:
+            self._portico = [sys.executable, "-c", _TWO_HOURS_AHEAD, *self._portico[3:]]
+            prepare(self)
+
+        patch.setattr(Gateway, "start", ahead)
+        two = start(copy_of=one.home)
+    assert faults(two) == {
+        "clock": "The clock of this machine differs by 7200 s from the database's; set it by NTP."
+    }
+    assert '"check":"clock"' in two.output
+    assert faults(one) == {}
