@@ -43,6 +43,8 @@ _SHARED_SECONDS = 0.2
 SWEEP_TIMEOUT_SECONDS = 300.0
 """How long the sweep of one connection may take; the next one goes on with what is left."""
 _SWEEPS_AT_ONCE = 8
+CHECK_TIMEOUT_SECONDS = 3.0
+"""How long a look at a folder may take."""
 _RETIRED_SECONDS = 24 * 3600.0
 """How long a replaced provider may go on with the uploads that it has."""
 
@@ -86,7 +88,7 @@ class Drives:
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
         self._opening: SingleFlight[str, _Opened] = SingleFlight(_SHARED_SECONDS)
-        self._checking: SingleFlight[None, None] = SingleFlight()
+        self._checking: SingleFlight[tuple[str, bool], None] = SingleFlight()
         self._retired: list[tuple[float, Provider]] = []
         self._usable: dict[str, bool] = {}
 
@@ -107,29 +109,36 @@ class Drives:
 
         A folder that cannot be written does not work if some of its users may upload.
         """
-        await self._checking.run(None, self._check)
-
-    async def _check(self) -> None:
         in_use = await self._connections.in_use()
-        failed = dict.fromkeys(in_use, "")
-        refusal: PorticoError | None = None
-        for name, rights in in_use.items():
-            try:
-                opened = await self._open(name)
-            except ProviderRefused:
-                continue  # an administrator's mistake, which is the same on every node
-            try:
-                await opened.provider.check(writable=Right.UPLOAD in rights)
-                del failed[name]
-            except PorticoError as error:
-                refusal, failed[name] = error, f"connection {name!r}: {error.cause}"
-        # A connection that cannot work takes down nobody who uses another one.
-        if refusal and len(failed) == len(in_use):
+        checks = (self._check(name, writable=Right.UPLOAD in rights) for name, rights in in_use.items())
+        errors = dict(zip(in_use, await asyncio.gather(*checks), strict=True))
+        # A connection that cannot work takes down nobody who uses another one. One that cannot even be opened is an
+        # administrator's mistake, which is the same on every node.
+        refused = {
+            name: error for name, error in errors.items() if error and not isinstance(error, ProviderRefused)
+        }
+        if refused and all(errors.values()):
             raise Unavailable(
                 "A storage folder of this gateway is missing or cannot be used; the log says which.",
-                retry_after=refusal.retry_after,
-                cause="; ".join(filter(None, failed.values())),
-            ) from refusal
+                retry_after=max(error.retry_after or 1 for error in refused.values()),
+                cause="; ".join(f"connection {name!r}: {error.cause}" for name, error in refused.items()),
+            )
+
+    async def _check(self, name: str, *, writable: bool) -> PorticoError | None:
+        """What prevents this machine from using a connection."""
+        try:
+            provider = (await self._open(name)).provider
+            async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
+                # A folder that hangs, as on a share whose server is gone, is asked once, however many want to know.
+                await self._checking.run((name, writable), lambda: provider.check(writable=writable))
+        except _UNUSABLE as error:
+            return error
+        except TimeoutError:
+            return ProviderTimeout(
+                "The storage folder of this connection does not respond; tell the administrator.",
+                cause=f"the connection's folder did not respond within {CHECK_TIMEOUT_SECONDS:.0f} s",
+            )
+        return None
 
     @property
     def usable(self) -> Mapping[str, bool]:
@@ -155,11 +164,9 @@ class Drives:
             del self._usable[name]
 
     async def _look_at(self, name: str, *, writable: bool) -> tuple[bool | None, str | None]:
-        try:
-            provider = (await self._open(name)).provider
-            await provider.check(writable=writable)
-        except _UNUSABLE as error:
+        if error := await self._check(name, writable=writable):
             return False, error.cause
+        provider = (await self._open(name)).provider
         return provider.usable, provider.failure
 
     async def sweep(self) -> None:

@@ -335,3 +335,37 @@ async def test_a_service_is_as_good_as_its_last_call(tmp_path: pathlib.Path) -> 
             await provider.stat(Path())
         assert provider.usable is usable
     await provider.close()
+
+
+async def test_a_folder_that_hangs_takes_nobody_else_down(
+    drives: Drives,
+    connections: Connections,
+    users: Users,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("portico.drives.CHECK_TIMEOUT_SECONDS", 0.05)
+    await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
+    (tmp_path / "hanging").mkdir()
+    await connections.add("hanging", "local", {"folder": str(tmp_path / "hanging")}, {})
+    asked = []
+    check = LocalProvider.check
+
+    async def hang(self: LocalProvider, *, writable: bool) -> None:
+        if self.identity.endswith("hanging"):
+            asked.append(self)
+            await asyncio.Event().wait()
+        await check(self, writable=writable)
+
+    monkeypatch.setattr(LocalProvider, "check", hang)
+    await users.add("ann", "correct horse", connection="hanging")
+    for _ in range(3):
+        with pytest.raises(Unavailable) as refusal:
+            await drives.check()
+    assert "did not respond" in (refusal.value.cause or "")
+    assert len(asked) == 1
+    await users.add("bob", "correct horse", connection="local")
+    await drives.check()
+    await drives.watch()
+    assert drives.usable["hanging"] is False
+    assert drives.usable["local"] is True
