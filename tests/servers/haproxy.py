@@ -1,5 +1,6 @@
-"""A haproxy before several nodes, as deploy/ shows it: it asks /readyz and takes what is not ready out."""
+"""A haproxy before several nodes, with the configuration in deploy/: it asks /readyz and takes what is not ready out."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -8,39 +9,20 @@ from . import apt
 
 PROGRAM = Path("/usr/sbin/haproxy")
 
-_CONFIGURATION = """\
-global
-    maxconn 4000
-defaults
-    mode http
-    timeout connect 5s
-    timeout client 1m
-    timeout server 1m
-    retries 2
-    option redispatch
-    retry-on conn-failure
-frontend gateway
-    bind 127.0.0.1:{port}
-    default_backend nodes
-backend nodes
-    balance leastconn
-    option allbackups
-    option httpchk GET /readyz
-    default-server inter 500ms fall 2 rise 1
-{servers}
-"""
+_EXAMPLE = Path(__file__).parents[2] / "deploy" / "cluster" / "haproxy.cfg"
 
 
 class Haproxy:
     def __init__(self, folder: Path, ports: list[int]) -> None:
         apt.ensured("haproxy", PROGRAM.exists)
         self.port = free_port()
-        lines = [f"    server node{port} 127.0.0.1:{port} check" for port in ports]
-        # While no node is ready, they say so themselves: a clean 503 with Retry-After.
-        lines += [f"    server spare{port} 127.0.0.1:{port} backup" for port in ports]
-        servers = "\n".join(lines)
+        text = _EXAMPLE.read_text().replace("bind :8080", f"bind 127.0.0.1:{self.port}")
+        text = text.replace("log stdout format raw local0", "log stdout format raw local0 err")
+        text = re.sub(r"(?m)^resolvers .*(\n    .*)*", "", text).replace(" resolvers containers", "")
+        for number, port in enumerate(ports, start=1):
+            text = text.replace(f"node{number}:8080", f"127.0.0.1:{port}")
         self._file = folder / "haproxy.cfg"
-        self._file.write_text(_CONFIGURATION.format(port=self.port, servers=servers))
+        self._file.write_text(text)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
