@@ -89,7 +89,8 @@ class Readiness:
         await self._checks.cancel()
 
     async def _check(self) -> tuple[Fault, ...]:
-        faults = (*await self._database_faults(), *self._clock_faults(), *await self._storage_faults())
+        found = await self._database_faults() or await self._storage_faults()
+        faults = (*found, *self._clock_faults())
         if [fault.check for fault in faults] != [fault.check for fault in self._faults]:
             for fault in faults:
                 log.warning("not-ready", check=fault.check, detail=fault.detail, cause=fault.cause)
@@ -138,6 +139,4 @@ class Readiness:
             await self._drives.check()
         except Unavailable as error:
             return [Fault("storage", error.detail, error.cause)]
-        except PorticoError as error:
-            return [Fault("storage", "The connections cannot be read; the log says why.", error.cause)]
         return []
