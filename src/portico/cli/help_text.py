@@ -3,17 +3,15 @@
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from portico.cli.parser import Argument, Parser
+from portico.cli.parser import HOME_HELP, Argument, Group, Parser
 
 _MIN_WIDTH, _MAX_WIDTH = 40, 100
 _MAX_TERM_WIDTH = 26
 _SPACE = "\N{NO-BREAK SPACE}"
 
 
-def of_command(parser: "Parser") -> str:
+def of_command(parser: Parser) -> str:
     arguments = {argument.metavar: argument.help for argument in parser.arguments} | dict(parser.paths_help)
     options = {_term(option): option.help for option in _shown(parser)}
     return paragraphs(
@@ -25,15 +23,14 @@ def of_command(parser: "Parser") -> str:
     )
 
 
-def of_group(
-    prog: str, description: str, commands: Mapping[str, str], options: Mapping[str, str], epilog: str
-) -> str:
+def of_group(group: Group, prog: str) -> str:
+    summaries = {name: command.description.partition("\n")[0] for name, command in group.commands.items()}
     return paragraphs(
         f"Usage: {prog} COMMAND …",
-        description,
-        table("Commands:", commands),
-        table("Options:", options),
-        epilog,
+        group.description,
+        table("Commands:", summaries),
+        table("Options:", {"--home DIR": HOME_HELP}),
+        group.epilog,
         f"'{prog} COMMAND --help' describes a command.",
     )
 
@@ -72,7 +69,7 @@ def table(title: str, rows: Mapping[str, str], max_term_width: int = _MAX_TERM_W
     return "\n".join(lines)
 
 
-def _usage(parser: "Parser") -> str:
+def _usage(parser: Parser) -> str:
     indent = " " * len(f"Usage: {parser.prog} ")
     parts = (part.replace(" ", _SPACE) for part in _usage_parts(parser))  # break only between parts
     text = textwrap.fill(
@@ -86,7 +83,7 @@ def _usage(parser: "Parser") -> str:
     return text.replace(_SPACE, " ")
 
 
-def _usage_parts(parser: "Parser") -> Iterator[str]:
+def _usage_parts(parser: Parser) -> Iterator[str]:
     pairs = {option: pair for pair in parser.exclusive for option in pair}
     done: set[Argument] = set()
     for option in _shown(parser):
@@ -101,16 +98,16 @@ def _usage_parts(parser: "Parser") -> Iterator[str]:
         yield parser.paths_usage
 
 
-def _shown(parser: "Parser") -> list["Argument"]:
+def _shown(parser: Parser) -> list[Argument]:
     return [option for option in dict.fromkeys(parser.options.values()) if not option.hidden]
 
 
-def _short(option: "Argument") -> str:
+def _short(option: Argument) -> str:
     text = f"{option.names[0]} {option.metavar}".rstrip()
     return f"{text} …" if option.repeatable else text
 
 
-def _term(option: "Argument") -> str:
+def _term(option: Argument) -> str:
     return f"{', '.join(option.names)} {option.metavar}".rstrip()
 
 

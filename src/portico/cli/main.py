@@ -100,12 +100,18 @@ def _dispatch(words: list[str], home: str | None) -> int:
     command, prog = load(name), f"portico {name}"
     if isinstance(command, Group):
         if not rest or rest[0] in _HELP_FLAGS:
-            print(command.help(prog), file=sys.stdout if rest else sys.stderr)
+            from portico.cli.help_text import of_group
+
+            print(of_group(command, prog), file=sys.stdout if rest else sys.stderr)
             return DONE if rest else USAGE
         command, prog, rest = command.find(prog, rest[0]), f"{prog} {rest[0]}", rest[1:]
     needs_server = COMMANDS[name].needs_server
-    options = command.parser(prog, with_home=needs_server).parse(rest)
+    parser = command.parser(prog, with_home=needs_server)
+    options = parser.parse(rest)
     if options is None:
+        from portico.cli.help_text import of_command
+
+        print(of_command(parser))
         return DONE
     options.command = name
     if needs_server:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
-from portico.cli import help_text
 from portico.cli.exits import UsageMistake
 from portico.cli.suggestions import no_such, usage_sentence
 
@@ -85,10 +84,9 @@ class Parser:
         self._defaults |= values
 
     def parse(self, words: Sequence[str]) -> SimpleNamespace | None:
-        """The options and arguments, in any order; None after `--help`, which is printed."""
+        """The options and arguments, in any order; None if help is wanted instead."""
         end = words.index("--") if "--" in words else len(words)
         if any(word in self._help.names for word in words[:end]):
-            print(help_text.of_command(self))
             return None
         options = self._parse(list(words[:end]), list(words[end + 1 :]))
         for first, second in self.exclusive:
@@ -203,12 +201,6 @@ class Group(NamedTuple):
     description: str
     commands: Mapping[str, Command]
     epilog: str = ""
-
-    def help(self, prog: str) -> str:
-        summaries = {name: command.description.partition("\n")[0] for name, command in self.commands.items()}
-        return help_text.of_group(
-            prog, self.description, summaries, {"--home DIR": HOME_HELP}, epilog=self.epilog
-        )
 
     def find(self, prog: str, word: str) -> Command:
         if word in self.commands:
