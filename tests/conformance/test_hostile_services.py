@@ -121,8 +121,9 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         "SESSION_TOKEN": SECRET_TOKEN,
     }.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setattr("random.random", lambda: 0.001)  # the SDK of S3 waits between attempts by this
-    monkeypatch.setattr("random.uniform", lambda *_: 0.001)  # and the others by this
+    # Nobody has to wait between attempts.
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.001)
+    monkeypatch.setattr("random.uniform", lambda *_: 0.001)
 
 
 @pytest.mark.parametrize("kind", BEHAVIOURS)
