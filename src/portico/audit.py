@@ -109,9 +109,9 @@ class AuditTrail:
 
     async def record(self, line: AuditLine) -> None:
         """For a change that takes effect only if this returns. Raises `Unavailable` if the line is required and lost."""
-        self._file.record(line)
-        if self._database:
+        if self._database:  # first: it is the one that may refuse
             await self._database.record(line)
+        self._file.record(line)
 
     async def end(self, line: AuditLine) -> None:
         """Called after a change, which can no longer be refused: never raises."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import structlog
@@ -54,8 +54,7 @@ async def open_gateway(
         database = Database(settings.database_url, connections=settings.database_connections)
         stack.push_async_callback(database.close)
         settings, key = await agreed(settings, database)
-        with suppress(PorticoError):  # it is tried again every minute
-            await database.learn_clock()
+        await database.learn_clock()
         passwords = Passwords()
         stack.callback(passwords.close)
         sessions = Sessions(
@@ -69,10 +68,10 @@ async def open_gateway(
             Connections(database, Vault(key), paths),
             CursorSeal(key.derive("cursors")),
             metrics,
+            leases,
             timeout=settings.provider_timeout.total_seconds(),
             memory=upload_memory,
             path_depth=settings.path_depth,
-            leases=leases,
             tracing=tracing,
         )
         stack.push_async_callback(drives.close)

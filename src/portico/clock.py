@@ -18,5 +18,10 @@ def monotonic() -> float:
     return time.monotonic()
 
 
+def uptime() -> float:
+    """Seconds since the machine started, also while it was suspended; never set."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 async def sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -70,11 +70,11 @@ class Drives:
         connections: Connections,
         seal: CursorSeal,
         metrics: Metrics,
+        leases: Leases,
         *,
         timeout: float = TIMEOUT_SECONDS,
         memory: MemoryBudget | None = None,
         path_depth: int = PATH_DEPTH,
-        leases: Leases | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         """`timeout`, `memory`: as `open_provider` takes them. `leases`: shared with other workers and nodes."""
@@ -88,7 +88,7 @@ class Drives:
         self._seal = seal
         self._opened: dict[str, _Opened] = {}
         self._opening: SingleFlight[str, _Opened] = SingleFlight(_SHARED_SECONDS)
-        self._checking: SingleFlight[tuple[str, bool], None] = SingleFlight()
+        self._checking: SingleFlight[tuple[str, int, bool], None] = SingleFlight()
         self._retired: list[tuple[float, Provider]] = []
         self._usable: dict[str, bool] = {}
 
@@ -127,10 +127,12 @@ class Drives:
     async def _check(self, name: str, *, writable: bool) -> PorticoError | None:
         """What prevents this machine from using a connection."""
         try:
-            provider = (await self._open(name)).provider
             async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
+                opened = await self._open(name)
                 # A folder that hangs, as on a share whose server is gone, is asked once, however many want to know.
-                await self._checking.run((name, writable), lambda: provider.check(writable=writable))
+                await self._checking.run(
+                    (name, opened.revision, writable), lambda: opened.provider.check(writable=writable)
+                )
         except _UNUSABLE as error:
             return error
         except TimeoutError:
@@ -149,8 +151,8 @@ class Drives:
         """Notice and log which connections work: folders by a look at them, services by the last call to them."""
         in_use = await self._connections.in_use()
         names = await self._connections.revisions()
-        for name in names:
-            usable, why = await self._look_at(name, writable=Right.UPLOAD in in_use.get(name, ()))
+        looks = (self._look_at(name, writable=Right.UPLOAD in in_use.get(name, ())) for name in names)
+        for name, (usable, why) in zip(names, await asyncio.gather(*looks), strict=True):
             before = self._usable.get(name)
             if usable is None:
                 self._usable.pop(name, None)
@@ -188,7 +190,7 @@ class Drives:
 
     async def _sweep(self, name: str) -> None:
         try:
-            async with asyncio.timeout(SWEEP_TIMEOUT_SECONDS), self._sweep_turn(name) as mine:
+            async with asyncio.timeout(SWEEP_TIMEOUT_SECONDS), self._leases.held(f"sweep-of:{name}") as mine:
                 if mine and (swept := await (await self._open(name)).provider.sweep()):
                     log.info("swept", connection=name, left_over=swept)
         except PorticoError as error:
@@ -199,15 +201,6 @@ class Drives:
             )
         except Exception as error:
             log.error("bug", connection=name, exc_info=error)
-
-    @asynccontextmanager
-    async def _sweep_turn(self, name: str) -> AsyncIterator[bool]:
-        """Whether this worker is the one that sweeps the connection now."""
-        if self._leases is None:
-            yield True
-            return
-        async with self._leases.held(f"sweep:{name[:48]}") as lease:
-            yield lease is not None
 
     async def close(self) -> None:
         await self._checking.cancel()

@@ -38,28 +38,25 @@ class NameClaims:
     def __contains__(self, path: Path) -> bool:
         return path in self._claims
 
-    async def claim(self, path: Path, *, everywhere: bool) -> bool:
-        """Whether the name was free to claim; on this node only, unless `everywhere`."""
-        if path in self._claims:
-            return False
+    def add(self, path: Path) -> None:
+        """Claim the name in this process."""
         self._claims[path] = None
-        if everywhere and self._leases:
-            claimed = False
-            try:
-                self._claims[path] = await self._leases.acquire(self._lease_name(path))
-                claimed = self._claims[path] is not None
-            finally:
-                if not claimed:
-                    del self._claims[path]
-            return claimed
-        return True
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may claim names, too."""
+        return self._leases is not None
+
+    async def secure(self, path: Path) -> bool:
+        """Whether a name that is claimed here is now claimed on all nodes."""
+        assert self._leases
+        name = sha256(f"{self._connection}\0{path}".encode()).hexdigest()
+        self._claims[path] = await self._leases.acquire(f"name:{name[:48]}")
+        return self._claims[path] is not None
 
     async def release(self, path: Path) -> None:
-        if lease := self._claims.pop(path):
+        if lease := self._claims.pop(path, None):
             await lease.release()
-
-    def _lease_name(self, path: Path) -> str:
-        return "name:" + sha256(f"{self._connection}\0{path}".encode()).hexdigest()[:48]
 
 
 @asynccontextmanager
@@ -105,7 +102,20 @@ class _Search:
         self._claim: Path | None = None
 
     async def run(self) -> int:
-        taken, step = -1, 0
+        number = await self._find(0)
+        while self._everywhere and self._claims.shared and not await self._secure(number):
+            number = await self._find(number + 1)
+        return number
+
+    async def _secure(self, number: int) -> bool:
+        """Whether the name is ours on all nodes, and still free now that it is."""
+        return await self._claims.secure(self._target(number)) and await self._is_free(
+            _numbered(self._path, number)
+        )
+
+    async def _find(self, start: int) -> int:
+        """Claim a free name with this number or a higher one."""
+        taken, step = start - 1, start
         while not await self._try_claim(number := self._unclaimed(step)):
             taken = number
             step = max(number + 1, 2 * step if step >= _ONE_BY_ONE else 0)
@@ -139,8 +149,7 @@ class _Search:
     async def _try_claim(self, number: int) -> bool:
         """Claim the name, instead of the previous one, if it is free."""
         target = self._target(number)
-        if not await self._claims.claim(target, everywhere=self._everywhere):
-            return False
+        self._claims.add(target)
         free = False
         try:
             free = await self._is_free(_numbered(self._path, number))

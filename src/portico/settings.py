@@ -106,7 +106,7 @@ class Settings(BaseModel):
     public_url: Annotated[str, BeforeValidator(setting_parsers.public_url)] = Field(
         "",
         alias="server.public-url",
-        description="The address by which clients reach this gateway, like https://files.example.com; behind a proxy or with several nodes. The same on all nodes. Empty: the address of each request.",
+        description="The address by which clients reach this gateway through a proxy or load balancer, like https://files.example.com: the start-up lines show it. The same on all nodes.",
     )
     host: Annotated[str, BeforeValidator(setting_parsers.host)] = Field(
         "127.0.0.1",

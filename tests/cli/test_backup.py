@@ -232,6 +232,7 @@ def test_an_older_database_is_saved_before_it_is_migrated(anna: Portico, home: P
     with engine.begin() as connection:
         for name in ("cluster", "leases", "audit_lines"):
             connection.execute(text(f"DROP TABLE {name}"))
+        connection.execute(text("ALTER TABLE connections DROP COLUMN volume_id"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
     assert anna("backup", str(file)).code == 0
     with engine.begin() as connection:

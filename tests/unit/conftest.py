@@ -52,6 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(clock_module, "now", lambda: clock.moment)
     monkeypatch.setattr(clock_module, "monotonic", lambda: clock.ticks)
+    monkeypatch.setattr(clock_module, "uptime", lambda: clock.ticks)
     monkeypatch.setattr(clock_module, "sleep", clock.sleep)
     return clock
 

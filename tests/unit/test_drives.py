@@ -26,11 +26,13 @@ from portico.providers import folder_access, volume_id
 from portico.providers.base import Provider
 from portico.providers.local import LocalProvider
 from portico.rights import Right
+from portico.store.database import Database
+from portico.store.leases import Leases
 
 
 @pytest.fixture
-async def drives(connections: Connections) -> AsyncIterator[Drives]:
-    drives = Drives(connections, CursorSeal(bytes(32)), Metrics())
+async def drives(connections: Connections, database: Database) -> AsyncIterator[Drives]:
+    drives = Drives(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"))
     yield drives
     await drives.close()
 
@@ -153,7 +155,8 @@ async def test_the_first_who_opens_a_folder_decides_which_it_is(
     share, place = tmp_path / "share", tmp_path / "place"
     share.mkdir()
     await connections.change("local", options={"folder": str(place)}, secrets={})
-    nodes = [Drives(connections, CursorSeal(bytes(32)), Metrics()) for _ in range(4)]
+    leases = Leases(connections._database, "node")
+    nodes = [Drives(connections, CursorSeal(bytes(32)), Metrics(), leases) for _ in range(4)]
 
     async def list_all() -> list[str | None]:
         async def cause(node: Drives) -> str | None:
@@ -344,7 +347,7 @@ async def test_a_folder_that_hangs_takes_nobody_else_down(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.drives.CHECK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("portico.drives.CHECK_TIMEOUT_SECONDS", 0.5)
     await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
     (tmp_path / "hanging").mkdir()
     await connections.add("hanging", "local", {"folder": str(tmp_path / "hanging")}, {})

@@ -3,12 +3,13 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import insert, select, text, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.servers.postgres import PostgresServer, running_postgres
 
@@ -60,9 +61,9 @@ def test_urls_are_those_of_libpq(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("postgresql://h/n?sslmod=require", "sslmod"),
-        ("postgresql://[::1/n", "IPv6"),
-        ("postgresql://h/%zz", "%zz"),
+        ("postgresql://u:canary@h/n?sslmod=require", "there is no option sslmod"),
+        ("postgresql://u:canary@[::1/n", "IPv6"),
+        ("postgresql://u:canary%zz@h/n", "as %25"),
     ],
 )
 def test_what_is_wrong_with_a_url_is_one_sentence_that_names_the_setting(url: str, why: str) -> None:
@@ -70,15 +71,22 @@ def test_what_is_wrong_with_a_url_is_one_sentence_that_names_the_setting(url: st
         Database(url)
     assert why in error.value.detail
     assert "\n" not in error.value.detail
+    assert "canary" not in error.value.detail
 
 
-async def test_of_several_hosts_one_that_answers_is_used(url: str, postgres: PostgresServer) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        closed = listener.getsockname()[1]
-    database = Database(url.replace("@127.0.0.1:", f"@127.0.0.1:{closed},127.0.0.1:"))
-    assert database.name.startswith(f"postgresql://127.0.0.1:{closed},127.0.0.1:{postgres.port}/")
-    await database.ping()
-    await database.close()
+@pytest.mark.parametrize("silent", [False, True])
+async def test_of_several_hosts_one_that_answers_is_used(
+    url: str, postgres: PostgresServer, silent: bool
+) -> None:
+    with ExitStack() as stack:
+        listener = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
+        other = listener.getsockname()[1]
+        if not silent:
+            listener.close()
+        database = Database(url.replace("@127.0.0.1:", f"@127.0.0.1:{other},127.0.0.1:"))
+        assert database.name.startswith(f"postgresql://127.0.0.1:{other},127.0.0.1:{postgres.port}/")
+        await database.ping()
+        await database.close()
 
 
 async def test_a_restart_breaks_no_request(fragile: Database, own_server: PostgresServer) -> None:
@@ -162,11 +170,45 @@ async def test_deadlocks_are_tried_again(database: Database) -> None:
     assert {row.revision for row in await database.fetch(select(connections.c.revision))} == {3}
 
 
-async def test_the_databases_clock_is_learned(database: Database, clock: Any) -> None:
+async def test_the_databases_clock_is_learned_and_a_step_of_our_own_does_not_matter(
+    database: Database, clock: Any
+) -> None:
     clock.set(-7200)
     await database.learn_clock()
     assert abs(database.clock_offset - 7_200_000) < 60_000
-    assert database.now() - clock.moment == database.clock_offset
+    before = database.now()
+    clock.set(7200)  # corrected
+    assert database.now() == before
+    assert abs(database.clock_offset) < 60_000
+    clock.advance(3)
+    assert database.now() == before + 3000
+
+
+async def test_a_query_that_takes_too_long_is_not_tried_again(url: str) -> None:
+    database = Database(url, wait=0.3)
+    tries = 0
+
+    async def work(transaction: AsyncConnection) -> None:
+        nonlocal tries
+        tries += 1
+        await transaction.execute(text("SELECT pg_sleep(60)"))
+
+    with pytest.raises(Unavailable) as error:
+        await database.transact(work)
+    assert tries == 1
+    assert "no answer within 0.3 s" in (error.value.cause or "")
+    await database.close()
+
+
+async def test_errors_of_a_batch_are_those_of_its_statements(database: Database) -> None:
+    async def twice(transaction: AsyncConnection) -> None:
+        async with database.batch(transaction):
+            for _ in range(2):
+                await transaction.execute(added("same"))
+
+    with pytest.raises(IntegrityError):
+        await database.transact(twice)
+    assert await database.fetch(select(connections)) == []
 
 
 async def _under_way(server: PostgresServer, query: str) -> None:

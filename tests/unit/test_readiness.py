@@ -14,6 +14,7 @@ from portico.drives import Drives
 from portico.metrics import Metrics, render
 from portico.operations.readiness import NotReady, Readiness
 from portico.store.database import Database
+from portico.store.leases import Leases
 from portico.store.tables import cluster
 
 from .conftest import Clock
@@ -22,9 +23,11 @@ KEY_HERE = "f1"
 
 
 @pytest.fixture
-async def drives(connections: Connections, tmp_path: pathlib.Path) -> AsyncIterator[Drives]:
+async def drives(
+    connections: Connections, database: Database, tmp_path: pathlib.Path
+) -> AsyncIterator[Drives]:
     await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
-    drives = Drives(connections, CursorSeal(b"k" * 32), Metrics())
+    drives = Drives(connections, CursorSeal(b"k" * 32), Metrics(), Leases(database, "node"))
     yield drives
     await drives.close()
 
@@ -102,10 +105,10 @@ async def test_a_clock_that_differs_is_not_ready(
 ) -> None:
     offsets = [5000, -5000, 5001, -7_200_000]
 
-    async def clock_offset() -> int:
-        return offsets.pop(0)
+    async def time() -> int:
+        return clock.moment + offsets.pop(0)
 
-    monkeypatch.setattr(database._backend, "clock_offset", clock_offset)
+    monkeypatch.setattr(database._backend, "time", time)
     for ready in (True, True, False):
         await readiness.watch()
         assert (await faults(readiness) == {}) == ready

@@ -152,6 +152,7 @@ async def current_database(settings: "Settings") -> "Database":
             if not settings.database_migrate:
                 raise needs_migration(database.name)
             migrate(settings.database_url, set_up_mark=settings.home / homes.SET_UP_MARK)
+        await database.learn_clock()
     except BaseException:
         await database.close()
         raise

@@ -57,8 +57,10 @@ def _is_styled() -> bool:
 
 
 def url(startup: Startup) -> str:
-    """An address that works on this machine, with a name from the certificate."""
+    """The public address, or else one that works on this machine, with a name from the certificate."""
     settings, certificate = startup.settings, startup.certificate
+    if settings.public_url:
+        return settings.public_url
     host = _local_address(startup.address)
     if certificate and host not in certificate.names:
         names = [name for name in certificate.names if "*" not in name]

@@ -46,7 +46,6 @@ async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
     oldest = await database.first(select(cluster.c.value).where(cluster.c.name == OLDEST_CODE))
     file = settings.secret_key_file
     mine = SecretKey.load(file).fingerprint() if SecretKey.exists(file) else ""
-    await database.learn_clock()
     held = await database.fetch(
         select(leases).where(leases.c.expires_at > database.now()).order_by(leases.c.name)
     )

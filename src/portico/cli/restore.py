@@ -108,14 +108,18 @@ def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key:
 
     change = _change(settings, lost_key=lost_key)
     try:
+        # In the file only: a line in the database would be replaced with it, or keep an empty one from being so.
         run_audited(
-            settings,
+            settings.model_copy(update={"audit_log": settings.audit_file or "off"}),
             "restore",
             str(backup.file),
             lambda: load(settings.database_url, backup.content(), replace=replace, change=change),
         )
     except NotEmpty as error:
         raise error.with_sentence("To replace all of it, add --replace.") from None
+    if settings.audit_in_database:
+        without_file = settings.model_copy(update={"audit_log": "database"})
+        run_audited(without_file, "restore", str(backup.file), lambda: asyncio.sleep(0))
 
 
 def _forget_old_password(settings: "Settings") -> None:

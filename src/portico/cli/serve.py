@@ -45,7 +45,7 @@ def serve(options: SimpleNamespace) -> None:
     from portico.cli.server import Server
 
     def load_certificate() -> "Certificate":
-        certificate = _certificate(startup.settings, str(startup.address))
+        certificate = _certificate(startup.settings, str(startup.address), running=True)
         assert certificate is not None
         return certificate
 
@@ -100,14 +100,14 @@ def _absolute(tls: str | None) -> str | None:
     return ",".join(os.path.abspath(file.strip()) if file.strip() else "" for file in tls.split(","))
 
 
-def _certificate(settings: "Settings", address: str) -> "Certificate | None":
+def _certificate(settings: "Settings", address: str, *, running: bool = False) -> "Certificate | None":
     if not settings.tls_enabled:
         return None
     from portico.cli.tls import provided, self_signed
 
     if files := settings.tls_files:
         return provided(*files)
-    return self_signed(settings.tls_folder, address)
+    return self_signed(settings.tls_folder, address, running=running)
 
 
 async def _first_start(accounts: Accounts, startup: "Startup") -> "Startup":

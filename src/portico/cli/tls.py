@@ -40,14 +40,19 @@ class Certificate:
     """The content of the two files, as it was checked."""
 
 
-def self_signed(folder: Path, address: str, now: datetime | None = None) -> Certificate:
-    """The certificate of this home; a new one if it is missing, expires soon, or lacks a name."""
+def self_signed(
+    folder: Path, address: str, now: datetime | None = None, *, running: bool = False
+) -> Certificate:
+    """The certificate of this home; a new one if it is missing or expires soon.
+
+    At a start also if it lacks a name: while the server is `running`, clients trust its fingerprint.
+    """
     now = now or datetime.now(UTC)
     file, key = folder / "certificate.pem", folder / "key.pem"
     names = _own_names(address)
     try:
         present = provided(file, key, now + RENEWAL)
-        if set(names) <= set(present.names):
+        if running or set(names) <= set(present.names):
             return present
     except CertificateUnusable:
         pass

@@ -25,6 +25,7 @@ MAX_QUEUED: Final = 10_000
 """Lines that wait for the database; further ones are lost, or refused if they are required."""
 _BATCH: Final = 200
 _RETRY_SECONDS: Final = 1.0
+_REMOVED_AT_ONCE: Final = 2000
 _CLOSE_SECONDS: Final = 5.0
 _READ_ONLY: Final = "the database can only be read"
 
@@ -195,9 +196,18 @@ async def find_lines(
 
 
 async def remove_lines(database: Database, older_than: timedelta) -> int:
-    """Returns how many there were."""
-    old = delete(audit_lines).where(audit_lines.c.at < _before(database, older_than))
-    return await database.execute(old, wait=SWEEP_WAIT)
+    """Returns how many there were. Some at a time: meanwhile others write."""
+    old = (
+        select(audit_lines.c.id)
+        .where(audit_lines.c.at < _before(database, older_than))
+        .limit(_REMOVED_AT_ONCE)
+    )
+    removed = 0
+    while count := await database.execute(
+        delete(audit_lines).where(audit_lines.c.id.in_(old)), wait=SWEEP_WAIT
+    ):
+        removed += count
+    return removed
 
 
 def _before(database: Database, time: timedelta) -> int:

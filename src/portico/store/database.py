@@ -64,7 +64,8 @@ class Database:
         self.dialect = self._backend.dialect
         self.name = self._backend.name
         """For messages: without user and password."""
-        self._offset = 0
+        self._learned: tuple[int, float] | None = None
+        """The database's time at a moment of this machine's uptime."""
 
     async def fetch(self, query: Executable, parameters: Parameters = None) -> Sequence[AnyRow]:
         """The rows of one query, which sees what was committed before it."""
@@ -160,18 +161,22 @@ class Database:
         return DatabaseState(revision, not read_only and self._backend.file_is_writable(), values)
 
     def now(self) -> int:
-        """Milliseconds since the epoch, by the database's clock: the same on every node."""
-        return clock.now() + self._offset
+        """Milliseconds since the epoch, by the database's clock: the same on every node, whatever its own clock does."""
+        if self._learned is None:
+            return clock.now()
+        there, uptime = self._learned
+        return there + round((clock.uptime() - uptime) * 1000)
 
     @property
     def clock_offset(self) -> int:
-        """Milliseconds that the database's clock is ahead of this machine's, as last learned."""
-        return self._offset
+        """Milliseconds that the database's clock is ahead of this machine's."""
+        return self.now() - clock.now()
 
     async def learn_clock(self) -> None:
-        """Compare the clocks; if that fails, the offset that was learned last stays."""
+        """Read the database's clock, if it has one; if that fails, what was learned last stays."""
         with self._translated():
-            self._offset = await self._backend.clock_offset()
+            if (there := await self._backend.time()) is not None:
+                self._learned = there, clock.uptime()
 
     @property
     def queued(self) -> int:
@@ -193,12 +198,12 @@ class Database:
         open_connection: "Callable[[float], AbstractAsyncContextManager[AsyncConnection]]",
         wait: float | None = None,
     ) -> "AsyncGenerator[AsyncConnection]":
-        async with AsyncExitStack() as stack:
-            try:
-                connection = await stack.enter_async_context(open_connection(wait or self._wait))
-            except Exception as error:  # drivers raise many kinds of errors when they connect
-                raise self._unavailable(error) from error
-            with self._translated():
+        with self._translated():
+            async with AsyncExitStack() as stack:
+                try:
+                    connection = await stack.enter_async_context(open_connection(wait or self._wait))
+                except Exception as error:  # drivers raise many kinds of errors when they connect
+                    raise self._unavailable(error) from error
                 yield connection
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Leases: what only one worker of all nodes does at a time, such as a sweep.
 
-A lease ends by itself when its owner vanishes. Its fence, a number that grows with every owner, lets a late owner be
-refused.
+A lease ends by itself when its owner vanishes. Its fence, a number that grows with every owner, identifies the owner: one
+that is late can neither renew nor release the lease of the next.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from hashlib import sha256
 from typing import Final
 
 from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, literal_column, update
@@ -19,6 +20,8 @@ from portico.store.tables import leases
 
 LIFETIME: Final = timedelta(seconds=60)
 """How long a lease outlives an owner that vanished."""
+_MAX_NAME: Final = 64
+"""Longer names are stored as their digest."""
 _RENEWALS: Final = 3
 """In each lifetime, so that one may fail."""
 
@@ -63,6 +66,8 @@ class Leases:
     async def acquire(self, name: str) -> Lease | None:
         """The lease, or None if another owner has it."""
         now = self._database.now()
+        if len(name) > _MAX_NAME:
+            name = sha256(name.encode()).hexdigest()
         row = {
             "name": name,
             "owner": self._owner,

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from portico import clock
 from portico.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ _FULL_PAUSE_SECONDS = 0.1
 _CONFLICTS = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock."""
 _KEEPALIVE = {"keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
+_HOST_SECONDS = 2.0
+"""How long to wait for one of several hosts."""
 _MAX_ROUND_TRIP_SECONDS = 2.0
 """A clock that was read by a slower round trip is not trusted."""
 
@@ -48,8 +49,12 @@ class Postgres:
         parameters = parse_url(url)
         self._url = libpq_url(url)
         self._wait = wait
+        hosts = len((parameters.get("host") or parameters.get("hostaddr") or "").split(","))
+        host_seconds = float(parameters.get("connect_timeout") or (wait if hosts == 1 else _HOST_SECONDS))
+        self._connect_seconds = max(wait, hosts * host_seconds + 1)
+        defaults = _KEEPALIVE | {"connect_timeout": str(max(2, round(host_seconds)))}
         self._options: dict[str, Any] = {
-            key: value for key, value in _KEEPALIVE.items() if key not in parameters
+            key: value for key, value in defaults.items() if key not in parameters
         }
         self.name = _name_of(parameters)
         self.queued = 0
@@ -77,8 +82,16 @@ class Postgres:
 
     @asynccontextmanager
     async def batch(self, connection: "AsyncConnection") -> AsyncGenerator[None]:
-        async with (await _driver_connection(connection)).pipeline():
-            yield
+        import psycopg
+
+        driver = await _driver_connection(connection)
+        try:
+            async with driver.pipeline():
+                yield
+        except psycopg.Error as error:  # SQLAlchemy did not see it
+            raise DBAPIError.instance(
+                None, None, error, psycopg.Error, hide_parameters=True, connection_invalidated=driver.closed
+            ) from error
 
     def file_is_writable(self) -> bool:
         return True
@@ -86,19 +99,18 @@ class Postgres:
     def is_conflict(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in _CONFLICTS
 
-    async def clock_offset(self) -> int:
-        """Milliseconds that the server's clock is ahead of this machine's."""
+    async def time(self) -> int:
+        """Milliseconds since the epoch, by the server's clock."""
         async with self.reading(self._wait) as connection:
             await connection.execute(text("SELECT 1"))  # a first statement may have to connect
-            began, before = time.monotonic(), clock.now()
+            began = time.monotonic()
             there = (
                 await connection.execute(text("SELECT extract(epoch FROM clock_timestamp())"))
             ).scalar_one()
             took = time.monotonic() - began
         if took > _MAX_ROUND_TRIP_SECONDS:
             raise TimeoutError(f"the database's clock took {took:.1f} s to read")
-        here = before + round(took * 500)
-        return round(float(there) * 1000) - here
+        return round(float(there) * 1000 + took * 500)
 
     def _engine(self, connections: int) -> "AsyncEngine":
         import psycopg  # noqa: F401
@@ -120,7 +132,7 @@ class Postgres:
         """Connect; while the server has no connection to spare, wait for one."""
         import psycopg
 
-        async with asyncio.timeout(self._wait):
+        async with asyncio.timeout(self._connect_seconds):
             while True:
                 try:
                     return await psycopg.AsyncConnection.connect(
@@ -147,8 +159,20 @@ def parse_url(url: str) -> dict[str, str]:
     try:
         return {key: str(value) for key, value in conninfo_to_dict(libpq_url(url)).items()}
     except ProgrammingError as error:
-        why = str(error).strip().partition("\n")[0]
-        raise InvalidRequest(f"The database URL in database.url cannot be used: {why}.") from None
+        raise InvalidRequest(
+            f"The database URL in database.url cannot be used: {_why(str(error))}."
+        ) from None
+
+
+def _why(message: str) -> str:
+    """What libpq says, without what it quotes: that may be the password."""
+    if "percent-encoded" in message:
+        return (
+            "a '%' is not followed by two hexadecimal digits; write a '%' of a user name or password as %25"
+        )
+    if option := re.search(r'invalid URI query parameter: "([a-z_]{1,30})"', message):
+        return f"there is no option {option[1]}; those of libpq are possible"
+    return message.partition("\n")[0].partition(': "')[0].strip()
 
 
 def _name_of(parameters: dict[str, str]) -> str:
@@ -180,13 +204,20 @@ def _check_open(connection: Any, _: object, __: object) -> None:
 @contextmanager
 def _ended_after(seconds: float, driver: Any) -> Iterator[None]:
     """Shut the connection down when the time is over: cancelling a query needs a server that responds."""
+    over = False
 
     def end() -> None:
+        nonlocal over
+        over = True
         with suppress(Exception), socket.socket(fileno=os.dup(driver.pgconn.socket)) as line:
             line.shutdown(socket.SHUT_RDWR)
 
     timer = asyncio.get_running_loop().call_later(seconds, end)
     try:
         yield
+    except DBAPIError as error:
+        if over:  # and not broken: a second try would only take as long again
+            raise TimeoutError(f"no answer within {seconds:g} s") from error
+        raise
     finally:
         timer.cancel()

@@ -68,8 +68,8 @@ class Sqlite:
     def is_conflict(self, error: DBAPIError) -> bool:
         return False  # there is only one writer
 
-    async def clock_offset(self) -> int:
-        return 0
+    async def time(self) -> None:
+        """It has no clock but that of this machine."""
 
     async def _check_file(self) -> None:
         """Detect a removed or replaced file: open connections would go on with the old one."""

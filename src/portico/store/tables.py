@@ -1,6 +1,6 @@
 """The tables. A change needs a revision in `migrations/versions`; a test compares the two.
 
-Times are integers, milliseconds since the epoch, the same in SQLite and PostgreSQL. No secret is stored in plain text:
+Times are integers, milliseconds since the epoch, the same in SQLite and PostgreSQL. No secret of users is stored in plain text:
 passwords are argon2id hashes, tokens and tickets SHA-256, credentials encrypted by the vault.
 """
 
@@ -110,7 +110,7 @@ cluster = Table(
     Column("value", String(256), nullable=False),
 )
 
-# Work that one node does at a time. The fence grows with every owner, so that a late one can be told from the next.
+# Work that one node does at a time. The fence grows with every owner, so that a late owner is recognised.
 leases = Table(
     "leases",
     metadata,

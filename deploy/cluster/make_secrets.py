@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import sys
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def write(file: Path, content: str, owner: int | None = None) -> None:
     draft.rename(file)
 
 
-def main(run: Path = Path("/run")) -> None:
+def main(run: Path) -> None:
     portico = run / "portico"
     if (portico / "complete").exists():
         return
@@ -40,4 +41,4 @@ def main(run: Path = Path("/run")) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(*sys.argv[1:2] or ["/run"]))
