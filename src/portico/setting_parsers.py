@@ -162,7 +162,7 @@ def retention(text: object) -> timedelta:
     try:
         return duration(text)
     except ValueError:
-        raise ValueError("must be 0, for ever, or a time like 90d") from None
+        raise ValueError("must be 0, which means forever, or a time like 90d") from None
 
 
 def flag(text: object) -> bool:

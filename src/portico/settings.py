@@ -211,7 +211,7 @@ class Settings(BaseModel):
     audit_keep: Annotated[timedelta, BeforeValidator(setting_parsers.retention)] = Field(
         timedelta(days=90),
         alias="audit.keep",
-        description="How long audit lines stay in the database, like 90d; 0: for ever. Files are left to log rotation.",
+        description="How long audit lines stay in the database, like 90d; 0: forever. Files are left to log rotation.",
     )
     metrics_address: Annotated[tuple[str, int] | None, BeforeValidator(setting_parsers.listener)] = Field(
         None,

@@ -26,6 +26,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         leads_to = (page.parent / file).resolve() if file else page
         assert leads_to.exists(), target
         assert not anchor or anchor in anchors(leads_to), target
+    assert "@@" not in page.read_text(), "a figure is missing"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

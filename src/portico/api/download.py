@@ -99,7 +99,7 @@ class FileResponse(Response):
                 await self._scheduler.turn(len(chunk))
                 if gone.done():
                     raise ClientGone
-                # Somebody who takes nothing must not keep the file, the connection and the memory for ever.
+                # Somebody who takes nothing must not keep the file, the connection and the memory forever.
                 try:
                     async with asyncio.timeout(IDLE_SECONDS + len(chunk) / MIN_RATE):
                         await send({"type": "http.response.body", "body": chunk, "more_body": True})

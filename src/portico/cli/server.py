@@ -182,7 +182,7 @@ class Server(MPServer):
             print(f"{error.detail}\nThe old settings stay in effect.", file=sys.stderr, flush=True)
 
     def _reload(self, spawn_target: Any, target_loader: Any) -> None:
-        """Replace the workers one after the other: the next one listens before the previous one stops to.
+        """Replace the workers one after the other: the next one listens before the previous one stops listening.
 
         Granian would stop a worker whose successor cannot start, and kill it while it still serves a long download.
         """
