@@ -34,8 +34,12 @@ class RoundTrips:
             yield server.sockets[0].getsockname()[1]
             for task in self._tasks:
                 task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._tasks.add(task)
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._port)
         answered = True
 
@@ -45,17 +49,21 @@ class RoundTrips:
                 self.count += answered
                 answered = False
                 there_writer.write(data)
-            there_writer.close()
 
         async def answer() -> None:
             nonlocal answered
             while data := await there_reader.read(2**16):
                 answered = True
                 writer.write(data)
-            writer.close()
 
-        with suppress(ConnectionError):
-            await asyncio.gather(ask(), answer())
+        try:
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await asyncio.gather(ask(), answer())
+        finally:
+            for each in (writer, there_writer):
+                each.close()
+                with suppress(ConnectionError):
+                    await each.wait_closed()
 
 
 @pytest.fixture
