@@ -180,8 +180,7 @@ class _Exchange:
 
     async def receive(self) -> Message:
         self._invited = True
-        # Shielded: a time-out must not depend on whether the server's own future can be cancelled at this moment.
-        message: Message = await asyncio.shield(self._receive())
+        message = await self._receive()
         if not message.get("more_body", False):
             self._body_left = False
         if body := message.get("body"):
