@@ -220,7 +220,9 @@ class _Exchange:
     def end(self, metrics: Metrics, log: RequestLog) -> None:
         """Count the request and write its log line."""
         context = self.context
-        del self.context  # it refers to this exchange, by `client_gone`
+        # Errors with their tracebacks may keep this exchange until the garbage is collected. The server closes the
+        # connection of a body that was not read to its end only when nobody can read it any more.
+        del self.context, self._receive, self._send
         context.release()
         seconds = time.perf_counter() - self._began
         metrics.requests.observe((context.action, self.status), seconds)
