@@ -136,6 +136,29 @@ def test_a_folder_gets_a_volume_id_that_nobody_has_to_know(anna: Portico, tmp_pa
     assert show(anna, "share")["problem"] is None
 
 
+@pytest.mark.parametrize("content", [b"a\0b", b"\xff" * 32, b""])
+def test_a_damaged_volume_id_is_refused(anna: Portico, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "share" / ".portico~volume"
+    file.parent.mkdir()
+    file.write_bytes(content)
+    arguments = ("--option", f"folder={file.parent}")
+    outcome = anna("connection", "add", "share", "--kind", "local", *arguments)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert "damaged volume id" in outcome.err
+    assert anna("connection", "show", "share").code != 0
+    file.unlink()
+    assert anna("connection", "add", "share", "--kind", "local", *arguments).code == 0
+
+    file.write_bytes(content)
+    assert "damaged volume id" in str(show(anna, "share")["problem"])
+    assert "damaged volume id" in anna("connection", "list").out
+    assert "damaged volume id" in anna("connection", "set", "share", *arguments).err
+    assert anna("connection", "test", "share").code == 5
+    file.unlink()
+    assert anna("connection", "set", "share", *arguments).code == 0
+    assert show(anna, "share")["problem"] is None
+
+
 def test_delete(cloud: Portico) -> None:
     assert cloud("connection", "delete", "cloud").code == 0
     assert [row["name"] for row in cloud("connection", "list", "--json").data] == ["local"]
@@ -272,7 +295,7 @@ def test_the_list_has_a_status(portico: Portico, tmp_path: Path) -> None:
         return {row["name"]: row["status"] for row in portico("connection", "list", "--json", *flags).data}
 
     assert statuses() == {"archive": "ok", "cloud": "not checked", "local": "ok"}
-    folder.rmdir()
+    shutil.rmtree(folder)
     portico("config", "check")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PORTICO_PROVIDER_TIMEOUT", "1s")

@@ -27,6 +27,7 @@ def problem(connection: "Connection", home: Path, *, writable: bool) -> str | No
     """What is wrong with the folder of a local connection; None for other kinds."""
     if connection.kind != "local":
         return None
+    from portico.providers import volume_id
     from portico.providers.folder_access import access_problem
 
     folder = connection.options["folder"]
@@ -35,8 +36,13 @@ def problem(connection: "Connection", home: Path, *, writable: bool) -> str | No
         if not os.path.lexists(folder):
             advice = f" Create it, or correct the path.{advice}"
         return f"The folder {folder} of the connection {connection.name} {wrong}.{advice}"
+    words = command(home, "connection", "set", connection.name, "--option", f"folder={folder}")
+    if wrong := volume_id.damage(folder):
+        return (
+            f"The folder {folder} of the connection {connection.name} {wrong}. Restore that file; "
+            f"or remove it, and then: {words}"
+        )
     if wrong := _volume_problem(connection):
-        words = command(home, "connection", "set", connection.name, "--option", f"folder={folder}")
         return (
             f"The folder {folder} of the connection {connection.name} {wrong}. Mount it; "
             f"or, if this is the right folder all the same: {words}"

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeVar
@@ -33,6 +34,7 @@ def add(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> "Connection":
         async with accounts.audited("connection.add", name, values):
+            _check_volume_id(kind, values)
             return await _bound(accounts, await accounts.connections.add(name, kind, plain, secret))
 
     added = with_new_accounts(options.home, action)
@@ -60,6 +62,7 @@ def set_(options: SimpleNamespace) -> None:
         check_options(old.kind, {key: value for key, value in merged.items() if value})
         plain, secret = _by_secrecy({key: value or None for key, value in values.items()})
         async with accounts.audited("connection.set", name, values):
+            _check_volume_id(old.kind, merged)
             changed = await accounts.connections.change(name, options=plain, secrets=secret)
             return await _bound(accounts, changed)
 
@@ -109,12 +112,24 @@ def delete(options: SimpleNamespace) -> None:
     print(f"Deleted the connection {name}; the files in it are still there.")
 
 
+def _check_volume_id(kind: str, values: Mapping[str, str]) -> None:
+    """Refuse a folder whose volume id no connection can take."""
+    from portico.providers import volume_id
+
+    if kind == "local" and (wrong := volume_id.damage(values["folder"])):
+        raise NotPossible(
+            f"The folder {values['folder']} {wrong}; remove that file, or choose another folder."
+        )
+
+
 async def _bound(accounts: Accounts, connection: "Connection") -> "Connection":
     """The connection, bound to its folder as this machine sees it: another node may not have mounted it."""
     from portico.providers import volume_id
 
-    if connection.kind == "local" and (found := volume_id.read_or_make(connection.options["folder"])):
-        await accounts.connections.bind(connection, found)
+    if connection.kind == "local":
+        with suppress(volume_id.Damaged):  # since it was checked: the warning that follows says so
+            if found := volume_id.read_or_make(connection.options["folder"]):
+                await accounts.connections.bind(connection, found)
     return connection
 
 

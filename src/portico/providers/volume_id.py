@@ -3,7 +3,10 @@
 It tells the folder from the empty one that is seen in its place while its disk or share is not mounted.
 """
 
+import errno
 import os
+import re
+import stat as modes
 from contextlib import suppress
 from secrets import token_hex
 
@@ -11,23 +14,57 @@ from portico.paths import RESERVED_PREFIX
 
 FILE = f"{RESERVED_PREFIX}volume"
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ID = re.compile(rb"([0-9a-f]{32})\s*")
 _MAX_BYTES = 128
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""What says nothing about the file."""
+
+
+class Damaged(Exception):
+    """The file is not an id that a gateway made. The text is the end of a sentence that begins with the folder's name."""
 
 
 def read(folder: int) -> str | None:
-    """The id in an open folder; None if there is none."""
+    """The id in an open folder; None if there is none; raises `Damaged`."""
     try:
         file = os.open(FILE, os.O_RDONLY | _FLAGS, dir_fd=folder)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise _unreadable(error) from error
     try:
-        return os.read(file, _MAX_BYTES).decode(errors="replace").strip()
+        # Not a FIFO or a device: who reads one may wait for ever, or change something.
+        if not modes.S_ISREG(os.fstat(file).st_mode):
+            raise Damaged(f"has a damaged volume id: {FILE} in it is not a regular file")
+        content = os.read(file, _MAX_BYTES)
+    except OSError as error:
+        raise _unreadable(error) from error
     finally:
         os.close(file)
+    if found := _ID.fullmatch(content):
+        return found[1].decode()
+    raise Damaged(f"has a damaged volume id: {FILE} in it has other content than the gateway wrote")
+
+
+def damage(folder: str) -> str | None:
+    """What is wrong with the id's file in the folder at this path; None if nothing is, or if the folder cannot be opened."""
+    try:
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                read(descriptor)
+            finally:
+                os.close(descriptor)
+    except Damaged as error:
+        return str(error)
+    return None
 
 
 def read_or_make(folder: str) -> str | None:
-    """The id in the folder at this path, made if there is none; None if the folder is missing or cannot be written."""
+    """The id in the folder at this path, made if there is none; None if the folder is missing or cannot be written.
+
+    Raises `Damaged`.
+    """
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -35,20 +72,31 @@ def read_or_make(folder: str) -> str | None:
             if found is None:
                 _make(descriptor)
                 found = read(descriptor)
-            return found or None
+            return found
         finally:
             os.close(descriptor)
     return None
 
 
-def problem(folder: int, expected: str) -> str | None:
-    """As `folder_access.access_problem`, for a connection that expects this id in an open folder."""
-    found = read(folder)
-    if found == expected:
+def problem(folder: int, expected: str | None) -> str | None:
+    """As `folder_access.access_problem`, for a connection that expects this id, or any or none, in an open folder."""
+    try:
+        found = read(folder)
+    except Damaged as error:
+        return str(error)
+    if expected in (None, found):
         return None
     if found is None:
         return "does not have the connection's volume id, so its disk or share is probably not mounted"
     return "has another volume id than the connection, so another disk or share is probably mounted there"
+
+
+def _unreadable(error: OSError) -> Exception:
+    if error.errno in _EXHAUSTED:
+        return error
+    if error.errno == errno.ELOOP:
+        return Damaged(f"has a damaged volume id: {FILE} in it is a symbolic link")
+    return Damaged(f"has a volume id that cannot be read: {FILE} in it ({error.strerror})")
 
 
 def _make(folder: int) -> None:

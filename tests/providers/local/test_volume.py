@@ -1,14 +1,18 @@
 """A folder that is not the connection's, such as an empty mount point, is neither read nor written."""
 
 import asyncio
+import contextlib
+import errno
 import os
+import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path as Folder
+from typing import Any
 
 import pytest
 
-from portico.errors import ProviderUnavailable
+from portico.errors import ProviderUnavailable, Unavailable
 from portico.providers import volume_id
 from portico.providers.local import LocalProvider, confined_fs
 
@@ -150,8 +154,74 @@ def test_no_id_where_none_can_be_made(top: Folder, monkeypatch: pytest.MonkeyPat
     assert volume_id.read_or_make(str(top / "missing")) is None
     (top / "file").touch()
     assert volume_id.read_or_make(str(top / "file")) is None
-    os.symlink("/etc/hostname", top / ".portico~volume")
-    assert volume_id.read_or_make(str(top)) is None  # a link is not followed
+    assert volume_id.damage(str(top / "missing")) is None
+    assert volume_id.damage(str(top)) is None
+
+
+def as_link(file: Folder) -> None:
+    file.symlink_to("/etc/hostname")
+
+
+def as_socket(file: Folder) -> None:
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(file.parent):  # the path may be too long
+        server.bind(file.name)
+
+
+DAMAGES: dict[str, Callable[[Folder], object]] = {
+    "link": as_link,
+    "socket": as_socket,
+    "folder": Folder.mkdir,
+    "fifo": os.mkfifo,
+    "empty": Folder.touch,
+    "nul": lambda file: file.write_bytes(b"a\0b"),
+    "not UTF-8": lambda file: file.write_bytes(b"\xff" * 32),
+    "too long": lambda file: file.write_text("0" * 33),
+    "two lines": lambda file: file.write_text(f"{'0' * 32}\n{'0' * 32}\n"),
+    "without end": lambda file: file.write_bytes(b"0" * 2**20),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_damaged_id_is_unavailable(
+    bound: LocalProvider, top: Folder, damage: str, known: bool
+) -> None:
+    file = top / ".portico~volume"
+    expected = file.read_text().strip()
+    file.unlink()
+    DAMAGES[damage](file)
+    bound.expect_volume(None)  # forget what was verified
+    bound.expect_volume(expected if known else None)
+    for call in (*CALLS.values(), *([] if known else [LocalProvider.volume_id])):
+        with pytest.raises(ProviderUnavailable) as refusal:
+            await call(bound)
+        assert "volume id" in (refusal.value.cause or "")
+        assert str(top) not in refusal.value.detail
+    with pytest.raises(volume_id.Damaged):
+        volume_id.read_or_make(str(top))
+    assert volume_id.damage(str(top))
+
+
+async def test_an_id_that_may_not_be_read_is_unavailable(
+    bound: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = await bound.volume_id()
+    bound.expect_volume(None)
+    bound.expect_volume(expected)
+    number, opened = errno.EACCES, os.open
+
+    def refuse(path: str, *args: Any, **options: Any) -> int:
+        if path == volume_id.FILE:
+            raise OSError(number, os.strerror(number))
+        return opened(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ProviderUnavailable) as refusal:
+        await names(bound)
+    assert "Permission denied" in (refusal.value.cause or "")
+    number = errno.EMFILE  # says nothing about the file
+    with pytest.raises(Unavailable):
+        await names(bound)
 
 
 async def test_descriptors_are_given_back(bound: LocalProvider, top: Folder, tmp_path: Folder) -> None:

@@ -35,7 +35,7 @@ class Volume:
         """The device and inode of the folder that had the id, and until when that is trusted."""
 
     def expect(self, expected_id: str | None) -> None:
-        """From now on, only a folder with this volume id is opened; with None, any."""
+        """From now on, only a folder with this volume id is opened; with None, any whose id is not damaged."""
         if expected_id != self._expected_id:
             self._expected_id = expected_id
             self._verified = (-1, -1, 0.0)
@@ -51,15 +51,14 @@ class Volume:
                 retry_after=30,
                 cause=f"the connection's folder {self.path} does not exist or is not a folder",
             ) from error
-        if self._expected_id is not None:
-            try:
-                self._verify(descriptor, self._expected_id)
-            except BaseException:
-                os.close(descriptor)
-                raise
+        try:
+            self._verify(descriptor, self._expected_id)
+        except BaseException:
+            os.close(descriptor)
+            raise
         return descriptor
 
-    def _verify(self, descriptor: int, expected_id: str) -> None:
+    def _verify(self, descriptor: int, expected_id: str | None) -> None:
         info, now = os.fstat(descriptor), time.monotonic()
         device, inode, until = self._verified
         if now < until and info.st_ino == inode and info.st_dev == device:

@@ -124,7 +124,13 @@ class LocalProvider(Provider):
         os.close(self._top.open())
 
     async def volume_id(self) -> str | None:
-        return await self._threads.run(self._threads.metadata, Path(), volume_id.read_or_make, self._top.path)
+        return await self._threads.run(self._threads.metadata, Path(), self._volume_id)
+
+    def _volume_id(self) -> str | None:
+        try:
+            return volume_id.read_or_make(self._top.path)
+        except volume_id.Damaged as error:
+            raise unusable(self._top.path, str(error)) from error
 
     def expect_volume(self, expected_id: str | None) -> None:
         self._top.expect(expected_id)
