@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -14,6 +15,7 @@ from portico.accounts.vault import BadSecretKey
 from portico.cursors import CursorSeal
 from portico.drive import PATH_DEPTH, Drive
 from portico.errors import (
+    FolderUnusable,
     InvalidPath,
     InvalidRequest,
     NotFound,
@@ -51,6 +53,10 @@ _RETIRED_SECONDS = 24 * 3600.0
 _UNUSABLE = (ProviderRefused, ProviderFailed, ProviderUnavailable, ProviderTimeout)
 
 log = structlog.get_logger()
+
+
+class StorageUnusable(Unavailable):
+    """No connection works on this machine. The detail is for the administrator."""
 
 
 @dataclass(slots=True)
@@ -91,6 +97,8 @@ class Drives:
         self._checking: SingleFlight[tuple[str, int, bool], None] = SingleFlight()
         self._retired: list[tuple[float, Provider]] = []
         self._usable: dict[str, bool] = {}
+        self._bugs: dict[str, str] = {}
+        """What was logged of connections that fail in a way that nobody has foreseen."""
 
     async def of(self, user: User) -> Drive:
         opened = await self._open(user.connection)
@@ -105,9 +113,10 @@ class Drives:
         )
 
     async def check(self) -> None:
-        """`Unavailable` if no connection of any user works here because folders are missing.
+        """`StorageUnusable` if no connection of any user works here because folders are missing.
 
-        A folder that cannot be written does not work if some of its users may upload.
+        A folder that cannot be written does not work if some of its users may upload. `Unavailable` if the database is
+        down, so that nobody knows.
         """
         in_use = await self._connections.in_use()
         checks = (self._check(name, writable=Right.UPLOAD in rights) for name, rights in in_use.items())
@@ -118,29 +127,42 @@ class Drives:
             name: error for name, error in errors.items() if error and not isinstance(error, ProviderRefused)
         }
         if refused and all(errors.values()):
-            raise Unavailable(
-                "A storage folder of this gateway is missing or cannot be used; the log says which.",
+            raise StorageUnusable(
+                " ".join(_sentence(name, error) for name, error in refused.items()),
                 retry_after=max(error.retry_after or 1 for error in refused.values()),
                 cause="; ".join(f"connection {name!r}: {error.cause}" for name, error in refused.items()),
             )
 
     async def _check(self, name: str, *, writable: bool) -> PorticoError | None:
-        """What prevents this machine from using a connection."""
+        """What prevents this machine from using a connection; `Unavailable` if the database does not say."""
+        opened, problem = None, None
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
                 opened = await self._open(name)
                 # A folder that hangs, as on a share whose server is gone, is asked once, however many want to know.
-                await self._checking.run(
-                    (name, opened.revision, writable), lambda: opened.provider.check(writable=writable)
-                )
-        except _UNUSABLE as error:
-            return error
+                check = partial(opened.provider.check, writable=writable)
+                await self._checking.run((name, opened.revision, writable), check)
+        except (*_UNUSABLE, Unavailable) as error:
+            if opened is None and isinstance(error, Unavailable):
+                raise
+            problem = error
         except TimeoutError:
-            return ProviderTimeout(
+            problem = ProviderTimeout(
                 "The storage folder of this connection does not respond; tell the administrator.",
                 cause=f"the connection's folder did not respond within {CHECK_TIMEOUT_SECONDS:.0f} s",
             )
-        return None
+        except Exception as error:
+            return self._unforeseen(name, error)
+        self._bugs.pop(name, None)
+        return problem
+
+    def _unforeseen(self, name: str, error: Exception) -> PorticoError:
+        """One connection must not prevent a look at the others. Such an error is logged once, not at every look."""
+        what = repr(error)
+        if self._bugs.get(name) != what:
+            log.error("bug", connection=name, exc_info=error)
+        self._bugs[name] = what
+        return ProviderFailed("The storage of this connection failed; tell the administrator.", cause=what)
 
     @property
     def usable(self) -> Mapping[str, bool]:
@@ -164,12 +186,14 @@ class Drives:
                 log.info("connection-up-again", connection=name)
         for name in self._usable.keys() - names.keys():
             del self._usable[name]
+        for name in self._bugs.keys() - names.keys():
+            del self._bugs[name]
 
     async def _look_at(self, name: str, *, writable: bool) -> tuple[bool | None, str | None]:
         if error := await self._check(name, writable=writable):
             return False, error.cause
-        provider = (await self._open(name)).provider
-        return provider.usable, provider.failure
+        opened = self._opened.get(name)
+        return (opened.provider.usable, opened.provider.failure) if opened else (None, None)
 
     async def sweep(self) -> None:
         """Remove what broken uploads left in any connection.
@@ -265,6 +289,15 @@ class Drives:
         self._retired = [(since, provider) for since, provider in self._retired if since >= before]
         for provider in due:
             await provider.close()
+
+
+def _sentence(name: str, error: PorticoError) -> str:
+    """For those who may ask a node for its faults: without paths, addresses and messages of drivers."""
+    if isinstance(error, FolderUnusable):
+        return f"The folder of the connection {name!r} {error.problem}."
+    if isinstance(error, ProviderTimeout):
+        return f"The folder of the connection {name!r} does not respond."
+    return f"The connection {name!r} cannot be used; the log says why."
 
 
 def _not_set_up(name: str, error: PorticoError) -> ProviderRefused:

@@ -153,6 +153,13 @@ class ProviderUnavailable(PorticoError):
     code = "provider-unavailable"
 
 
+class FolderUnusable(ProviderUnavailable):
+    """The folder of a connection on this machine is missing, or is not the right one."""
+
+    problem = "cannot be used"
+    """As the end of a sentence that begins with the folder. Unlike the cause, it contains no path."""
+
+
 class ProviderTimeout(PorticoError):
     code = "provider-timeout"
 

@@ -86,7 +86,7 @@ def test_a_missing_folder_is_not_ready_and_not_made_anew(start: Start) -> None:
     assert f"The folder {gateway.files} of the connection local is missing." in gateway.output
     answer = readiness(gateway)
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-    assert list(answer.json()["faults"]) == ["storage"]
+    assert answer.json()["faults"] == {"storage": "The folder of the connection 'local' is missing."}
     assert str(gateway.home) not in answer.text
     assert upload(gateway, "a.txt") == 503
     (facts,) = json.loads(gateway.command("connection", "list", "--json"))
@@ -124,6 +124,6 @@ def test_one_missing_folder_of_several_takes_nobody_else_down(start: Start, tmp_
     gateway.command(
         "user", "add", "ann", "--connection", "archive", "--password-stdin", stdin="correct horse"
     )
-    folder.rmdir()
+    shutil.rmtree(folder)
     assert readiness(gateway).status_code == 200
     assert upload(gateway, "a.txt") == 204

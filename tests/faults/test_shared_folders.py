@@ -81,7 +81,7 @@ def test_an_unmounted_share_is_not_an_empty_folder(
             assert (answer.status_code, answer.json()["code"]) == (503, "provider-unavailable")
             assert answer.headers["Retry-After"]
             assert str(folder) not in answer.text
-        assert readiness(gateway).status_code == 503
+        wait_until(lambda: readiness(gateway).status_code == 503, "it is not ready")
         (facts,) = json.loads(gateway.command("connection", "list", "--json"))
         assert "its disk or share is probably not mounted" in facts["problem"]
         assert facts["options"] == {"folder": str(folder)}
@@ -95,4 +95,4 @@ def test_an_unmounted_share_is_not_an_empty_folder(
 
         mounted.mount(share, folder)
         assert names(client) == ["mark"]
-        assert readiness(gateway).status_code == 200
+        wait_until(lambda: readiness(gateway).status_code == 200, "it is ready again")

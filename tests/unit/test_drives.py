@@ -16,7 +16,7 @@ from portico.accounts.connections import Connection, Connections
 from portico.accounts.users import User, Users
 from portico.bootstrap import _sweeping
 from portico.cursors import CursorSeal
-from portico.drives import Drives
+from portico.drives import Drives, StorageUnusable
 from portico.entries import Entry
 from portico.errors import NotFound, PorticoError, ProviderRefused, ProviderUnavailable, Unavailable
 from portico.instrumented import InstrumentedProvider
@@ -136,6 +136,7 @@ async def test_a_folder_is_checked_for_what_its_users_may_do(
     with pytest.raises(Unavailable) as refusal:
         await drives.check()
     assert str(place) not in refusal.value.detail
+    assert "The folder of the connection 'local' cannot be written" in refusal.value.detail
     assert f"'local': the connection's folder {place} cannot be written" in (refusal.value.cause or "")
 
     monkeypatch.undo()
@@ -143,8 +144,58 @@ async def test_a_folder_is_checked_for_what_its_users_may_do(
     shutil.rmtree(place)
     with pytest.raises(Unavailable) as refusal:
         await drives.check()
+    assert refusal.value.detail == "The folder of the connection 'local' is missing."
     assert f"{place} is missing" in (refusal.value.cause or "")
     assert not place.exists()
+
+
+async def test_an_unforeseen_error_of_one_connection_is_its_own(
+    drives: Drives,
+    connections: Connections,
+    users: Users,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("broken", "works"):
+        (tmp_path / name).mkdir()
+        await connections.add(name, "local", {"folder": str(tmp_path / name)}, {})
+    await users.add("ann", "correct horse", connection="broken")
+    check = LocalProvider.check
+
+    async def broken(self: LocalProvider, *, writable: bool) -> None:
+        if self.identity.endswith("broken"):
+            raise ZeroDivisionError("canary")
+        await check(self, writable=writable)
+
+    monkeypatch.setattr(LocalProvider, "check", broken)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            with pytest.raises(StorageUnusable) as refusal:
+                await drives.check()
+    assert refusal.value.detail == "The connection 'broken' cannot be used; the log says why."
+    assert "canary" in (refusal.value.cause or "")
+    assert [(line["event"], line["connection"]) for line in lines] == [("bug", "broken")]
+
+    await users.add("bob", "correct horse", connection="works")
+    await drives.check()
+    await drives.watch()
+    assert (drives.usable["broken"], drives.usable["works"]) == (False, True)
+
+
+async def test_a_damaged_volume_id_takes_down_its_connection_only(
+    drives: Drives, connections: Connections, users: Users, tmp_path: pathlib.Path
+) -> None:
+    for name in ("damaged", "works"):
+        (tmp_path / name).mkdir()
+        await connections.add(name, "local", {"folder": str(tmp_path / name)}, {})
+    (tmp_path / "damaged/.portico~volume").write_bytes(b"a\0b")
+    user = await users.add("ann", "correct horse", connection="damaged")
+    with pytest.raises(StorageUnusable, match="'damaged' has a damaged volume id"):
+        await drives.check()
+    with pytest.raises(ProviderUnavailable):
+        await (await drives.of(user)).list_page(Path(), 10)
+    await users.add("bob", "correct horse", connection="works")
+    await drives.check()
 
 
 async def test_the_first_who_opens_a_folder_decides_which_it_is(

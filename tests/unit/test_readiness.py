@@ -11,6 +11,7 @@ from portico.accounts.connections import Connections
 from portico.accounts.users import Users
 from portico.cursors import CursorSeal
 from portico.drives import Drives
+from portico.errors import Unavailable
 from portico.metrics import Metrics, render
 from portico.operations.readiness import NotReady, Readiness
 from portico.store.database import Database
@@ -130,10 +131,48 @@ async def test_one_folder_that_is_missing_takes_nobody_else_down(
 ) -> None:
     await connections.add("lost", "local", {"folder": "/missing"}, {})
     await users.add("ann", "correct horse", connection="lost")
-    assert list(await faults(readiness)) == ["storage"]
+    assert await faults(readiness) == {"storage": "The folder of the connection 'lost' is missing."}
     await users.add("bob", "correct horse", connection="local")
     clock.advance(1)
     assert await faults(readiness) == {}
+
+
+@pytest.mark.parametrize("look_up", ["in_use", "get"])
+async def test_a_database_that_goes_down_meanwhile_is_no_fault_of_the_storage(
+    readiness: Readiness,
+    connections: Connections,
+    users: Users,
+    monkeypatch: pytest.MonkeyPatch,
+    look_up: str,
+) -> None:
+    await users.add("ann", "correct horse", connection="local")
+
+    async def down(*_: object) -> None:
+        raise Unavailable("The database is down.")
+
+    monkeypatch.setattr(connections, look_up, down)
+    assert list(await faults(readiness)) == ["database"]
+
+
+async def test_a_database_that_hangs_meanwhile_is_no_fault_of_the_storage(
+    readiness: Readiness,
+    connections: Connections,
+    database: Database,
+    users: Users,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await users.add("ann", "correct horse", connection="local")
+    monkeypatch.setattr("portico.drives.CHECK_TIMEOUT_SECONDS", 0.01)
+
+    async def down(*_: object) -> None:
+        raise Unavailable("The database is down.")
+
+    async def hang(_: str) -> None:
+        monkeypatch.setattr(database, "state", down)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(connections, "get", hang)
+    assert list(await faults(readiness)) == ["database"]
 
 
 def test_gauges_of_workers_are_merged_by_their_meaning() -> None:

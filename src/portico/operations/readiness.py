@@ -8,7 +8,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from portico import clock
 from portico.accounts.cluster import KEY
-from portico.drives import Drives
+from portico.drives import Drives, StorageUnusable
 from portico.errors import NotPossible, PorticoError, Unavailable
 from portico.single_flight import SingleFlight
 from portico.store.database import Database
@@ -89,7 +89,10 @@ class Readiness:
         await self._checks.cancel()
 
     async def _check(self) -> tuple[Fault, ...]:
-        found = await self._database_faults() or await self._storage_faults()
+        found = await self._database_faults()
+        if not found and (found := await self._storage_faults()):
+            # Without the database, no connection can be looked up.
+            found = await self._database_faults() or found
         faults = (*found, *self._clock_faults())
         if [fault.check for fault in faults] != [fault.check for fault in self._faults]:
             for fault in faults:
@@ -103,7 +106,7 @@ class Readiness:
         try:
             state = await self._database.state(_CLUSTER_KEY, OLDEST_CODE_VALUE)
         except Unavailable as error:
-            return [Fault("database", "The database does not answer; the log says why.", error.cause)]
+            return [_database_fault(error)]
         except ProgrammingError as error:  # a table is missing
             return [Fault("schema", _OLD_SCHEMA, str(error.orig))]
         faults = []
@@ -137,6 +140,12 @@ class Readiness:
     async def _storage_faults(self) -> list[Fault]:
         try:
             await self._drives.check()
-        except Unavailable as error:
+        except StorageUnusable as error:
             return [Fault("storage", error.detail, error.cause)]
+        except Unavailable as error:
+            return [_database_fault(error)]
         return []
+
+
+def _database_fault(error: Unavailable) -> Fault:
+    return Fault("database", "The database does not answer; the log says why.", error.cause)

@@ -28,9 +28,10 @@ def _write_problem(folder: str, info: os.stat_result) -> str | None:
         if os.statvfs(folder).f_flag & os.ST_RDONLY:
             return "cannot be written, because its file system is read-only"
         return f"cannot be written by the user {os.geteuid()}; it belongs to the user {info.st_uid}"
-    staging = os.path.join(folder, f"{RESERVED_PREFIX}staging")
+    name = f"{RESERVED_PREFIX}staging"
+    staging = os.path.join(folder, name)
     if os.path.exists(staging) and not _has_access(staging, os.W_OK | os.X_OK):
-        return f"cannot be written, because {staging} in it cannot be"
+        return f"cannot be written, because {name} in it cannot be"
     return None
 
 

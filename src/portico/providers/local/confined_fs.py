@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
-from portico.errors import ProviderUnavailable, not_found
+from portico.errors import FolderUnusable, not_found
 from portico.paths import Path
 from portico.providers import volume_id
 
@@ -41,16 +41,12 @@ class Volume:
             self._verified = (-1, -1, 0.0)
 
     def open(self) -> int:
-        """A descriptor of the folder; `ProviderUnavailable` if it is missing, or does not have the expected id."""
+        """A descriptor of the folder; `FolderUnusable` if it is missing, or does not have the expected id."""
         try:
             # The administrator chose this folder, so it may be a symbolic link.
             descriptor = os.open(self.path, FOLDER_FLAGS & ~os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise ProviderUnavailable(
-                "The storage folder of this connection is missing; tell the administrator.",
-                retry_after=30,
-                cause=f"the connection's folder {self.path} does not exist or is not a folder",
-            ) from error
+            raise unusable(self.path, "does not exist or is not a folder", "is missing") from error
         try:
             self._verify(descriptor, self._expected_id)
         except BaseException:
@@ -68,12 +64,14 @@ class Volume:
         self._verified = (info.st_dev, info.st_ino, now + _TRUSTED_SECONDS)
 
 
-def unusable(path: str, problem: str) -> ProviderUnavailable:
-    return ProviderUnavailable(
-        "The storage folder of this connection cannot be used; tell the administrator.",
+def unusable(path: str, problem: str, in_short: str = "cannot be used") -> FolderUnusable:
+    error = FolderUnusable(
+        f"The storage folder of this connection {in_short}; tell the administrator.",
         retry_after=30,
         cause=f"the connection's folder {path} {problem}",
     )
+    error.problem = problem
+    return error
 
 
 def open_folder(top: Volume, path: Path, *, make: bool = False) -> int:
