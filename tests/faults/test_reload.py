@@ -96,6 +96,22 @@ def test_damaged_files_change_nothing(gateway: Gateway, live: Path, pairs: list[
     assert gateway.output.count("does not match the certificate") == 1
 
 
+def test_a_fifo_in_place_of_the_certificate_changes_nothing(
+    gateway: Gateway, live: Path, pairs: list[Path]
+) -> None:
+    gateway.certificate = pairs[0] / "certificate.pem"  # the client would wait, too
+    (pairs[1] / "certificate.pem").unlink()
+    os.mkfifo(pairs[1] / "certificate.pem")
+    renew(live, pairs[1])
+    wait_until(lambda: "not a regular file" in gateway.output, "the mistake is reported")
+    assert "The certificate that was loaded before stays in effect." in gateway.output
+    [worker] = gateway.workers()
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: gateway.workers() not in ([], [worker]), "the worker is replaced")
+    wait_until(lambda: answers(gateway), "its successor serves")
+    assert served(gateway) == expected(pairs[0])
+
+
 def test_hangup_replaces_workers_and_a_stop_ends_all_of_them(gateway: Gateway) -> None:
     (gateway.files / "web" / "large").write_bytes(CONTENT)
     with gateway.signed_in() as client, client.stream("GET", f"{FILES}/large") as download:

@@ -1,3 +1,4 @@
+import os
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,6 +90,14 @@ def test_own_files_that_cannot_be_used(tmp_path: Path, pair: Certificate) -> Non
     assert "does not match" in refusal(pair.file, other.key)
     assert "expired on" in refusal(pair.file, pair.key, NOW + LIFETIME)
     assert "clock" in refusal(pair.file, pair.key, NOW - timedelta(days=2))
+
+
+def test_a_file_that_would_block_is_refused(tmp_path: Path, pair: Certificate) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    assert "not a regular file" in refusal(fifo, pair.key)
+    assert "not a regular file" in refusal(pair.file, fifo)
+    assert "not a regular file" in refusal(Path("/dev/zero"), pair.key)
 
 
 def test_an_encrypted_key_is_named_as_such(tmp_path: Path, pair: Certificate) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,8 @@ from portico.errors import PorticoError
 LIFETIME = timedelta(days=397)  # browsers refuse longer lifetimes
 RENEWAL = timedelta(days=30)
 _CLOCK_SKEW = timedelta(hours=1)
+_MAX_BYTES = 2**20
+"""What is read of a file: a chain of certificates has some kilobytes."""
 
 
 class CertificateUnusable(PorticoError):
@@ -94,7 +97,11 @@ def provided(file: Path, key: Path, now: datetime | None = None) -> Certificate:
 
 def _read(file: Path, what: str) -> bytes:
     try:
-        return file.read_bytes()
+        # The supervisor reads it while it runs: it must not wait for the writer of a FIFO.
+        with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise CertificateUnusable(f"The {what} file {file} cannot be read: it is not a regular file.")
+            return stream.read(_MAX_BYTES)
     except FileNotFoundError:
         raise CertificateUnusable(f"The {what} file {file} does not exist.") from None
     except OSError as error:
