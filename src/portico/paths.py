@@ -13,7 +13,10 @@ from urllib.parse import unquote_to_bytes
 from portico.errors import InvalidPath
 
 RESERVED_PREFIX = ".portico~"
-"""Names with this prefix are internal (staging, probes): never listed, read or written through the gateway."""
+"""Names with this prefix are internal (staging, probes): never listed, read or written through the gateway.
+
+In any case: to some file systems and services, names that differ only in case are the same.
+"""
 
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff]")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -27,7 +30,7 @@ def name_flaw(name: str) -> str | None:
         return f"is {name!r}, which is not a name"
     if _FORBIDDEN.search(name):
         return "contains a slash, a backslash, a control character or text that is not valid Unicode"
-    if name.startswith(RESERVED_PREFIX):
+    if name[: len(RESERVED_PREFIX)].casefold() == RESERVED_PREFIX:
         return f"begins with {RESERVED_PREFIX!r}, which is reserved for the gateway"
     return None
 

@@ -261,6 +261,7 @@ MULTIPARTS: dict[str, Bad] = {
     "filename with a line break": _named('name="data"; filename="a%0D%0Ab"', 400, "invalid-path"),
     "filename of 300 bytes": _named(f'name="data"; filename="{"n" * 300}"', 400, "invalid-path"),
     "filename of ours": _named('name="data"; filename=".portico~x"', 400, "invalid-path"),
+    "filename of ours in upper case": _named('name="data"; filename=".PORTICO~X"', 400, "invalid-path"),
     "filename twice": _named('name="data"; filename="a"; filename="b"'),
     "filename* in another charset": _named("name=\"data\"; filename*=latin1''a"),
     "filename* with a slash": _named("name=\"data\"; filename*=UTF-8''a%2Fb", 400, "invalid-path"),

@@ -10,7 +10,7 @@ from portico.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
 untimed = settings(deadline=None)
 
 names = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="/\\"), min_size=1).filter(
-    lambda name: name not in (".", "..") and not name.startswith(RESERVED_PREFIX)
+    lambda name: name not in (".", "..") and not name.casefold().startswith(RESERVED_PREFIX)
 )
 paths = st.lists(names, max_size=5).map(lambda segments: Path(tuple(segments)))
 
@@ -61,6 +61,8 @@ BAD = {
     "staging-below": b".portico~staging/0123",
     "staging-inside": b"a/.portico~probe-1",
     "escaped-staging": b"%2eportico%7Estaging",
+    "staging-in-upper-case": b".PORTICO~STAGING",
+    "volume-in-mixed-case": b"a/.Portico~volume",
 }
 LITERAL = {
     b"": (),
@@ -123,7 +125,7 @@ def test_whatever_comes_in_no_segment_is_unsafe(raw: bytes) -> None:
     for segment in path.segments:
         assert segment not in ("", ".", "..")
         assert not set(segment) & {"/", "\\", "\0", "\n", "\r", "\x7f", "\x85"}
-        assert not segment.startswith(RESERVED_PREFIX)
+        assert not segment.casefold().startswith(RESERVED_PREFIX)
         assert segment.encode()
 
 
@@ -145,7 +147,7 @@ def test_a_child_is_as_safe_as_a_parsed_path(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "a/b", "a\\b", "\0", "\x1f", "\x7f", "\x9f", "\ud800", ".portico~x"]
+    "name", ["", ".", "..", "a/b", "a\\b", "\0", "\x1f", "\x7f", "\x9f", "\ud800", ".portico~x", ".pOrTiCo~X"]
 )
 def test_a_bad_name_has_a_flaw(name: str) -> None:
     flaw = name_flaw(name)

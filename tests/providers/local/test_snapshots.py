@@ -189,6 +189,7 @@ UNLISTED = {
     "c1-control": "a\x85".encode(),
     "backslash": b"a\\b",
     "reserved": b".portico~other",
+    "reserved-in-another-case": b".Portico~other",
 }
 
 

@@ -23,7 +23,7 @@ _BATCH = 4096
 """Names that are added, or distributed, at a time."""
 _BUCKET = 1024
 _OVERSAMPLE = 8
-_SUSPICIOUS = re.compile(f"[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]|{re.escape(RESERVED_PREFIX)}")
+_SUSPICIOUS = re.compile(f"[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]|{re.escape(RESERVED_PREFIX)}", re.IGNORECASE)
 _SCANS = 3
 _SETTLED = 2 * 10**9
 """Nanoseconds. Two changes closer than this may leave a folder with the same mtime."""
