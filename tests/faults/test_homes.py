@@ -104,6 +104,30 @@ def test_a_missing_folder_is_not_ready_and_not_made_anew(start: Start) -> None:
         assert names(client) == []
 
 
+def test_a_damaged_volume_id_is_not_ready(start: Start) -> None:
+    gateway = start()
+    assert upload(gateway, "a.txt") == 204
+    file = gateway.files / ".portico~volume"
+    file.rename(gateway.home / "kept")
+    file.symlink_to(gateway.home / "kept")
+    wait_until(lambda: "damaged volume id" in readiness(gateway).text, "the link is noticed")
+    with gateway.signed_in() as client:
+        for answer in (
+            client.get(f"{FILES}/"),
+            client.get(f"{FILES}/a.txt"),
+            client.delete(f"{FILES}/a.txt"),
+        ):
+            assert (answer.status_code, answer.json()["code"]) == (503, "provider-unavailable")
+    assert upload(gateway, "b.txt") == 503
+    (facts,) = json.loads(gateway.command("connection", "list", "--json"))
+    assert "is a symbolic link" in facts["problem"]
+    file.unlink()
+    (gateway.home / "kept").rename(file)
+    wait_until(lambda: readiness(gateway).status_code == 200, "it is ready again")
+    with gateway.signed_in() as client:
+        assert names(client) == ["a.txt"]
+
+
 def test_a_file_in_place_of_the_folder_is_not_ready(start: Start) -> None:
     gateway = start()
     gateway.stop()
