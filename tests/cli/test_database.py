@@ -25,6 +25,7 @@ def pretend(home: Path, *statements: str) -> None:
 def as_released(home: Path) -> None:
     """As the last release has left it."""
     drops = [f"DROP TABLE {name}" for name in ("cluster", "leases", "audit_lines")]
+    drops.append("ALTER TABLE connections DROP COLUMN volume_id")
     pretend(home, *drops, "UPDATE alembic_version SET version_num = '0002'")
 
 

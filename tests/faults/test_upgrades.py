@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from portico.store.schema import newest_revision
-from tests.gateways import FILES, Gateway
+from tests.gateways import FILES, Gateway, wait_until
 from tests.servers.postgres import PostgresServer
 
 
@@ -52,7 +52,8 @@ def test_from_one_node_to_a_shared_database_through_an_upgrade_and_back_to_a_bac
     assert status(gateway, f"{FILES}/", token) == 200
 
     migrated_by_a_newer_version(url, oldest_code="9999")
-    assert status(gateway, "/readyz") == 503
+    # An answer is shared for a second.
+    wait_until(lambda: status(gateway, "/readyz") == 503, "the node is not ready")
     assert status(gateway, "/healthz") == 200
     assert "The database was created by a newer version of Portico" in gateway.output
     gateway.stop()
