@@ -109,6 +109,7 @@ async def open_gateway(
             _sweeping(
                 drives.sweep,
                 _in_turn(leases, "sessions", sessions.sweep),
+                _in_turn(leases, "leases", leases.sweep),
                 _in_turn(leases, "throttle", throttle.sweep),
                 *(_in_turn(leases, "audit", sweep) for sweep in _retention(settings, database)),
             ),

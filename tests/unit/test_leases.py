@@ -63,3 +63,18 @@ async def test_the_owner_is_named(one: Leases, database: Database) -> None:
         [row] = await database.fetch(select(leases))
         assert row.owner.startswith("one/")
         await database.execute(update(leases).values(expires_at=0))
+
+
+async def test_leases_of_owners_that_vanished_are_removed_an_hour_later(
+    one: Leases, database: Database, clock: Any
+) -> None:
+    lost = await one.acquire("name:lost")
+    assert lost
+    lost._renewing.cancel()
+    clock.advance(LIFETIME.total_seconds() + 3599)
+    async with one.held("sweep"):
+        await one.sweep()
+        assert len(await database.fetch(select(leases))) == 2
+        clock.advance(1)
+        await one.sweep()
+        assert [row.name for row in await database.fetch(select(leases))] == ["sweep"]

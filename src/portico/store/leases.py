@@ -20,6 +20,8 @@ from portico.store.tables import leases
 
 LIFETIME: Final = timedelta(seconds=60)
 """How long a lease outlives an owner that vanished."""
+_KEPT: Final = timedelta(hours=1)
+"""How long an expired lease is kept."""
 _MAX_NAME: Final = 64
 """Longer names are stored as their digest."""
 _RENEWALS: Final = 3
@@ -77,6 +79,11 @@ class Leases:
         statement = upsert(self._database.dialect, leases, _TAKEN_OVER, where=leases.c.expires_at <= now)
         found = await self._database.write(statement.values(row).returning(leases.c.fence))
         return Lease(self._database, name, found[0].fence, self._lifetime) if found else None
+
+    async def sweep(self) -> None:
+        """Remove the leases of owners that vanished long ago."""
+        end = self._database.now() - _KEPT // timedelta(milliseconds=1)
+        await self._database.execute(delete(leases).where(leases.c.expires_at <= end))
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncGenerator[Lease | None]:
