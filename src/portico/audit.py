@@ -159,7 +159,7 @@ class AuditLog(Audit):
         try:
             self._catch_up()
         except OSError as error:
-            raise unavailable(_why(error)) from error
+            raise unavailable(_why(error), self._path) from error
 
     def begin(self, line: AuditLine) -> None:
         if self._required:
@@ -187,7 +187,7 @@ class AuditLog(Audit):
             self._lost += 1
             self._on_loss(_why(error), self._lost)
             if self._required:
-                raise unavailable(_why(error)) from error
+                raise unavailable(_why(error), self._path) from error
 
     def _catch_up(self) -> None:
         """Open the current file if necessary and, after lines were lost, write how many."""
@@ -271,11 +271,12 @@ _ATTEMPTS = 20
 encode = msgspec.json.Encoder().encode
 
 
-def unavailable(why: str) -> Unavailable:
+def unavailable(why: str, file: str | None = None) -> Unavailable:
+    name = f"the audit log {file} (the setting audit.log)" if file else "the audit log"
     return Unavailable(
         "The gateway cannot write its audit log, so nothing was changed; try again in a moment.",
         retry_after=5,
-        cause=f"the audit log cannot be written ({why})",
+        cause=f"{name} cannot be written ({why})",
     )
 
 

@@ -146,10 +146,10 @@ def listener(text: object) -> tuple[str, int] | None:
 
 
 def audit(text: object) -> str:
-    name, comma, last = str(text).strip().rpartition(",")
-    if not comma or last.strip().lower() != "database":
-        name, comma, last = str(text).strip(), "", ""
+    name, comma, last = str(text).strip().partition(",")
     name = name.strip()
+    if comma and last.strip().lower() != "database":
+        raise ValueError("must have nothing but 'database' after a comma")
     if not name or "\0" in name or (comma and name.lower() in ("off", "database")):
         raise ValueError("must be off, stdout, database, or the name of a file, with or without ,database")
     words = ("off", "stdout", "database")

@@ -107,7 +107,7 @@ def test_config_check_tries_the_log(portico: Portico, home: Path, file: Path) ->
     file.mkdir()
     outcome = portico("config", "check")
     assert outcome.code != 0
-    assert "audit log" in outcome.err.lower()
+    assert f"audit log {file} (the setting audit.log) cannot be written" in outcome.err
 
 
 def test_serve_says_that_the_metrics_have_no_place(
