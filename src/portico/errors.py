@@ -170,6 +170,10 @@ class Unavailable(PorticoError):
     code = "unavailable"
 
 
+class Misconfigured(Unavailable):
+    """It cannot serve until its administrator has changed something."""
+
+
 class StorageFull(PorticoError):
     code = "storage-full"
 

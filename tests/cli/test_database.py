@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from portico.cli import bind_address
+from portico.cli.home import prepare
 from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
 
@@ -97,3 +98,34 @@ def test_a_failed_migration_of_a_new_home_leaves_nothing(
     assert outcome.code == 5
     assert "cannot be opened" in outcome.err
     assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "command", ["migrate", "serve --port 1", "connection add c --kind local --option folder=/"]
+)
+def test_a_database_of_somebody_else_is_one_sentence(
+    portico: Portico, postgres: PostgresServer, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bind_address, "check_free", lambda *_: None)
+    name = postgres.new_database().rpartition("/")[2]
+    postgres.execute(f"CREATE ROLE role_{name} LOGIN PASSWORD 'secret'")
+    monkeypatch.setenv(
+        "PORTICO_DATABASE_URL", f"postgresql://role_{name}:secret@127.0.0.1:{postgres.port}/{name}"
+    )
+    outcome = portico(*command.split())
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == (
+        "The role of database.url may not do this (permission denied for schema public): "
+        "make it the owner of the database and of its tables.\n"
+    )
+
+
+@pytest.mark.parametrize("mistake", ["h:99999/n", "h/n?sslmode=bogus", "ss@h/n"])
+def test_config_check_finds_a_mistake_in_the_url(
+    portico: Portico, home: Path, mistake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(home)
+    monkeypatch.setenv("PORTICO_DATABASE_URL", f"postgresql://u:p@{mistake}")
+    outcome = portico("config", "check")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert outcome.err.startswith("The database URL in database.url cannot be used: ")

@@ -13,10 +13,20 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.servers.postgres import PostgresServer, running_postgres
 
-from portico.errors import InvalidRequest, Unavailable
+from portico.accounts.connections import Connections
+from portico.accounts.vault import SecretKey, Vault
+from portico.cli.exits import sentence
+from portico.cursors import CursorSeal
+from portico.drives import Drives
+from portico.errors import InvalidRequest, Misconfigured, Unavailable
+from portico.metrics import Metrics
+from portico.operations import readiness
+from portico.operations.readiness import NotReady, Readiness
 from portico.store.database import Database
+from portico.store.leases import Leases
 from portico.store.postgres import parse_url
-from portico.store.tables import connections
+from portico.store.schema import is_current
+from portico.store.tables import access_tokens, connections, users
 
 
 @pytest.fixture
@@ -51,6 +61,8 @@ def added(name: str) -> Any:
         "postgresql:///n?host=/run/postgresql&sslmode=verify-full&sslrootcert=/ca.pem&application_name=x",
         "postgresql+asyncpg://u@h/n",
         "postgresql+psycopg://u@h/n",
+        "postgresql://u:p?w@h/n",
+        "postgresql://h/n?user=u@server",
     ],
 )
 def test_urls_are_those_of_libpq(url: str) -> None:
@@ -64,6 +76,14 @@ def test_urls_are_those_of_libpq(url: str) -> None:
         ("postgresql://u:canary@h/n?sslmod=require", "there is no option sslmod"),
         ("postgresql://u:canary@[::1/n", "IPv6"),
         ("postgresql://u:canary%zz@h/n", "as %25"),
+        ("postgresql://u:p@canary@h/n", "percent-encode '@' as %40"),
+        ("postgresql://u:p/canary@h/n", "'/' as %2F"),
+        ("postgresql://u:p/w?canary=1@h/n", "'/' as %2F"),
+        ("postgresql://u:p canary@h/n", " as %2"),
+        ("postgresql://u:canary@h:99999/n", "the port must be"),
+        ("postgresql://u:canary@h:1,i:x/n", "the port must be"),
+        ("postgresql://u:canary@h/n?sslmode=bogus", "sslmode must be one of disable, "),
+        ("postgresql://u:canary@h/n?connect_timeout=soon", "connect_timeout must be"),
     ],
 )
 def test_what_is_wrong_with_a_url_is_one_sentence_that_names_the_setting(url: str, why: str) -> None:
@@ -72,6 +92,115 @@ def test_what_is_wrong_with_a_url_is_one_sentence_that_names_the_setting(url: st
     assert why in error.value.detail
     assert "\n" not in error.value.detail
     assert "canary" not in error.value.detail
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "expected"),
+    [
+        ("p%40ss", "canary", Misconfigured, "the user or password in database.url is refused by {}"),
+        ("/postgres", "/none", Misconfigured, "the database {} in database.url does not exist; create it"),
+        ("127.0.0.1", "none.invalid", Unavailable, "the host in database.url cannot be resolved: {}"),
+    ],
+)
+async def test_a_mistake_in_the_url_is_named(
+    postgres: PostgresServer, old: str, new: str, kind: type[Unavailable], expected: str
+) -> None:
+    database = Database(postgres.url().replace(old, new))
+    with pytest.raises(Unavailable) as error:
+        await database.ping()
+    await database.close()
+    assert isinstance(error.value, Misconfigured) == (kind is Misconfigured)
+    assert (error.value.cause or "").startswith(expected.format(database.name))
+
+
+async def test_the_message_of_the_driver_is_whole(postgres: PostgresServer) -> None:
+    database = Database("postgresql://u:canary@127.0.0.1:1/n")
+    with pytest.raises(Unavailable) as error:
+        await database.ping()
+    assert sentence(error.value).endswith("Connection refused).")
+    assert "canary" not in sentence(error.value)
+
+
+@pytest.fixture
+async def reader(url: str, postgres: PostgresServer) -> AsyncIterator[Database]:
+    """With a role that may only read."""
+    name = url.rpartition("/")[2]
+    role = f"reader_{name}"
+    postgres.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'secret'", name)
+    postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}", name)
+    database = Database(f"postgresql://{role}:secret@127.0.0.1:{postgres.port}/{name}")
+    yield database
+    await database.close()
+    postgres.execute(f"DROP OWNED BY {role}", name)
+    postgres.execute(f"DROP ROLE {role}", name)
+
+
+@pytest.fixture
+async def drives(database: Database) -> AsyncIterator[Drives]:
+    stored = Connections(database, Vault(SecretKey.generate()))
+    drives = Drives(stored, CursorSeal(b"k" * 32), Metrics(), Leases(database, "node"))
+    yield drives
+    await drives.close()
+
+
+async def faults(database: Database, drives: Drives) -> dict[str, str | None]:
+    try:
+        await Readiness(database, drives, None).check()
+    except NotReady as error:
+        return {fault.check: fault.cause for fault in error.faults}
+    return {}
+
+
+async def test_a_role_that_may_not_write_is_unavailable_and_not_ready(
+    reader: Database, database: Database, drives: Drives, postgres: PostgresServer, url: str
+) -> None:
+    with pytest.raises(Misconfigured) as error:
+        await reader.execute(added("c"))
+    assert error.value.retry_after
+    assert error.value.cause == (
+        "the role of database.url may not do this (permission denied for table connections): "
+        "make it the owner of the database and of its tables"
+    )
+    assert await is_current(reader)
+    assert await faults(database, drives) == {}
+    assert "INSERT on users" in ((await faults(reader, drives))["privileges"] or "")
+    name = url.rpartition("/")[2]
+    postgres.execute(f"REVOKE ALL ON cluster FROM reader_{name}", name)
+    assert "permission denied for table cluster" in ((await faults(reader, drives))["privileges"] or "")
+    with pytest.raises(Misconfigured):
+        await is_current(reader)
+
+
+async def test_a_table_that_is_missing_is_unavailable_and_not_ready(
+    database: Database, drives: Drives
+) -> None:
+    await database.execute(text("ALTER TABLE access_tokens RENAME TO lost"))
+    with pytest.raises(Misconfigured) as error:
+        await database.fetch(select(access_tokens))
+    assert 'lacks a table or column of Portico (relation "access_tokens" does not exist)' in (
+        error.value.cause or ""
+    )
+    assert "SELECT" not in (error.value.cause or "")
+    assert await faults(database, drives) == {"schema": "missing: access_tokens"}
+    await database.execute(text("ALTER TABLE users DROP COLUMN root"))
+    with pytest.raises(Misconfigured, match="does not answer"):
+        await database.fetch(select(users))
+
+
+async def test_readiness_does_not_wait_as_long_as_requests(
+    own_server: PostgresServer, drives: Drives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither on a connection that is open nor on a new one."""
+    monkeypatch.setattr(readiness, "_WAIT_SECONDS", 0.5)
+    connected = Database(own_server.url(), wait=3600)
+    await connected.fetch(text("SELECT 1"))
+    own_server.freeze()
+    try:
+        for database in (connected, Database(own_server.url(), wait=3600)):
+            assert list(await faults(database, drives)) == ["database"]
+    finally:
+        own_server.thaw()
+    await connected.close()
 
 
 @pytest.mark.parametrize("silent", [False, True])

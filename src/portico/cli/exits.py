@@ -1,8 +1,11 @@
 """Exit codes, and which error has which."""
 
+from textwrap import shorten
+
 from portico.errors import (
     InvalidPath,
     InvalidRequest,
+    Misconfigured,
     PorticoError,
     ProviderTimeout,
     ProviderUnavailable,
@@ -41,7 +44,7 @@ class Missing(PorticoError):
 def exit_code(error: PorticoError) -> int:
     if isinstance(error, Missing):
         return FOLDER_MISSING if error.folder else FILE_MISSING
-    if isinstance(error, _TEMPORARY):
+    if isinstance(error, _TEMPORARY) and not isinstance(error, Misconfigured):
         return TEMPORARY
     if isinstance(error, UsageMistake | InvalidRequest | InvalidPath):
         return USAGE
@@ -52,5 +55,5 @@ def sentence(error: PorticoError) -> str:
     """The message for the administrator: the cause, which users do not see, or the error's own sentence."""
     if not error.cause:
         return error.detail
-    cause = " ".join(error.cause.split())[:300].rstrip(".")
+    cause = shorten(error.cause, 500, placeholder=" …").rstrip(".")
     return f"{cause[:1].upper()}{cause[1:]}."

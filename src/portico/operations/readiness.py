@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import structlog
 from sqlalchemy import select
-from sqlalchemy.exc import ProgrammingError
 
 from portico import clock
 from portico.accounts.cluster import KEY
@@ -12,6 +11,7 @@ from portico.drives import Drives, StorageUnusable
 from portico.errors import NotPossible, PorticoError, Unavailable
 from portico.single_flight import SingleFlight
 from portico.store.database import Database
+from portico.store.postgres import NotPermitted, TableMissing
 from portico.store.schema import OLDEST_CODE_VALUE, is_usable
 from portico.store.tables import cluster
 
@@ -24,6 +24,10 @@ _CLUSTER_KEY = select(cluster.c.value).where(cluster.c.name == KEY).scalar_subqu
 _OLD_SCHEMA = (
     "The database is older than this version of Portico; run 'portico migrate', or restart this node."
 )
+_LOST_TABLES = "The database has lost tables, which the log names; restore it from a backup."
+_NO_RIGHTS = "The role of database.url lacks rights; make it the owner of the database and of its tables."
+_WAIT_SECONDS = 2.0
+"""For the database's answer: load balancers do not wait long for theirs."""
 
 log = structlog.get_logger()
 
@@ -104,15 +108,21 @@ class Readiness:
 
     async def _database_faults(self) -> list[Fault]:
         try:
-            state = await self._database.state(_CLUSTER_KEY, OLDEST_CODE_VALUE)
+            state = await self._database.state(_CLUSTER_KEY, OLDEST_CODE_VALUE, wait=_WAIT_SECONDS)
+        except TableMissing as error:
+            return [Fault("schema", _OLD_SCHEMA, error.cause)]
+        except NotPermitted as error:
+            return [Fault("privileges", _NO_RIGHTS, error.cause)]
         except Unavailable as error:
             return [_database_fault(error)]
-        except ProgrammingError as error:  # a table is missing
-            return [Fault("schema", _OLD_SCHEMA, str(error.orig))]
         faults = []
         try:
             if not is_usable(state.revision, state.values[1]):
                 faults.append(Fault("schema", _OLD_SCHEMA))
+            elif state.missing_tables:
+                faults.append(Fault("schema", _LOST_TABLES, f"missing: {state.missing_tables}"))
+            elif state.missing_rights:
+                faults.append(Fault("privileges", _NO_RIGHTS, f"missing: {state.missing_rights}"))
         except NotPossible as error:
             faults.append(Fault("schema", error.detail, error.cause))
         if not state.writable:

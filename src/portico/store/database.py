@@ -1,5 +1,6 @@
 """Access to the database: SQLite by default, PostgreSQL by URL."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -20,6 +21,7 @@ from portico import clock
 from portico.errors import InvalidRequest, Unavailable
 from portico.store.postgres import CONNECTIONS, Postgres
 from portico.store.sqlite import Sqlite
+from portico.store.tables import metadata
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
@@ -49,6 +51,9 @@ class _Broken(Unavailable):
 class DatabaseState(NamedTuple):
     revision: str
     writable: bool
+    missing_tables: str | None
+    missing_rights: str | None
+    """Such as `INSERT on users`."""
     values: list[Any]
 
 
@@ -67,11 +72,13 @@ class Database:
         self._learned: tuple[int, float] | None = None
         """The database's time at a moment of this machine's uptime."""
 
-    async def fetch(self, query: Executable, parameters: Parameters = None) -> Sequence[AnyRow]:
+    async def fetch(
+        self, query: Executable, parameters: Parameters = None, *, wait: float | None = None
+    ) -> Sequence[AnyRow]:
         """The rows of one query, which sees what was committed before it."""
 
         async def work() -> Sequence[AnyRow]:
-            async with self.connect() as connection:
+            async with self.connect(wait) as connection:
                 return (await connection.execute(query, parameters)).all()
 
         return await _retried(work, _Conflict, _Broken)
@@ -131,9 +138,9 @@ class Database:
                 raise
 
     @asynccontextmanager
-    async def connect(self) -> "AsyncGenerator[AsyncConnection]":
+    async def connect(self, wait: float | None = None) -> "AsyncGenerator[AsyncConnection]":
         """A connection for reading several times, tried once: prefer `fetch`."""
-        async with self._opened(self._backend.reading) as connection:
+        async with self._opened(self._backend.reading, wait) as connection:
             yield connection
 
     @asynccontextmanager
@@ -151,14 +158,18 @@ class Database:
     async def ping(self) -> None:
         await self.state()
 
-    async def state(self, *columns: ColumnElement[Any]) -> DatabaseState:
-        """The schema's revision, whether it can be written, and the values of `columns`, with one query."""
-        query = select(column("version_num"), literal_column(self._backend.read_only), *columns).select_from(
+    async def state(self, *columns: ColumnElement[Any], wait: float | None = None) -> DatabaseState:
+        """The schema's revision, what can be done with it, and the values of `columns`, with one query."""
+        own = self._backend.read_only, *self._backend.lacking(list(metadata.tables))
+        chosen: list[ColumnElement[Any]] = [column("version_num"), *map(literal_column, own), *columns]
+        query = select(*chosen).select_from(
             table("alembic_version")
         )  # `SELECT 1` would not even open SQLite's file
-        row: Sequence[Any] = await self.first(query) or ("", False, *(None for _ in columns))
-        revision, read_only, *values = row
-        return DatabaseState(revision, not read_only and self._backend.file_is_writable(), values)
+        rows = await self.fetch(query, wait=wait)
+        row: Sequence[Any] = rows[0] if rows else ("", False, None, None, *(None for _ in columns))
+        revision, read_only, tables, rights, *values = row
+        writable = not read_only and self._backend.file_is_writable()
+        return DatabaseState(revision, writable, tables, rights, values)
 
     def now(self) -> int:
         """Milliseconds since the epoch, by the database's clock: the same on every node, whatever its own clock does."""
@@ -201,7 +212,8 @@ class Database:
         with self._translated():
             async with AsyncExitStack() as stack:
                 try:
-                    connection = await stack.enter_async_context(open_connection(wait or self._wait))
+                    async with asyncio.timeout(wait if wait and wait < self._wait else None):
+                        connection = await stack.enter_async_context(open_connection(wait or self._wait))
                 except Exception as error:  # drivers raise many kinds of errors when they connect
                     raise self._unavailable(error) from error
                 yield connection
@@ -210,18 +222,22 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except _OUR_ERRORS:
+        except _OUR_ERRORS as error:
+            if self._backend.problem(error.orig):
+                raise self._unavailable(error) from error
             raise
         except (DBAPIError, PoolTimeout, OSError) as error:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: Exception, kind: type[Unavailable] | None = None) -> Unavailable:
         original = error.orig if isinstance(error, DBAPIError) else error
-        why = f"{type(original).__name__}: {original}".rstrip(": ")
+        if problem := self._backend.problem(original):
+            kind, cause = problem
+        else:
+            why = self._backend.why(original) or type(original).__name__
+            cause = f"the database {self.name} cannot be used; {self._backend.advice} ({why})"
         return (kind or self._kind(error))(
-            "The gateway's database does not answer; try again in a moment.",
-            retry_after=1,
-            cause=f"the database {self.name} cannot be used; {self._backend.advice} ({why})",
+            "The gateway's database does not answer; try again in a moment.", retry_after=1, cause=cause
         )
 
     def _kind(self, error: Exception) -> type[Unavailable]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from portico.errors import InvalidRequest
+from portico.errors import InvalidRequest, Misconfigured, Unavailable
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -32,11 +32,47 @@ _FULL = re.compile(
 _FULL_PAUSE_SECONDS = 0.1
 _CONFLICTS = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock."""
+_NOT_PERMITTED = frozenset({"42501", "3F000"})
+"""Insufficient privilege; no schema to create in, which is one that may not be used."""
+_MISSING = frozenset({"42P01", "42703"})
+"""Undefined table, undefined column."""
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_CONNECT_PROBLEMS: tuple[tuple[re.Pattern[str], type[Unavailable] | None, str], ...] = (
+    (
+        re.compile(r'authentication failed|no password supplied|role "[^"]*" (does not exist|is not perm)'),
+        Misconfigured,
+        "the user or password in database.url is refused by {}",
+    ),
+    (
+        re.compile(r'database "[^"]*" does not exist'),
+        Misconfigured,
+        "the database {} in database.url does not exist; create it, or correct the name",
+    ),
+    (
+        re.compile(r"no pg_hba\.conf entry|permission denied for database"),
+        Misconfigured,
+        "the server does not let the user in database.url into {}; see its pg_hba.conf and the right CONNECT",
+    ),
+    (
+        re.compile(r"resolve host|translate host name|Name or service not known"),
+        None,  # the name server may be down
+        "the host in database.url cannot be resolved: {}",
+    ),
+)
+"""libpq has no codes for these either."""
 _KEEPALIVE = {"keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
 _HOST_SECONDS = 2.0
 """How long to wait for one of several hosts."""
 _MAX_ROUND_TRIP_SECONDS = 2.0
 """A clock that was read by a slower round trip is not trusted."""
+
+
+class NotPermitted(Misconfigured):
+    """The role lacks a right."""
+
+
+class TableMissing(Misconfigured):
+    """A table or column is missing."""
 
 
 class Postgres:
@@ -92,6 +128,41 @@ class Postgres:
             raise DBAPIError.instance(
                 None, None, error, psycopg.Error, hide_parameters=True, connection_invalidated=driver.closed
             ) from error
+
+    def lacking(self, tables: list[str]) -> tuple[str, str]:
+        """SQL for the tables that are missing, and the rights on the others; NULL if there are none."""
+        names = f"unnest(string_to_array('{','.join(tables)}', ',')) AS name"
+        rights = "unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS need"
+        missing = f"(SELECT string_agg(name, ', ') FROM {names} WHERE to_regclass(name) IS NULL)"  # noqa: S608
+        refused = "NOT has_table_privilege(to_regclass(name), need)"
+        denied = f"(SELECT string_agg(need || ' on ' || name, ', ') FROM {names}, {rights} WHERE {refused})"  # noqa: S608
+        return missing, denied
+
+    def problem(self, error: BaseException | None) -> tuple[type[Unavailable] | None, str] | None:
+        """What the administrator has to change, in one sentence, and the kind of the error if it is permanent."""
+        import psycopg
+
+        if not isinstance(error, psycopg.Error):
+            return None
+        if error.sqlstate in _NOT_PERMITTED:
+            return NotPermitted, (
+                f"the role of database.url may not do this ({error.diag.message_primary}): "
+                "make it the owner of the database and of its tables"
+            )
+        if error.sqlstate in _MISSING:
+            return TableMissing, (
+                f"the database {self.name} lacks a table or column of Portico ({error.diag.message_primary}): "
+                "run 'portico migrate', or restore a backup"
+            )
+        if error.sqlstate is None:
+            for pattern, kind, sentence in _CONNECT_PROBLEMS:
+                if pattern.search(str(error)):
+                    return kind, sentence.format(self.name)
+        return None
+
+    def why(self, error: BaseException | None) -> str:
+        """The driver's message without its hints."""
+        return re.sub(r"\n\t[^\n]*", "", str(error)).strip()
 
     def file_is_writable(self) -> bool:
         return True
@@ -156,23 +227,52 @@ def parse_url(url: str) -> dict[str, str]:
         from psycopg.conninfo import conninfo_to_dict
     except ModuleNotFoundError:
         raise InvalidRequest(_NEEDED) from None
+    authority, _, rest = url.partition("://")[2].partition("/")
+    hosts = authority.partition("@")[2]
+    name, _, query = rest.partition("?")
+    if "@" in hosts.partition("?")[0] or ("?" not in hosts and "@" in name):
+        raise _unusable(_ESCAPES)
     try:
-        return {key: str(value) for key, value in conninfo_to_dict(libpq_url(url)).items()}
+        parameters = {key: str(value) for key, value in conninfo_to_dict(libpq_url(url)).items()}
     except ProgrammingError as error:
-        raise InvalidRequest(
-            f"The database URL in database.url cannot be used: {_why(str(error))}."
-        ) from None
+        raise _unusable(_ESCAPES if "@" in query and "@" not in authority else _why(str(error))) from None
+    if mistake := _mistake(parameters):
+        raise _unusable(mistake)
+    return parameters
+
+
+_ESCAPES = "percent-encode '@' as %40 and '/' as %2F in the user name and password"
+
+
+def _unusable(why: str) -> InvalidRequest:
+    return InvalidRequest(f"The database URL in database.url cannot be used: {why}.")
+
+
+def _mistake(parameters: dict[str, str]) -> str | None:
+    """What libpq would refuse only when it connects. Values are not quoted: they may be a part of the password."""
+    ports = parameters.get("port", "").split(",")
+    if not all(not port or (re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 65536) for port in ports):
+        return "the port must be a number from 1 to 65535"
+    if parameters.get("sslmode", "prefer") not in _SSL_MODES:
+        return f"sslmode must be one of {', '.join(_SSL_MODES)}"
+    if not re.fullmatch("-?[0-9]{0,9}", parameters.get("connect_timeout", "")):
+        return "connect_timeout must be a number of seconds"
+    return None
 
 
 def _why(message: str) -> str:
     """What libpq says, without what it quotes: that may be the password."""
+    if "unexpected spaces" in message:
+        return "write a space as %20"
     if "percent-encoded" in message:
         return (
             "a '%' is not followed by two hexadecimal digits; write a '%' of a user name or password as %25"
         )
+    if "IPv6" in message:
+        return "an IPv6 address must be in brackets, like [::1]"
     if option := re.search(r'invalid URI query parameter: "([a-z_]{1,30})"', message):
         return f"there is no option {option[1]}; those of libpq are possible"
-    return message.partition("\n")[0].partition(': "')[0].strip()
+    return message.partition("\n")[0].partition('"')[0].rstrip(": ")
 
 
 def _name_of(parameters: dict[str, str]) -> str:

@@ -15,10 +15,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, inspect, select, text
-from sqlalchemy.exc import ProgrammingError
 
 from portico.errors import NotPossible, Unavailable
 from portico.store.database import Database
+from portico.store.postgres import TableMissing
 from portico.store.schema_changes import LockLimits, change_schema, file_of
 from portico.store.tables import cluster
 
@@ -58,7 +58,7 @@ async def is_current(database: Database) -> bool:
         query = "SELECT version_num, EXISTS (SELECT 1 FROM users), EXISTS (SELECT 1 FROM connections)"
         query += f", (SELECT value FROM cluster WHERE name = '{OLDEST_CODE}') AS oldest_code"  # noqa: S608
         rows = await database.fetch(text(f"{query} FROM {REVISIONS}"))
-    except ProgrammingError:
+    except TableMissing:
         return False
     except Unavailable:
         if database.dialect == "sqlite":

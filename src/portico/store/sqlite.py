@@ -59,6 +59,16 @@ class Sqlite:
     async def batch(self, connection: "AsyncConnection") -> AsyncGenerator[None]:
         yield
 
+    def lacking(self, tables: list[str]) -> tuple[str, str]:
+        """SQLite has no rights, and a query of a missing table fails as such."""
+        return "NULL", "NULL"
+
+    def problem(self, error: BaseException | None) -> None:
+        return None
+
+    def why(self, error: BaseException | None) -> str:
+        return f"{type(error).__name__}: {error}".rstrip(": ")
+
     def file_is_writable(self) -> bool:
         """Whether the kernel would let this process write; nothing is tried."""
         return self._file is None or (
