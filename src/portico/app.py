@@ -1,8 +1,8 @@
 """The HTTP application: what a worker process loads."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from portico.api.metrics_server import serve_metrics
 from portico.api.routes import router
 from portico.api.services import Services
 from portico.bootstrap import open_gateway
+from portico.errors import Misconfigured, Unavailable
 from portico.logs import RequestLog
 from portico.metrics import Metrics, render
 from portico.operations import Gateway
@@ -28,17 +29,22 @@ LAG_SECONDS = 0.25
 """How often the lag of the event loop is measured, if metrics are served."""
 PUBLISH_SECONDS = 1.0
 """How often a worker publishes its metrics for the others."""
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 5.0
+"""Between two attempts to reach the database at the start of a worker."""
 
 log = structlog.get_logger()
 
 
-def load_app(home: str, overrides: Mapping[str, str]) -> Edge:
+def load_app(home: str, overrides: Mapping[str, str], *, patient: bool = False) -> Edge:
     chosen = settings.load(Path(home), overrides=overrides)
-    return create_app(chosen, logs.configure(chosen.log_level, chosen.node))
+    return create_app(chosen, logs.configure(chosen.log_level, chosen.node), patient=patient)
 
 
-def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge:
+def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, patient: bool = False) -> Edge:
+    """If `patient`, its start waits for a database that does not answer."""
     metrics, long_work = Metrics(), CancellableWork()
+    stopping = asyncio.Event()
     tracing = open_tracing(chosen.otel_endpoint, chosen.node)
     opened: list[Gateway] = []
 
@@ -46,12 +52,20 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge
         for gateway in opened:
             gateway.readiness.drain()
 
+    def stop() -> None:
+        stopping.set()
+        long_work.stop()
+
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
         async with AsyncExitStack() as stack:
             if tracing:
                 stack.push_async_callback(asyncio.to_thread, tracing.close)
-            gateway = await stack.enter_async_context(open_gateway(chosen, metrics, long_work, tracing))
+            gateway = await _entered(
+                stack,
+                lambda: open_gateway(chosen, metrics, long_work, tracing),
+                stopping if patient else None,
+            )
             opened.append(gateway)
             if chosen.metrics_address:
                 await stack.enter_async_context(
@@ -75,9 +89,35 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard) -> Edge
         metrics=metrics,
         request_log=request_log,
         tracing=tracing,
-        on_stop=long_work.stop,
+        on_stop=stop,
         on_drain=drain,
     )
+
+
+async def _entered(
+    stack: AsyncExitStack,
+    open_: Callable[[], AbstractAsyncContextManager[Gateway]],
+    stopping: asyncio.Event | None,
+) -> Gateway:
+    """The open gateway. With `stopping`, wait until its database answers, or until that is set.
+
+    A worker that ended instead would be started again and again.
+    """
+    pause, reported = FIRST_PAUSE_SECONDS, None
+    while True:
+        try:
+            return await stack.enter_async_context(open_())
+        except Misconfigured:
+            raise
+        except Unavailable as error:
+            if stopping is None or stopping.is_set():
+                raise
+            if error.cause != reported:
+                reported = error.cause
+                log.warning("database-not-available", cause=reported)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 @asynccontextmanager

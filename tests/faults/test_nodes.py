@@ -1,6 +1,8 @@
 """Two nodes on one PostgreSQL: ready or not, and why; one audit log."""
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,45 @@ def test_a_database_that_is_gone_and_comes_back(
         server.start()
         wait_until(lambda: faults(gateway) == {}, "it is ready again")
         assert gateway.stop() == 0
+
+
+def test_workers_wait_for_a_database_that_is_gone(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_postgres() as server:
+        _share(monkeypatch, server.new_database())
+        gateway = start("--workers", "1")
+        [old] = gateway.workers()
+        server.stop()
+        os.kill(old, signal.SIGKILL)
+        wait_until(lambda: '"database-not-available"' in gateway.output, "the next worker reports it")
+        [worker] = gateway.workers()
+        server.start()
+        wait_until(gateway.answers, "it serves again")
+        assert gateway.workers() == [worker]
+        assert faults(gateway) == {}
+        assert gateway.output.count('"database-not-available"') == 1
+        assert "Traceback" not in gateway.output
+
+        server.stop()
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: gateway.output.count('"database-not-available"') == 2, "it waits again")
+        assert gateway.stop() == 0
+        assert "Traceback" not in gateway.output
+
+
+def test_a_reload_without_a_database_keeps_the_old_workers(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_postgres() as server:
+        _share(monkeypatch, server.new_database())
+        gateway = start()
+        workers = gateway.workers()
+        server.stop()
+        assert gateway.process
+        gateway.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "The old workers stay." in gateway.output, "the reload is given up")
+        assert gateway.answers()
+        wait_until(lambda: gateway.workers() == workers, "the new worker is gone")
+        assert "Traceback" not in gateway.output
 
 
 _TWO_HOURS_AHEAD = """

@@ -190,8 +190,9 @@ class Server(MPServer):
         self.main_loop_interrupt.clear()
         if self._certificate and self._certificate.renew():
             self._give_certificate_to_workers()
+        loader = partial(target_loader, patient=False)  # the old workers stay if it fails
         for number, worker in enumerate(self.wrks):
-            successor = self._spawn_worker(number, spawn_target, target_loader)
+            successor = self._spawn_worker(number, spawn_target, loader)
             successor.interrupt_by_parent = True  # until it serves, its end does not call for another one
             successor.start()  # type: ignore[no-untyped-call]
             if not self._serves(successor.inner):

@@ -14,6 +14,7 @@ from typing import Any
 
 from granian import _signals
 
+from portico.cli.exits import sentence
 from portico.cli.idle_connections import IdleConnections
 from portico.errors import PorticoError
 from portico.settings import Settings, load
@@ -25,8 +26,13 @@ DRAIN_SIGNAL = signal.SIGUSR2
 """From the parent: be not ready, and go on serving until SIGTERM."""
 
 
-def load_app_in_worker(home: str, overrides: dict[str, str], listening: Connection) -> Any:
-    """The application; the id of this process is sent to `listening` when it accepts connections."""
+def load_app_in_worker(
+    home: str, overrides: dict[str, str], listening: Connection, *, patient: bool = True
+) -> Any:
+    """The application; the id of this process is sent to `listening` when it accepts connections.
+
+    If `patient`, it waits for a database that does not answer.
+    """
     # A forked worker inherits its parent's handlers, and would ignore SIGTERM until it serves.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(DRAIN_SIGNAL, signal.SIG_IGN)  # by default it would end a worker that is starting
@@ -36,12 +42,12 @@ def load_app_in_worker(home: str, overrides: dict[str, str], listening: Connecti
     from portico.app import load_app
 
     try:
-        app = load_app(home, overrides)
+        app = load_app(home, overrides, patient=patient)
         _call_on_stop(app.on_stop, app.on_drain)
         settings = load(Path(home), overrides=overrides)
         return _with_signals_held(_with_connection_limit(app, settings), listening)
     except PorticoError as error:
-        print(error.detail, file=sys.stderr, flush=True)
+        print(sentence(error), file=sys.stderr, flush=True)
         sys.exit(1)
 
 
@@ -95,7 +101,8 @@ def _exit_with_parent() -> None:
 def _with_signals_held(app: Any, listening: Connection) -> Any:
     """Block the signals between the startup of the app and serving.
 
-    The event loop does not run in between, and uvloop loses a signal that arrives then.
+    The event loop does not run in between, and uvloop loses a signal that arrives then. A startup that fails with one of
+    our errors prints its sentence instead of a traceback.
     """
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -103,13 +110,27 @@ def _with_signals_held(app: Any, listening: Connection) -> Any:
             await app(scope, receive, send)
             return
 
+        failures = []
+
         async def send_held(message: Any) -> None:
+            if message["type"] == "lifespan.startup.failed":
+                failures.append(message)
+                return
             if message["type"] == "lifespan.startup.complete":
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, RETIRE_SIGNAL})
                 asyncio.get_running_loop().call_later(0.1, _on_listening, listening)
             await send(message)
 
-        await app(scope, receive, send_held)
+        try:
+            await app(scope, receive, send_held)
+        except Exception as error:
+            if not failures:
+                raise
+            if not isinstance(error, PorticoError):
+                await send(failures[0])
+                raise
+            print(sentence(error), file=sys.stderr, flush=True)
+            await send({"type": "lifespan.startup.failed"})
 
     return application
 
