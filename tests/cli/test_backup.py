@@ -280,6 +280,41 @@ def test_from_sqlite_to_postgresql_and_back(
     assert [user["name"] for user in with_cloud("user", "list", "--json").data] == ["anna", "bob"]
 
 
+def test_a_copied_database_belongs_to_the_same_key(
+    with_cloud: Portico, home: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, file = postgres.new_database(), f"sqlite:///{home / 'portico.db'}"
+    engine = create_engine(file)
+    with engine.begin() as connection:  # as the version before has left it
+        connection.execute(text("DELETE FROM cluster WHERE name = 'secret-key'"))
+    engine.dispose()
+    key = home / "secret.key"
+    right = key.read_text()
+    key.write_text("A" * 43)
+    assert "is not that of the database to copy" in with_cloud("migrate-database", file, url).err
+    key.unlink()
+    assert "add --lost-key" in with_cloud("migrate-database", file, url).err
+    assert with_cloud("migrate-database", file, postgres.new_database(), "--lost-key").code == 0
+    key.write_text(right)
+    assert with_cloud("migrate-database", file, url).code == 0
+    monkeypatch.setenv("PORTICO_DATABASE_URL", url)
+    key.unlink()
+    assert "There is no secret key here" in with_cloud("user", "list").err
+    assert not key.exists()
+    key.write_text(right)
+    assert with_cloud("connection", "show", "cloud").code == 0
+
+
+def test_a_backup_of_one_node_that_is_restored_for_several_belongs_to_the_same_key(
+    anna: Portico, home: Path, file: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert anna("backup", str(file)).code == 0
+    monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
+    assert anna("restore", str(file)).code == 0
+    (home / "secret.key").unlink()
+    assert "There is no secret key here" in anna("user", "list").err
+
+
 def test_a_shared_database_is_saved_and_restored(
     portico: Portico, home: Path, postgres: PostgresServer, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
+from portico.errors import NotPossible
 from portico.store.database import Database
 from portico.store.tables import leases
 from tests.servers.postgres import PostgresServer
 
-from .conftest import Portico
+from .conftest import Outcome, Portico
 
 
 @pytest.fixture
@@ -23,6 +24,11 @@ def shared(portico: Portico, postgres: PostgresServer, home: Path, monkeypatch: 
     assert portico("migrate").code == 0
     assert portico("connection", "add", "disk", "--kind", "local", "--option", f"folder={folder}").code == 0
     return url
+
+
+def add_cloud(portico: Portico, name: str = "cloud") -> Outcome:
+    options = ("--kind", "s3", "--option", "bucket=b", "--option", "region=eu-central-1", "--secret-stdin")
+    return portico("connection", "add", name, *options, stdin="access-key-id=a\nsecret-access-key=b\n")
 
 
 def hold(url: str, *names: str, until: int) -> None:
@@ -66,9 +72,71 @@ def test_forget(portico: Portico, shared: str, home: Path, monkeypatch: pytest.M
     assert (forgotten.code, forgotten.err) == (0, "")
     assert "decides anew" in forgotten.out
     assert portico("cluster", "show", "--json").data["secretKey"] is None
-    assert portico("user", "list").code == 0
+    assert portico("user", "list").code == 0  # which only reads
+    assert portico("cluster", "show", "--json").data["secretKey"] is None
+    assert not (home / "secret.key").exists()
+    assert portico("user", "add", "ann", "--connection", "disk", "--generate").code == 0
     assert portico("cluster", "show", "--json").data["secretKey"] is not None
     assert '"action":"cluster.forget"' in (home / "audit.log").read_text()
+
+
+def test_a_command_that_fails_does_not_claim_the_database(
+    portico: Portico, postgres: PostgresServer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
+    failed = portico("user", "add", "ann", "--generate")
+    assert failed.code != 0
+    assert "There is no connection yet; add one with 'portico connection add" in failed.err
+    assert not home.exists()
+    assert portico("cluster", "show", "--json").data["secretKey"] is None
+    assert add_cloud(portico).code == 0
+    assert portico("cluster", "show", "--json").data["secretKey"] is not None
+
+
+def test_a_failure_after_credentials_were_stored_keeps_their_key(
+    portico: Portico, postgres: PostgresServer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
+
+    async def fail(*_: object) -> None:
+        raise NotPossible("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("portico.cli.connections._bound", fail)
+        assert add_cloud(portico).code == 1
+    assert (home / "secret.key").exists()
+    assert portico("connection", "show", "cloud").code == 0
+
+
+def test_a_shared_database_needs_no_home(
+    portico: Portico, postgres: PostgresServer, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "url").write_text(postgres.new_database())
+    monkeypatch.setenv("PORTICO_DATABASE_URL_FILE", str(tmp_path / "url"))
+    assert portico("cluster", "show").code == 0
+    forgotten = portico("cluster", "forget", "--yes")
+    assert (forgotten.code, forgotten.err) == (0, "")
+    assert portico("config", "check").out == "The environment: no mistakes\n"
+    assert not home.exists()
+
+
+def test_credentials_in_the_home_are_sealed_with_one_key(
+    anna: Portico, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "secret.key").unlink()
+    monkeypatch.setenv("PORTICO_SECRET_KEY", "A" * 43)
+    assert add_cloud(anna).code == 0
+    monkeypatch.delenv("PORTICO_SECRET_KEY")
+    refused = add_cloud(anna, "second")
+    assert refused.code == 1
+    assert "There is no secret key here" in refused.err
+    assert "portico cluster forget" in refused.err
+    assert not (home / "secret.key").exists()
+    monkeypatch.setenv("PORTICO_SECRET_KEY", "B" * 42 + "A")
+    assert "The secret key of this node is not that of the gateway" in add_cloud(anna, "second").err
+    assert anna("user", "add", "ben", "--generate").code == 0
+    assert anna("cluster", "forget", "--yes").code == 0
+    assert add_cloud(anna, "second").code == 0
 
 
 def test_a_single_node_has_nothing_to_agree_on(anna: Portico) -> None:

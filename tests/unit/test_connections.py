@@ -5,6 +5,7 @@ import pathlib
 import pytest
 from sqlalchemy import text
 
+from portico.accounts.cluster import Cluster, ClusterMismatch
 from portico.accounts.connections import Connections
 from portico.accounts.home_paths import HomePaths
 from portico.accounts.users import Users
@@ -156,7 +157,30 @@ async def test_with_another_key_the_secrets_stay_closed_and_the_rest_works(
     assert (await stranger.get("local")).options == {"folder": "/srv/files"}
     with pytest.raises(BadSecretKey, match="bucket"):
         await stranger.get("bucket")
+    with pytest.raises(ClusterMismatch, match="is not that of the gateway"):
+        await stranger.add("second", "s3", {}, {"secret-access-key": CANARY})
+    await stranger.add("plain", "s3", {}, {})
+    with pytest.raises(ClusterMismatch):
+        await stranger.change("plain", options={}, secrets={"secret-access-key": CANARY})
     await stranger.delete("bucket")
+
+
+async def test_the_key_is_noted_with_the_first_credentials_or_not_at_all(
+    connections: Connections, database: Database
+) -> None:
+    cluster = Cluster(database)
+    await connections.adopt_key()
+    with pytest.raises(AlreadyExists):
+        await connections.add("local", "s3", {}, {"secret-access-key": CANARY})
+    assert await cluster.identity() == {}
+    await connections.add("bucket", "s3", {}, {"secret-access-key": CANARY})
+    noted = await cluster.identity()
+    assert list(noted) == ["secret-key"]
+    await cluster.forget()
+    await Connections(database, Vault(SecretKey.generate())).adopt_key()
+    assert await cluster.identity() == {}
+    await connections.adopt_key()
+    assert await cluster.identity() == noted
 
 
 async def test_a_volume_id_is_bound_once_and_forgotten_by_a_change(connections: Connections) -> None:

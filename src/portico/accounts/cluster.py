@@ -4,15 +4,19 @@ import pathlib
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from portico.accounts.vault import VARIABLE, SecretKey
 from portico.errors import PorticoError
-from portico.store.database import Database
+from portico.store.database import Database, upsert
 from portico.store.schema import OLDEST_CODE
 from portico.store.tables import cluster
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 KEY = "secret-key"
 _AGREED = cluster.c.name != OLDEST_CODE
@@ -31,11 +35,20 @@ class Cluster:
 
     async def load_key(self, file: pathlib.Path) -> SecretKey:
         """This node's secret key, if it is that of the cluster. Only the first node makes one."""
-        known = (await self.identity()).get(KEY)
-        if known is not None and not SecretKey.exists(file):
-            raise key_missing(f"the database {self._database.name}", file, _LOST)
-        key = SecretKey.load(file)
+        key = await self.own_key(file) or SecretKey.load(file)
         await self.agree({KEY: key.fingerprint()})
+        return key
+
+    async def own_key(self, file: pathlib.Path) -> SecretKey | None:
+        """As `load_key`, but neither a key nor a row is made: None if neither exists yet."""
+        known = (await self.identity()).get(KEY)
+        if not SecretKey.exists(file):
+            if known is not None:
+                raise key_missing(f"the database {self._database.name}", file, _LOST)
+            return None
+        key = SecretKey.load(file)
+        if known not in (None, key.fingerprint()):
+            raise self._mismatch(KEY)
         return key
 
     async def agree(
@@ -72,6 +85,19 @@ class Cluster:
             f"The setting {name} differs from that of the other nodes on the database {self._database.name}: set it to "
             "the same value, or remove it here. To change it everywhere, stop all nodes and run 'portico cluster forget' first."
         )
+
+
+async def agree_on_sealing(transaction: "AsyncConnection", fingerprint: str, database: Database) -> None:
+    """Make this key the one that credentials are sealed with; `ClusterMismatch` if there is another one.
+
+    As part of the transaction that stores what was sealed, no failure leaves one without the other.
+    """
+    statement = upsert(database.dialect, cluster, {"name": cluster.c.name}).values(
+        name=KEY, value=fingerprint
+    )
+    known = (await transaction.execute(statement.returning(cluster.c.value))).scalar_one()
+    if known != fingerprint:
+        raise key_differs(f"the gateway behind the database {database.name}", _LOST)
 
 
 def key_missing(what: str, file: pathlib.Path, if_lost: str) -> ClusterMismatch:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from portico.accounts.cluster import KEY, Cluster, agree_on_sealing
 from portico.accounts.home_paths import HomePaths
 from portico.accounts.names import check_name
-from portico.accounts.vault import Vault
+from portico.accounts.vault import BadSecretKey, Vault
 from portico.errors import AlreadyExists, InvalidRequest, NotFound, NotPossible
 from portico.rights import Right, parse_rights
 from portico.store.database import AnyRow, Database
@@ -48,10 +49,14 @@ class Connections:
     async def add(self, name: str, kind: str, options: dict[str, str], secrets: dict[str, str]) -> Connection:
         name = check_name(name, "connection")
         connection = Connection(name, kind, dict(options), dict(secrets), self._database.now())
+        row = {"name": name, "kind": kind, **self._stored(connection)}
+
+        async def store(transaction: "AsyncConnection") -> None:
+            await self._check_key(transaction, connection)
+            await transaction.execute(insert(connections).values(row))
+
         try:
-            await self._database.execute(
-                insert(connections).values(name=name, kind=kind, **self._stored(connection))
-            )
+            await self._database.transact(store)
         except IntegrityError:
             raise AlreadyExists(f"There is a connection {name!r} already; choose another name.") from None
         return connection
@@ -71,6 +76,7 @@ class Connections:
                 _merged(old.secrets, secrets),
                 max(self._database.now(), old.revision + 1),
             )
+            await self._check_key(transaction, new)
             await transaction.execute(
                 update(connections).where(connections.c.name == new.name).values(**self._stored(new))
             )
@@ -100,6 +106,20 @@ class Connections:
         """The revision of every connection: a cheap way to see which have changed."""
         rows = await self._database.fetch(select(connections.c.name, connections.c.revision))
         return {row.name: row.revision for row in rows}
+
+    async def adopt_key(self) -> None:
+        """Note that this key sealed the credentials, if it did and no key is known: older versions did not note it."""
+        query = select(connections.c.name, connections.c.secrets).where(connections.c.secrets.is_not(None))
+        row = await self._database.first(query.order_by(connections.c.name).limit(1))
+        if row is None:
+            return
+        try:
+            self._vault.open(row.secrets, row.name)
+        except BadSecretKey:
+            return
+        cluster = Cluster(self._database)
+        if KEY not in await cluster.identity():
+            await cluster.agree({KEY: self._vault.fingerprint})
 
     async def in_use(self) -> dict[str, frozenset[Right]]:
         """The connections that hold roots of enabled users, with all rights that these users have."""
@@ -148,6 +168,11 @@ class Connections:
         if not deleted:
             raise unknown_connection(name)
 
+    async def _check_key(self, transaction: "AsyncConnection", connection: Connection) -> None:
+        """One key seals all credentials: with two, each node could read only some of them."""
+        if connection.secrets:
+            await agree_on_sealing(transaction, self._vault.fingerprint, self._database)
+
     def _known(self, row: AnyRow | None, name: str) -> Connection:
         if row is None:
             raise unknown_connection(name)
@@ -180,6 +205,12 @@ def _named(name: str) -> "Select[*tuple[Any, ...]]":
 
 def unknown_connection(name: str) -> NotFound:
     return NotFound(f"There is no connection {name[:64]!r}; 'portico connection list' shows all connections.")
+
+
+def no_connection() -> NotFound:
+    return NotFound(
+        "There is no connection yet; add one with 'portico connection add NAME --kind KIND' first."
+    )
 
 
 def stored_name(name: str) -> str:

@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from portico import clock
-from portico.accounts.connections import stored_name, unknown_connection
+from portico.accounts.connections import no_connection, stored_name, unknown_connection
 from portico.accounts.names import check_name, name_key
 from portico.accounts.passwords import Passwords, check_password
 from portico.accounts.throttle import clear_failures, forget_user
@@ -189,7 +189,8 @@ async def _check_connection(transaction: "AsyncConnection", name: str) -> None:
         .with_for_update(key_share=True, read=True)
     )
     if (await transaction.execute(query)).first() is None:
-        raise unknown_connection(name)
+        others = await transaction.execute(select(connections.c.name).limit(1))
+        raise no_connection() if others.first() is None else unknown_connection(name)
 
 
 async def _sign_out(transaction: "AsyncConnection", user_id: int) -> None:

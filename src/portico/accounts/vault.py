@@ -101,15 +101,28 @@ class SecretKey:
 class Vault:
     """Encrypts small sets of secrets, bound to a label that says what they belong to."""
 
-    def __init__(self, key: SecretKey) -> None:
-        self._cipher = AESGCM(key.derive("vault"))
+    def __init__(self, key: SecretKey | None) -> None:
+        """Without a key, nothing can be sealed or opened."""
+        self._key = key
+        self._cipher = AESGCM(key.derive("vault")) if key else None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the key."""
+        if self._key is None:
+            raise _no_key()
+        return self._key.fingerprint()
 
     def seal(self, values: dict[str, str], label: str) -> bytes:
+        if self._cipher is None:
+            raise _no_key()
         nonce = os.urandom(_NONCE)
         return _VERSION + nonce + self._cipher.encrypt(nonce, json.dumps(values).encode(), label.encode())
 
     def open(self, sealed: bytes, label: str) -> dict[str, str]:
         """The secrets with this label; `BadSecretKey` if the key is another one or the bytes were altered."""
+        if self._cipher is None:
+            raise _no_key()
         nonce, box = sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
         try:
             if sealed[:1] != _VERSION:
@@ -125,6 +138,13 @@ class Vault:
 
     def __repr__(self) -> str:
         return "Vault(…)"
+
+
+def _no_key() -> BadSecretKey:
+    return BadSecretKey(
+        f"There is no secret key here: copy secret.key of this gateway to the home, or set {VARIABLE}. If the key is lost, "
+        "run 'portico cluster forget' and add the connections again."
+    )
 
 
 def _create(file: pathlib.Path) -> None:

@@ -74,13 +74,16 @@ def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awa
     return with_accounts(home, audited)
 
 
-def with_settings(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]) -> T:
+def with_settings(
+    settings: "Settings", action: Callable[[Accounts], Awaitable[T]], *, make_key: bool = False
+) -> T:
+    """Run `action` on the accounts. With a shared database, a missing key is made only with `make_key`."""
     import asyncio
 
-    return asyncio.run(_call(settings, action))
+    return asyncio.run(_call(settings, action, make_key=make_key))
 
 
-async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]) -> T:
+async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]], *, make_key: bool) -> T:
     from portico.accounts.connections import Connections
     from portico.accounts.home_paths import HomePaths
     from portico.accounts.passwords import Passwords
@@ -89,7 +92,11 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     from portico.providers.registry import PATH_OPTIONS
 
     database = await current_database(settings)
-    vault = Vault(await _secret_key(settings, database))
+    try:
+        vault = Vault(await _secret_key(settings, database, make_key=make_key))
+    except BaseException:
+        await database.close()
+        raise
     passwords = Passwords()
     audit = _trail(settings, database)
     paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
@@ -159,16 +166,15 @@ async def current_database(settings: "Settings") -> "Database":
     return database
 
 
-async def _secret_key(settings: "Settings", database: "Database") -> "SecretKey":
-    """The key; with a shared database, that of all nodes, or nothing is sealed or added."""
+async def _secret_key(settings: "Settings", database: "Database", *, make_key: bool) -> "SecretKey | None":
+    """The key; with a shared database, that of all nodes. Nothing is written to the database: the command may fail."""
+    from portico.accounts.cluster import KEY, Cluster
     from portico.accounts.vault import SecretKey
 
-    if settings.database_in_home:
-        return SecretKey.load(settings.secret_key_file)
-    from portico.accounts.cluster import Cluster
-
-    try:
-        return await Cluster(database).load_key(settings.secret_key_file)
-    except BaseException:
-        await database.close()
-        raise
+    file, cluster = settings.secret_key_file, Cluster(database)
+    if not settings.database_in_home:
+        key = await cluster.own_key(file)
+        return SecretKey.load(file) if key is None and make_key else key
+    if not SecretKey.exists(file) and KEY in await cluster.identity():
+        return None  # another one would not open what is sealed
+    return SecretKey.load(file)

@@ -77,9 +77,9 @@ async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
     if not SecretKey.exists(settings.secret_key_file) and not with_key:
         return agreed
     mine = _own_key(settings).fingerprint()
-    if agreed is not None and agreed != mine and with_key and not settings.database_in_home:
+    if agreed is not None and agreed != mine and with_key:
         raise key_differs(f"the gateway behind the database {database.name}", "Or leave --with-key out.")
-    return mine if settings.database_in_home else agreed or mine
+    return agreed or mine
 
 
 def _own_key(settings: "Settings") -> "SecretKey":

@@ -108,6 +108,11 @@ def _storage_lines(startup: Startup) -> Iterator[tuple[str, str]]:
 
 def _user_lines(startup: Startup) -> Iterable[tuple[str, str]]:
     home = startup.settings.home
+    if startup.user is None and not startup.storage:
+        yield NOTE, "There is no connection and no Web User yet; add them with:"
+        yield CODE, f"  {command(home, 'connection', 'add', 'NAME', '--kind', 'KIND')} …"
+        yield CODE, f"  {command(home, 'user', 'add', 'USER', '--connection', 'NAME')}"
+        return
     if startup.user is None:
         yield NOTE, f"There is no Web User yet; add one with: {command(home, 'user', 'add', 'NAME')}"
         return

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from portico.cli.accounts import current_database, run_audited
-from portico.cli.home import existing
+from portico.cli.home import existing_or_shared
 from portico.cli.output import show_one, timestamp
 from portico.cli.parser import Command, Group, Parser
 from portico.cli.terminal import confirm
@@ -25,7 +25,7 @@ _SHOWN_DIGITS = 16
 
 
 def show(options: SimpleNamespace) -> None:
-    settings = existing(options.home)
+    settings = existing_or_shared(options.home)
     facts = _with_database(settings, lambda database: _facts(settings, database))
     if not options.as_json:
         held = [f"{each['name']}: {each['owner']} until {each['expiresAt']}" for each in facts["leases"]]
@@ -71,7 +71,7 @@ async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
 def forget(options: SimpleNamespace) -> None:
     from portico.accounts.cluster import Cluster
 
-    settings = existing(options.home)
+    settings = existing_or_shared(options.home)
     confirm(
         "The next node that starts decides anew on the secret key, the client id and the public URL; stop all nodes first.",
         yes=options.yes,

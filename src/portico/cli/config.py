@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from portico.cli.home import existing
+from portico.cli.home import existing_or_shared
 from portico.cli.parser import Command, Group
 
 if TYPE_CHECKING:
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def check(options: SimpleNamespace) -> None:
-    settings = existing(options.home)
+    settings = existing_or_shared(options.home)
     _check_references(settings)
-    print(f"{settings.properties_file}: no mistakes")
+    place = settings.properties_file if settings.properties_file.exists() else "The environment"
+    print(f"{place}: no mistakes")
 
 
 def _check_references(settings: "Settings") -> None:

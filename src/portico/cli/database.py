@@ -13,6 +13,8 @@ from portico.cli.parser import Command, Parser
 if TYPE_CHECKING:
     from portico.store.content import Counts, Row
 
+_LOST = "If the key is lost, add --lost-key, and add the connections again that have credentials."
+
 
 def migrate(options: SimpleNamespace) -> None:
     from portico.store import schema
@@ -41,7 +43,7 @@ def migrate_database(options: SimpleNamespace) -> None:
     if _same(source, target):
         raise UsageMistake("FROM and TO are the same database.")
     moved: list[str] = []
-    counts = asyncio.run(_copy(source, target, options.home, moved))
+    counts = asyncio.run(_copy(source, target, options.home, moved, lost_key=options.lost_key))
     show_counts(counts)
     print("Copied everything; the numbers of rows are equal in both databases.")
     if moved:
@@ -51,14 +53,18 @@ def migrate_database(options: SimpleNamespace) -> None:
         print("Also set security.client-id and security.client-secret, which only a shared database keeps.")
 
 
-async def _copy(source: str, target: str, home: Path, moved: list[str]) -> "Counts":
-    from portico.cli.restore import absolute_paths
+async def _copy(source: str, target: str, home: Path, moved: list[str], *, lost_key: bool) -> "Counts":
+    from portico.accounts.cluster import KEY
+    from portico.cli.restore import absolute_paths, note_key
     from portico.store import content
 
     base = _home_of(source, home)
     stays = _is_inside(target, home)
+    key = None if lost_key else await _key_to_note(source, base or home, shared=not stays)
 
-    def change(table: str, row: "Row") -> "Row":
+    def change(table: str, row: "Row") -> "Row | None":
+        if lost_key and table == "cluster" and row["name"] == KEY:
+            return None
         if stays or base is None:
             return row
         new = absolute_paths(table, row, str(base))
@@ -67,7 +73,44 @@ async def _copy(source: str, target: str, home: Path, moved: list[str]) -> "Coun
         return new
 
     async with content.read(source) as found:
-        return await content.load(target, found, change=change)
+        counts = await content.load(target, found, change=change)
+    if key:
+        await note_key(target, key)
+    return counts
+
+
+async def _key_to_note(source: str, home: Path, *, shared: bool) -> str | None:
+    """The fingerprint of the key that belongs to the data, unless the source has it or there is nothing that needs it."""
+    from portico.accounts.cluster import KEY, key_differs, key_missing
+    from portico.accounts.vault import BadSecretKey, SecretKey, Vault
+    from portico.store import content
+    from portico.store.tables import metadata
+
+    sealed: dict[str, bytes] = {}
+    async with content.read(source, without=frozenset(metadata.tables) - {"cluster", "connections"}) as found:
+        async for batch in found.batches():
+            for values in batch.rows:
+                row = dict(zip(batch.columns, values, strict=True))
+                if batch.table == "cluster" and row["name"] == KEY:
+                    return None  # it is copied
+                if batch.table == "connections" and row["secrets"] is not None:
+                    sealed[row["name"]] = bytes(row["secrets"])
+    file = home / "secret.key"
+    if not SecretKey.exists(file):
+        if sealed:
+            raise key_missing("the database to copy", file, _LOST)
+        return None
+    key = SecretKey.load(file)
+    for name, secrets in sealed.items():
+        try:
+            Vault(key).open(secrets, name)
+            break
+        except BadSecretKey:
+            continue
+    else:
+        if sealed:
+            raise key_differs("the database to copy", _LOST)
+    return key.fingerprint() if shared or sealed else None
 
 
 def _home_of(url: str, home: Path) -> Path | None:
@@ -109,6 +152,7 @@ def _urls(parser: Parser) -> None:
         "source", "FROM", convert=_url, help="The database to copy, as in database.url. It is not changed."
     )
     parser.add_argument("target", "TO", convert=_url, help="The new database, which must be empty.")
+    parser.add_flag("--lost-key", help="Copy without the secret key that belongs to the data.")
 
 
 COMMANDS = {

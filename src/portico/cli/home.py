@@ -86,6 +86,22 @@ def existing(home: Path) -> "Settings":
     return load(home)
 
 
+def existing_or_shared(home: Path) -> "Settings":
+    """As `existing`; but a shared database that the environment names needs no home."""
+    from portico.settings import PROPERTIES_FILE, load
+
+    if (home / PROPERTIES_FILE).exists() or not _names_database():
+        return existing(home)
+    settings = load(home)
+    # There is no folder for a file.
+    return settings.model_copy(update={"audit_log": "database" if settings.audit_in_database else "off"})
+
+
+def _names_database() -> bool:
+    """Whether the environment names a database."""
+    return any(os.environ.get(name) for name in ("PORTICO_DATABASE_URL", "PORTICO_DATABASE_URL_FILE"))
+
+
 def _check(home: Path) -> None:
     if "?" in str(home) or "#" in str(home):
         raise HomeUnusable(
@@ -127,7 +143,6 @@ def _with_settings_file(home: Path, overrides: Mapping[str, str] | None) -> "Set
         from portico.client.auth.private_files import write_private
 
         # Nodes that share a database take the client from there.
-        shared = os.environ.get("PORTICO_DATABASE_URL") or os.environ.get("PORTICO_DATABASE_URL_FILE")
-        values = {} if shared else generated_client()
+        values = {} if _names_database() else generated_client()
         write_private(home / PROPERTIES_FILE, commented_file(values), replace=False)
     return load(home, overrides=overrides)

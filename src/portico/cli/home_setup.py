@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from portico.cli.accounts import Accounts, with_settings
 from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, HomeUnusable, make, prepare
-from portico.errors import AlreadyExists
+from portico.errors import AlreadyExists, PorticoError
 
 if TYPE_CHECKING:
     from portico.settings import Settings
@@ -43,14 +43,50 @@ def with_new_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) ->
 
     async def with_connection(accounts: Accounts) -> T:
         await add_local_connection(accounts)
-        return await action(accounts)
+        try:
+            result = await action(accounts)
+            await _claim(accounts)
+        except BaseException:
+            await _keep_if_claimed(accounts)
+            raise
+        return result
 
     with undone_on_failure(home):
-        return with_settings(prepare(home), with_connection)
+        return with_settings(prepare(home), with_connection, make_key=True)
+
+
+async def _claim(accounts: Accounts) -> None:
+    """Make this home's key that of a shared database, at the end: a command that fails removes the new key again."""
+    if not accounts.settings.database_in_home:
+        from portico.accounts.cluster import Cluster
+
+        await Cluster(accounts.database).load_key(accounts.settings.secret_key_file)
+
+
+async def _keep_if_claimed(accounts: Accounts) -> None:
+    """Mark the home as set up if a shared database names its key already: a failure must not remove that key."""
+    if accounts.settings.database_in_home:
+        return
+    from portico.accounts.cluster import KEY, Cluster, ClusterMismatch
+
+    try:
+        cluster = Cluster(accounts.database)
+        await cluster.own_key(accounts.settings.secret_key_file)
+        claimed = KEY in await cluster.identity()
+    except ClusterMismatch:
+        claimed = False
+    except PorticoError:
+        claimed = True  # nobody knows
+    if claimed:
+        (accounts.settings.home / SET_UP_MARK).touch(mode=0o600)
 
 
 async def add_local_connection(accounts: Accounts) -> None:
-    if accounts.settings.database or _is_set_up(accounts.settings) or await accounts.connections.list():
+    if (
+        accounts.settings.database
+        or _is_set_up(accounts.settings)
+        or await accounts.connections.list(with_secrets=False)
+    ):
         return  # nodes that share a database have no folder in common
     folder = accounts.settings.files_folder
     _make_folder(folder)
@@ -80,8 +116,7 @@ async def add_first_user(accounts: Accounts) -> str | None:
     if _is_set_up(settings):
         return None
     password = None
-    names = {connection.name for connection in await accounts.connections.list()}
-    if not settings.database and FIRST_CONNECTION in names and not await accounts.users.list():
+    if not settings.database and await _is_ready_for_first_user(accounts):
         password = generate_password()
         _make_folder(settings.files_folder / FIRST_USER)
         from portico.client.auth.private_files import write_private  # imports the whole client
@@ -95,6 +130,11 @@ async def add_first_user(accounts: Accounts) -> str | None:
             (settings.home / PASSWORD_FILE).unlink(missing_ok=True)
     (settings.home / SET_UP_MARK).touch(mode=0o600)
     return password
+
+
+async def _is_ready_for_first_user(accounts: Accounts) -> bool:
+    names = {connection.name for connection in await accounts.connections.list(with_secrets=False)}
+    return FIRST_CONNECTION in names and not await accounts.users.list()
 
 
 def forget_password_file(home: Path, user: str) -> None:

@@ -32,6 +32,8 @@ def restore(options: SimpleNamespace) -> None:
                 _confirm_replacement(settings, backup, yes=options.yes)
             _restore(settings, backup, replace=options.replace, lost_key=options.lost_key)
         (settings.home / homes.SET_UP_MARK).touch(mode=0o600)
+    if backup.facts.key and not options.lost_key and not settings.database_in_home:
+        asyncio.run(note_key(settings.database_url, backup.facts.key))
     _forget_old_password(settings)
     show_counts(backup.counts)
     print(f"Restored the backup of {backup.facts.created}. All users have to sign in again.")
@@ -167,6 +169,18 @@ def absolute_paths(table: str, row: "Row", home: str) -> "Row":
         return row
     options = HomePaths(home, PATH_OPTIONS, keep_relative=False).resolved(json.loads(row["options"]))
     return {**row, "options": json.dumps(options)}
+
+
+async def note_key(target: str, fingerprint: str) -> None:
+    """Note in a database whose credentials have just been stored which key they belong to."""
+    from portico.accounts.cluster import KEY, Cluster
+    from portico.store.database import Database
+
+    database = Database(target, blocking=True)
+    try:
+        await Cluster(database).agree({KEY: fingerprint})
+    finally:
+        await database.close()
 
 
 def _options(parser: Parser) -> None:

@@ -68,7 +68,7 @@ def _prepare(home: Path, overrides: dict[str, str]) -> "Startup":
     if settings.metrics_address:
         bind_address.check_metrics(*settings.metrics_address, besides=settings.port)
     startup = Startup(settings, address, _certificate(settings, str(address)))
-    return with_settings(settings, lambda accounts: _first_start(accounts, startup))
+    return with_settings(settings, lambda accounts: _first_start(accounts, startup), make_key=True)
 
 
 def _settings(home: Path, overrides: dict[str, str]) -> "Settings":
@@ -114,9 +114,12 @@ async def _first_start(accounts: Accounts, startup: "Startup") -> "Startup":
     """Add the first connection and user if they are missing; the result has what the banner shows of the accounts."""
     from portico.bootstrap import agreed
 
-    settings, _ = await agreed(startup.settings, accounts.database)
     await accounts.connections.keep_paths_relative()
     await add_local_connection(accounts)
+    # Right before the home is marked as set up: a start that fails earlier removes the new home and its key.
+    settings, _ = await agreed(startup.settings, accounts.database)
+    if settings.database_in_home:
+        await accounts.connections.adopt_key()
     password = await add_first_user(accounts)
     names = [user.name for user in await accounts.users.list() if not user.disabled]
     connections = await accounts.connections.list(with_secrets=False)
