@@ -308,6 +308,14 @@ def variable(key: str) -> str:
     return ENVIRONMENT_PREFIX + re.sub("[.-]", "_", key).upper()
 
 
+_MAY_SET_CLIENT = ("", variable("database.url"), variable("database.url") + _IN_FILE)
+"""Mistakes in the whole file, or in what names the database."""
+_NO_CLIENT = (
+    f"neither database.url nor security.client-id is set; if this node shares a database, set {variable('database.url')}, "
+    "otherwise security.client-id and security.client-secret"
+)
+
+
 def load(
     home: Path,
     environment: Mapping[str, str] = os.environ,
@@ -334,11 +342,14 @@ def load(
             place = chosen.get(key) or _Given("", file, None, key)
             mistakes.append(Mistake(place.file, place.line, place.name, str(flaw["ctx"]["error"])))
     else:
-        unreadable = any(not mistake.key for mistake in mistakes)  # it may well set what seems to be missing
+        # What cannot be read may well set what seems to be missing.
+        unreadable = any(mistake.key in _MAY_SET_CLIENT for mistake in mistakes)
         if not settings.database and not unreadable:  # nodes that share a database take them from there
-            mistakes += [
-                Mistake(file, None, key, _NOT_SET) for key in generated_client() if not chosen.get(key)
-            ]
+            missing = [key for key in generated_client() if not chosen.get(key)]
+            if len(missing) == len(generated_client()):
+                mistakes.append(Mistake(file, None, "", _NO_CLIENT))
+            else:
+                mistakes += [Mistake(file, None, key, _NOT_SET) for key in missing]
     if mistakes:
         raise SettingsError(sorted(mistakes, key=lambda mistake: mistake.line or 0))
     return settings
@@ -443,7 +454,7 @@ def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given]
         if not NOT_SETTINGS.fullmatch(name)
         if name.startswith(groups) or get_close_matches(name, [*names, *_OTHERS], n=1, cutoff=0.85)
     ]
-    for name in files.keys() & environment.keys():
+    for name in files.keys() & {name for name, text in environment.items() if text}:
         if files[name] in found:
             other = name.removesuffix(_IN_FILE)
             mistakes.append(Mistake(None, None, name, f"is set, and so is {other}; set one of them"))

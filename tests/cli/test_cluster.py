@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from sqlalchemy import insert
 
+from portico.cli import banner, bind_address
 from portico.errors import NotPossible
+from portico.settings import load
 from portico.store.database import Database
 from portico.store.tables import leases
 from tests.servers.postgres import PostgresServer
@@ -91,6 +95,35 @@ def test_a_command_that_fails_does_not_claim_the_database(
     assert portico("cluster", "show", "--json").data["secretKey"] is None
     assert add_cloud(portico).code == 0
     assert portico("cluster", "show", "--json").data["secretKey"] is not None
+
+
+def test_a_start_that_fails_does_not_claim_the_database(
+    portico: Portico, postgres: PostgresServer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
+    monkeypatch.setattr(bind_address, "check_free", lambda *_: None)
+
+    async def fail(*_: object) -> None:
+        raise NotPossible("The disk is full.")
+
+    monkeypatch.setattr("portico.cli.serve.add_local_connection", fail)
+    assert portico("serve", "--port", "1").code == 1
+    assert not home.exists()
+    facts = portico("cluster", "show", "--json").data
+    assert (facts["secretKey"], facts["clientId"]) == (None, None)
+
+
+def test_the_banner_of_an_empty_gateway_begins_with_a_connection(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = load(home, {"PORTICO_DATABASE_URL": "postgresql://h/n"})
+    startup = banner.Startup(settings, ip_address("127.0.0.1"), None)
+    banner.show(startup)
+    out = capsys.readouterr().out
+    assert "There is no connection and no Web User yet" in out
+    assert out.index("connection add NAME --kind KIND") < out.index("user add USER --connection NAME")
+    banner.show(replace(startup, storage=[("disk", "/srv")]))
+    assert "There is no Web User yet; add one with" in capsys.readouterr().out
 
 
 def test_a_failure_after_credentials_were_stored_keeps_their_key(

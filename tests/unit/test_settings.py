@@ -162,10 +162,25 @@ def test_every_mistake_is_named_at_once_with_its_line(home: Path) -> None:
 
 
 def test_what_must_be_set_is_missed(home: Path) -> None:
-    assert mistakes(home, "") == [
-        "application.properties: security.client-id is not set",
-        "application.properties: security.client-secret is not set",
+    (mistake,) = mistakes(home, "")
+    assert "neither database.url nor security.client-id is set" in mistake
+    assert "if this node shares a database, set PORTICO_DATABASE_URL" in mistake
+    assert mistakes(home, "security.client-id=a") == [
+        "application.properties: security.client-secret is not set"
     ]
+
+
+def test_a_database_url_that_cannot_be_read_is_the_only_mistake(home: Path) -> None:
+    (home / settings.PROPERTIES_FILE).write_text("")
+    with pytest.raises(SettingsError) as caught:
+        load(home, {"PORTICO_DATABASE_URL_FILE": str(home / "missing")})
+    assert [mistake.key for mistake in caught.value.mistakes] == ["PORTICO_DATABASE_URL_FILE"]
+
+
+def test_an_empty_name_of_a_file_counts_as_not_set(home: Path) -> None:
+    (home / settings.PROPERTIES_FILE).write_text("")
+    environment = {"PORTICO_LOG_LEVEL_FILE": "", "PORTICO_DATABASE_URL": "postgresql://h/n"}
+    assert load(home, {**environment, "PORTICO_DATABASE_URL_FILE": ""}).log_level == "info"
 
 
 def test_a_file_that_is_no_text(home: Path) -> None:

@@ -1,5 +1,6 @@
 import pathlib
 import stat
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -42,12 +43,32 @@ def test_the_key_may_be_in_a_file_that_the_environment_names(tmp_path: pathlib.P
     assert not file.exists()
 
 
+def test_a_key_in_a_variable_and_in_a_named_file_is_refused(tmp_path: pathlib.Path) -> None:
+    key = SecretKey.generate().text()
+    (tmp_path / "credential").write_text(key)
+    environment = {"PORTICO_SECRET_KEY": key, "PORTICO_SECRET_KEY_FILE": str(tmp_path / "credential")}
+    with pytest.raises(BadSecretKey, match="PORTICO_SECRET_KEY_FILE is set, and so is PORTICO_SECRET_KEY;"):
+        SecretKey.load(tmp_path / "secret.key", environment)
+    assert (
+        SecretKey.load(tmp_path / "secret.key", {**environment, "PORTICO_SECRET_KEY_FILE": ""}).text() == key
+    )
+
+
+def test_standard_base64_is_the_same_key(tmp_path: pathlib.Path) -> None:
+    key = SecretKey(b"\xfb\xff" * 16)
+    text = b64encode(b"\xfb\xff" * 16).decode()
+    assert {"+", "/"} <= set(text)
+    assert SecretKey.load(tmp_path / "secret.key", {"PORTICO_SECRET_KEY": text}).text() == key.text()
+
+
 @pytest.mark.parametrize(
     "text", ["short", "a" * 43 + "!", "ä" * 43, "A" * 44, "A" * 20 + " " + "A" * 23, "A" * 86]
 )
 def test_a_malformed_key_is_refused_and_not_shown(text: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "secret.key").write_text(text)
-    with pytest.raises(BadSecretKey, match="malformed") as from_file:
+    with pytest.raises(
+        BadSecretKey, match=r"malformed.*openssl rand -base64 32 \| tr '\+/' '-_'"
+    ) as from_file:
         SecretKey.load(tmp_path / "secret.key", {})
     assert text not in from_file.value.detail
     assert "secret.key" in from_file.value.detail

@@ -22,6 +22,7 @@ FILE_VARIABLE = "PORTICO_SECRET_KEY_FILE"
 _LENGTH = 32
 _VERSION = b"\x01"
 _NONCE = 12
+_URL_SAFE = str.maketrans("+/", "-_")
 
 
 class BadSecretKey(PorticoError):
@@ -43,9 +44,11 @@ class SecretKey:
 
         Any number of processes may create the file at once: all of them return the same key.
         """
-        if text := environment.get(VARIABLE):
+        text, named = environment.get(VARIABLE), environment.get(FILE_VARIABLE)
+        if text and named:
+            raise BadSecretKey(f"{FILE_VARIABLE} is set, and so is {VARIABLE}; set one of them.")
+        if text:
             return cls._parse(text, f"the variable {VARIABLE}")
-        named = environment.get(FILE_VARIABLE)
         file = pathlib.Path(named) if named else file
         try:
             if not named and not file.exists():
@@ -69,7 +72,7 @@ class SecretKey:
 
     @classmethod
     def _parse(cls, text: str, place: str) -> Self:
-        text = text.strip().rstrip("=")
+        text = text.strip().rstrip("=").translate(_URL_SAFE)
         try:
             # Python's decoder skips invalid characters; encoding again shows whether there were any.
             key = urlsafe_b64decode(text + "=")
@@ -78,8 +81,9 @@ class SecretKey:
         except (NotBase64, ValueError):
             pass
         raise BadSecretKey(
-            f"The secret key in {place} is malformed; it must be {_LENGTH} bytes in URL-safe base64. "
-            "Restore it from a backup: without it the stored credentials cannot be read."
+            f"The secret key in {place} is malformed; it must be {_LENGTH} bytes in base64. For a new gateway, make one with: "
+            f"openssl rand -base64 {_LENGTH} | tr '+/' '-_'. Otherwise restore it from a backup: without it the stored "
+            "credentials cannot be read."
         )
 
     def derive(self, purpose: str) -> bytes:
