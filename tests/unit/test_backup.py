@@ -2,9 +2,11 @@
 
 import errno
 import gzip
+import hashlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from tests.unit.released_schemas import ROWS_0002
 from portico.errors import NotPossible, Unavailable
 from portico.store import archive, backup, content
 from portico.store.backup import Facts
-from portico.store.content import MOMENTARY, Batch, Content, Counts, Mismatch, NotEmpty, load
+from portico.store.content import MOMENTARY, Batch, Content, Counts, Misfit, Mismatch, NotEmpty, load
 from portico.store.database import Database
 from portico.store.schema import is_current, migrate, newest_revision
 from portico.store.schema_changes import LockLimits
@@ -354,3 +356,62 @@ class TestFiles:
 
 def _flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+GOOD = {"table": "cluster", "columns": ["name", "value"], "rows": [["n", "v"]]}
+
+
+def forged(file: Path, *lines: Any) -> Path:
+    """A backup with these lines and the right checksum; text is written as it is."""
+    counts: Counts = {}
+    for line in lines:
+        if isinstance(line, dict) and isinstance(line.get("table"), str):
+            counts[line["table"]] = counts.get(line["table"], 0) + len(line["rows"])
+    data = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines).encode()
+    end = json.dumps({"counts": counts, "sha256": hashlib.sha256(data).hexdigest()}).encode() + b"\n"
+    with archive.written(file, None) as stream:
+        stream.write(data + end)
+    return file
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["[" * 100_000],
+        ["7"],
+        ['"sha256"'],
+        [{**asdict(FACTS), "revision": 3}],
+        [{**asdict(FACTS), "files": ["x"]}],
+        [{**asdict(FACTS), "more": "x"}],
+        [asdict(FACTS), {**GOOD, "table": ["users"]}],
+    ],
+)
+def test_content_that_is_not_a_backups_is_damaged(tmp_path: Path, lines: list[Any]) -> None:
+    file = forged(tmp_path / "b", *lines)
+    with pytest.raises(archive.Damaged, match=r"is damaged: .*; nothing was changed\.$"):
+        backup.read(file, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"table": "none"},
+        {"columns": ["name", "none"]},
+        {"columns": ["name", ["value"]]},
+        {"columns": 7},
+        {"rows": [["short"]]},
+        {"rows": [["n", "v"], ["n", "v"]]},
+        {"rows": [["n", None]]},
+        {"rows": [["n", ["list"]]]},
+        {"rows": [["n", {"base64": "?"}]]},
+        {"rows": [["n", {"none": ""}]]},
+        {"rows": [["n", "\ud800"]]},
+        {"rows": [7]},
+    ],
+)
+async def test_rows_that_do_not_fit_are_refused(tmp_path: Path, url: str, change: dict[str, Any]) -> None:
+    before = await rows_of(url)
+    read = backup.read(forged(tmp_path / "b", asdict(FACTS), {**GOOD, **change}), None)
+    with pytest.raises((archive.Damaged, Misfit), match=r"nothing was changed\.$"):
+        await load(url, read.content(), replace=True)
+    assert await rows_of(url) == before

@@ -106,7 +106,8 @@ def _key(settings: "Settings", backup: "Backup", *, lost: bool) -> Iterator[None
 
 def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key: bool) -> None:
     from portico.cli.accounts import run_audited
-    from portico.store.content import NotEmpty, load
+    from portico.store.archive import Damaged
+    from portico.store.content import Misfit, NotEmpty, load
 
     change = _change(settings, lost_key=lost_key)
     try:
@@ -119,6 +120,8 @@ def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key:
         )
     except NotEmpty as error:
         raise error.with_sentence("To replace all of it, add --replace.") from None
+    except Misfit as error:
+        raise Damaged(backup.file, f"is damaged: {error.why}") from error
     if settings.audit_in_database:
         without_file = settings.model_copy(update={"audit_log": "database"})
         run_audited(without_file, "restore", str(backup.file), lambda: asyncio.sleep(0))

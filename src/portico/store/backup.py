@@ -18,6 +18,7 @@ from portico.store.content import Batch, Content, Counts
 
 _LONGEST_LINE: Final = 256 * 1024 * 1024
 _BYTES: Final = "base64"
+_NOT_A_BACKUP: Final = "is damaged: it has content that is not a backup's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,12 @@ class Backup:
             with archive.opened(self.file, self.passphrase) as stream:
                 for line in _verified_lines(stream, self.file):
                     if "table" in line:
-                        yield Batch(
-                            line["table"], tuple(line["columns"]), [_decoded(row) for row in line["rows"]]
-                        )
+                        try:
+                            rows = [_decoded(row) for row in line["rows"]]
+                            batch = Batch(line["table"], tuple(map(_name, line["columns"])), rows)
+                        except (TypeError, KeyError, ValueError) as error:
+                            raise archive.Damaged(self.file, _NOT_A_BACKUP) from error
+                        yield batch
 
         return Content(self.facts.revision, batches)
 
@@ -77,16 +81,34 @@ def read(file: Path, passphrase: str | None) -> Backup:
     with archive.opened(file, passphrase) as stream:
         lines = _verified_lines(stream, file)
         try:
-            facts = Facts(**next(lines))
+            facts = _facts(next(lines))
             counts: Counts = {}
             for line in lines:
                 if "table" in line:
                     counts[line["table"]] = counts.get(line["table"], 0) + len(line["rows"])
                 elif line["counts"] != counts:
-                    raise archive.Damaged(file, "does not have the number of rows that it states")
+                    raise archive.Damaged(
+                        file, "is damaged: it does not have the number of rows that it states"
+                    )
         except (TypeError, KeyError, StopIteration) as error:
-            raise archive.Damaged(file, "has content that is not a backup's") from error
+            raise archive.Damaged(file, _NOT_A_BACKUP) from error
     return Backup(file, facts, counts, passphrase)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a name")
+    return value
+
+
+def _facts(line: dict[str, Any]) -> Facts:
+    facts = Facts(**line)
+    texts = (facts.portico, facts.revision, facts.created, facts.key or "")
+    if not isinstance(facts.files, dict) or not all(
+        isinstance(value, str) for value in (*texts, *facts.files.values())
+    ):
+        raise TypeError("not a text")
+    return facts
 
 
 def _verified_lines(stream: GzipFile, file: Path) -> Iterator[Any]:
@@ -95,12 +117,14 @@ def _verified_lines(stream: GzipFile, file: Path) -> Iterator[Any]:
     ended = False
     while data := stream.readline(_LONGEST_LINE):
         if ended:
-            raise archive.Damaged(file, "goes on after its end")
+            raise archive.Damaged(file, "is damaged: it goes on after its end")
         try:
             line = json.loads(data)
+            if not isinstance(line, dict):
+                raise TypeError("not an object")
             ended = "sha256" in line
-        except (ValueError, TypeError) as error:
-            raise archive.Damaged(file, "has content that is not a backup's") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise archive.Damaged(file, _NOT_A_BACKUP) from error
         if ended and line["sha256"] != digest.hexdigest():
             raise archive.Damaged(file, "is damaged: its checksum does not match")
         digest.update(data)
@@ -114,4 +138,12 @@ def _encoded(value: Any) -> Any:
 
 
 def _decoded(row: list[Any]) -> tuple[Any, ...]:
-    return tuple(b64decode(value[_BYTES]) if isinstance(value, dict) else value for value in row)
+    return tuple(_value(value) for value in row)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return b64decode(value[_BYTES], validate=True)
+    if isinstance(value, list):
+        raise TypeError("not a value")
+    return value

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Connection, MetaData, Table, column, func, insert, select, table, text
+from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
 
 from portico.errors import NotPossible, PorticoError
 from portico.store import schema
@@ -26,6 +27,19 @@ MOMENTARY: Final = frozenset({"families", "access_tokens", "refresh_tokens", "ti
 
 _BATCH: Final = 500
 """Rows that are in memory at a time."""
+
+_MISFITS: Final = (
+    IntegrityError,
+    ProgrammingError,
+    DataError,
+    InterfaceError,
+    KeyError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
+"""What a database, its driver and `Change` raise if a row has wrong values."""
 
 Counts = dict[str, int]
 Row = dict[str, Any]
@@ -54,6 +68,16 @@ class Mismatch(PorticoError):
     """Not every row has arrived."""
 
     code = "counts-differ"
+
+
+class Misfit(PorticoError):
+    """Rows do not fit the tables that they belong to."""
+
+    code = "rows-do-not-fit"
+
+    def __init__(self, table: str) -> None:
+        self.why = f"it has rows that do not fit the table {table[:64]!r}"
+        super().__init__(f"The content cannot be loaded: {self.why}; nothing was changed.")
 
 
 @asynccontextmanager
@@ -172,12 +196,19 @@ def _make_tables(connection: Connection, revision: str) -> None:
 
 async def _insert(connection: "AsyncConnection", content: Content, change: Change | None) -> Counts:
     counts: Counts = {}
+    found = await connection.run_sync(lambda sync: _tables(sync, set(metadata.tables)))
+    known = {each.name: set(each.columns.keys()) for each in found}
     async for batch in content.batches():
-        rows = [dict(zip(batch.columns, row, strict=True)) for row in batch.rows]
-        if change:
-            rows = [new for row in rows if (new := change(batch.table, row)) is not None]
-        if rows:
-            await connection.execute(insert(table(batch.table, *map(column, batch.columns))), rows)
+        if not set(batch.columns) <= known.get(batch.table, set()):
+            raise Misfit(batch.table)
+        try:
+            rows = [dict(zip(batch.columns, row, strict=True)) for row in batch.rows]
+            if change:
+                rows = [new for row in rows if (new := change(batch.table, row)) is not None]
+            if rows:
+                await connection.execute(insert(table(batch.table, *map(column, batch.columns))), rows)
+        except _MISFITS as error:
+            raise Misfit(batch.table) from error
         counts[batch.table] = counts.get(batch.table, 0) + len(rows)
     return counts
 
