@@ -1,11 +1,13 @@
 """`portico backup`, `restore` and `migrate-database`."""
 
+import asyncio
 import getpass
 import io
 import os
 import re
 import shutil
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psycopg
@@ -15,6 +17,9 @@ from sqlalchemy import create_engine, text
 from portico.cli.home import PASSWORD_FILE, SET_UP_MARK
 from portico.cli.main import run
 from portico.settings import PROPERTIES_FILE
+from portico.store.backup import Facts, write
+from portico.store.content import Batch, Content
+from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
 
 from .conftest import Outcome, Portico
@@ -350,3 +355,19 @@ def test_a_failed_restore_does_not_leave_the_key(
     (home / SET_UP_MARK).touch()
     assert anna("restore", str(file)).code == 1  # not empty
     assert not (home / "secret.key").exists()
+
+
+def test_a_backup_with_a_row_twice_is_damaged(anna: Portico, tmp_path: Path) -> None:
+    facts = Facts("1.0", newest_revision(), "2026-03-01T10:00:00.000Z", None)
+
+    async def twice() -> AsyncIterator[Batch]:
+        yield Batch("cluster", ("name", "value"), [("n", "v"), ("n", "v")])
+
+    file = tmp_path / "b"
+    asyncio.run(write(file, facts, Content(newest_revision(), twice), None))
+    outcome = anna("restore", str(file), "--replace", "--yes")
+    assert (outcome.code, outcome.err) == (
+        1,
+        f"The file {file} is damaged: it has rows that do not fit the table 'cluster'; nothing was changed.\n",
+    )
+    assert "anna" in anna("user", "list").out
