@@ -164,7 +164,7 @@ async def test_a_database_that_hangs_meanwhile_is_no_fault_of_the_storage(
     await users.add("ann", "correct horse", connection="local")
     monkeypatch.setattr("portico.drives.CHECK_TIMEOUT_SECONDS", 0.01)
 
-    async def down(*_: object) -> None:
+    async def down(*_: object, **__: object) -> None:
         raise Unavailable("The database is down.")
 
     async def hang(_: str) -> None:
