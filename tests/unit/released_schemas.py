@@ -5,6 +5,9 @@ The tables are compared with the old migrations by a test. The statements are wr
 
 from typing import Any
 
+ADDED_AFTER_0002 = ("audit_lines", "cluster", "digests", "idempotency_keys", "leases", "uploads")
+"""Tables. None refers to another of them, so they can be dropped in this order."""
+
 REVISION_0002 = {
     "sqlite": """
 CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));

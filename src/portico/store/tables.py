@@ -132,3 +132,52 @@ audit_lines = Table(
     Column("outcome", String(64), nullable=False),
     Column("line", Text, nullable=False),
 )
+
+# Uploads that have not ended: those that a client may resume, and those that one request sends in parts to a service.
+# Finished ones are kept until they expire, so that a client that lost the answer learns what was stored. `owner`, `fence`
+# and `owned_until` are a lease: one request at a time writes, and a newer one takes over.
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("user_id", ForeignKey("users.id", ondelete="SET NULL"), index=True),
+    Column("connection", ForeignKey("connections.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("kind", String(16), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("path", Text, nullable=False),
+    Column("size", BigInteger),
+    Column("offset", BigInteger, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("state", LargeBinary),
+    Column("owner", String(128)),
+    Column("fence", BigInteger, nullable=False),
+    Column("owned_until", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+
+# What became of a request that carries an idempotency key. `digest` is of the user and the key, `request` of the request.
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("request", LargeBinary(32), nullable=False),
+    Column("owner", String(128), nullable=False),
+    Column("owned_until", BigInteger, nullable=False),
+    Column("response", LargeBinary),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+
+# The SHA-256 of a file's content, valid as long as the file is the one that was hashed. `location` is a digest, too: of
+# the connection and the path.
+digests = Table(
+    "digests",
+    metadata,
+    Column("location", LargeBinary(32), primary_key=True),
+    Column("connection", ForeignKey("connections.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("sha256", LargeBinary(32), nullable=False),
+    Column("etag", String(1024), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("last_modified", String(32), nullable=False),
+    Column("stored_at", BigInteger, nullable=False, index=True),
+)
