@@ -6,6 +6,7 @@ settles name conflicts. Paths given to it count from the user's root.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from datetime import datetime
 from enum import StrEnum
 
 from portico.cursors import CursorSeal
@@ -144,6 +145,8 @@ class Drive:
         on_conflict: OnConflict | None = None,
         *,
         at_most: int | None = None,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         """As `Provider.write`. Without `on_conflict` a file is replaced if the user may do that."""
         self.require(Right.UPLOAD)
@@ -156,7 +159,14 @@ class Drive:
         if on_conflict is not OnConflict.RENAME:
             target = path.under(self._root)
             entry = await self._provider.write(
-                target, chunks, content_type, replace=replace, at_most=at_most, ancestors_checked=checked
+                target,
+                chunks,
+                content_type,
+                replace=replace,
+                at_most=at_most,
+                ancestors_checked=checked,
+                if_match=if_match,
+                modified=modified,
             )
         else:
             async with self._free_name(path, everywhere=not self._provider.renames_at_commit) as free:
@@ -170,6 +180,7 @@ class Drive:
                     at_most=at_most,
                     alternatives=others,
                     ancestors_checked=checked,
+                    modified=modified,
                 )
         self._writable.add(folder)
         return entry

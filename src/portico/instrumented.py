@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
+from datetime import datetime
 from typing import TypeVar
 
 from portico.entries import Download, Entry, Page
@@ -9,6 +10,7 @@ from portico.errors import PorticoError
 from portico.metrics import Metrics
 from portico.paths import Path
 from portico.providers.base import Provider
+from portico.providers.resumable import ResumableUpload, Save
 from portico.tracing import Tracing
 
 T = TypeVar("T")
@@ -38,7 +40,7 @@ class InstrumentedProvider(Provider):
         self.max_file_size = inner.max_file_size  # type: ignore[misc]
         self.identity = inner.identity
 
-    async def _timed(self, call: str, work: Awaitable[T]) -> T:
+    async def timed(self, call: str, work: Awaitable[T]) -> T:
         if self._tracing is None:
             return await self._counted(call, work)
         with self._tracing.call(*self._labels, call):
@@ -62,17 +64,17 @@ class InstrumentedProvider(Provider):
     async def list_page(
         self, folder: Path, size: int, token: str | None, *, file_first: bool = False
     ) -> Page:
-        return await self._timed(
+        return await self.timed(
             "list_page", self._inner.list_page(folder, size, token, file_first=file_first)
         )
 
     async def stat(self, path: Path) -> Entry:
-        return await self._timed("stat", self._inner.stat(path))
+        return await self.timed("stat", self._inner.stat(path))
 
     async def read(
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
     ) -> Download:
-        return await self._timed("read", self._inner.read(path, start, stop, etag=etag))
+        return await self.timed("read", self._inner.read(path, start, stop, etag=etag))
 
     async def write(
         self,
@@ -84,6 +86,8 @@ class InstrumentedProvider(Provider):
         at_most: int | None = None,
         alternatives: Iterator[Path] | None = None,
         ancestors_checked: bool = False,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         work = self._inner.write(
             path,
@@ -93,27 +97,48 @@ class InstrumentedProvider(Provider):
             at_most=at_most,
             alternatives=alternatives,
             ancestors_checked=ancestors_checked,
+            if_match=if_match,
+            modified=modified,
         )
-        return await self._timed("write", work)
+        return await self.timed("write", work)
+
+    async def begin_upload(
+        self,
+        path: Path,
+        content_type: str,
+        *,
+        replace: bool = True,
+        renamed: bool = False,
+        size: int | None = None,
+        modified: datetime | None = None,
+    ) -> ResumableUpload:
+        work = self._inner.begin_upload(
+            path, content_type, replace=replace, renamed=renamed, size=size, modified=modified
+        )
+        return _InstrumentedUpload(self, await self.timed("begin_upload", work))
+
+    async def resume_upload(self, state: bytes) -> ResumableUpload:
+        upload = await self.timed("resume_upload", self._inner.resume_upload(state))
+        return _InstrumentedUpload(self, upload)
 
     async def check_ancestors(self, folder: Path) -> None:
-        await self._timed("check_way", self._inner.check_ancestors(folder))  # the label of a published metric
+        await self.timed("check_way", self._inner.check_ancestors(folder))  # the label of a published metric
 
     async def make_folder(self, path: Path) -> None:
-        await self._timed("make_folder", self._inner.make_folder(path))
+        await self.timed("make_folder", self._inner.make_folder(path))
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
-        await self._timed("delete", self._inner.delete(path, recursive=recursive))
+        await self.timed("delete", self._inner.delete(path, recursive=recursive))
 
     async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self._timed("copy", self._inner.copy(source, target, replace=replace))
+        await self.timed("copy", self._inner.copy(source, target, replace=replace))
 
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self._timed("move", self._inner.move(source, target, replace=replace))
+        await self.timed("move", self._inner.move(source, target, replace=replace))
 
     async def check(self, *, writable: bool) -> None:
         if type(self._inner).check is not Provider.check:  # otherwise it asks nothing, and says nothing
-            await self._timed("check", self._inner.check(writable=writable))
+            await self.timed("check", self._inner.check(writable=writable))
 
     async def volume_id(self) -> str | None:
         return await self._inner.volume_id()
@@ -122,7 +147,30 @@ class InstrumentedProvider(Provider):
         self._inner.expect_volume(expected_id)
 
     async def sweep(self) -> int:
-        return await self._timed("sweep", self._inner.sweep())
+        return await self.timed("sweep", self._inner.sweep())
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class _InstrumentedUpload(ResumableUpload):
+    def __init__(self, provider: InstrumentedProvider, inner: ResumableUpload) -> None:
+        self._provider = provider
+        self._inner = inner
+
+    @property
+    def offset(self) -> int:  # type: ignore[override]
+        return self._inner.offset
+
+    @property
+    def state(self) -> bytes:
+        return self._inner.state
+
+    async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
+        await self._provider.timed("append", self._inner.append(chunks, save, at_most=at_most))
+
+    async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
+        return await self._provider.timed("finish", self._inner.finish(save, alternatives=alternatives))
+
+    async def abandon(self) -> None:
+        await self._provider.timed("abandon", self._inner.abandon())

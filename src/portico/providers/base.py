@@ -2,10 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 from typing import ClassVar
 
 from portico.entries import Download, Entry, Page
 from portico.paths import Path
+from portico.providers.resumable import ResumableUpload
 
 TIMEOUT_SECONDS = 30.0
 """The default timeout of a request with all its attempts, or without progress while content is transferred."""
@@ -78,22 +80,52 @@ class Provider(ABC):
         at_most: int | None = None,
         alternatives: Iterator[Path] | None = None,
         ancestors_checked: bool = False,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         """Make the file at `path` hold `chunks`, all or nothing, and return its entry.
 
         `at_most` is the largest number of bytes that can arrive, if known; it only helps to plan. `alternatives` are
         other names in the same folder, tried in order if `path` is taken when the file is committed; a service that
         fixes the name earlier may ignore them. `ancestors_checked`: the caller knows from `check_ancestors`, or from a
-        file that it has just written, that the folder can be written to.
+        file that it has just written, that the folder can be written to. `if_match`: only this version is replaced; the
+        decision is atomic if the service can compare and replace in one step. `modified` is kept as the file's time
+        where the service can, and `stat` returns it.
 
         The file is not visible before its last chunk is safe. When this returns, the file is durable and listed. If
         `chunks` raises, the task is cancelled or the process dies, the old file stays, and `sweep` removes whatever
         is left behind. Memory is bounded by a constant. Missing folders are made when the file is committed.
 
-        `AlreadyExists`: there is such a file and `replace` is false, decided atomically. `IsAFolder`: there is a
-        folder of that name. `NotAFolder`: an ancestor is a file. `InvalidPath`: the service cannot hold
-        the name.
+        `AlreadyExists`: there is such a file and `replace` is false, decided atomically. `Changed`: there is no file
+        with the etag `if_match`. `IsAFolder`: there is a folder of that name. `NotAFolder`: an ancestor is a file.
+        `InvalidPath`: the service cannot hold the name.
         """
+
+    async def begin_upload(
+        self,
+        path: Path,
+        content_type: str,
+        *,
+        replace: bool = True,
+        renamed: bool = False,
+        size: int | None = None,
+        modified: datetime | None = None,
+    ) -> ResumableUpload:
+        """An upload in several requests. Its state is to be saved before the first `append`: until then, nothing of it
+        exists in the service.
+
+        `renamed`: `finish` will be given `alternatives`. `size` is that of the whole file, if known.
+
+        Errors as in `write`, as far as they can be known now.
+        """
+        raise NotImplementedError
+
+    async def resume_upload(self, state: bytes) -> ResumableUpload:
+        """The upload with this state, and the `offset` that it really has.
+
+        `NotFound`: the service has lost it.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     async def check_ancestors(self, folder: Path) -> None:

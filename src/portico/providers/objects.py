@@ -8,6 +8,7 @@ listing of `a` shows.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 
 from portico.entries import Download, Entry, Page
 from portico.errors import (
@@ -129,6 +130,8 @@ class ObjectStore(KeyStore):
         at_most: int | None = None,
         alternatives: Iterator[Path] | None = None,
         ancestors_checked: bool = False,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         self._check_key(path)
         if ancestors_checked:

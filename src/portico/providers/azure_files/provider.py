@@ -1,6 +1,7 @@
 """The provider for an Azure file share, which has folders of its own."""
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 
 import structlog
 
@@ -82,6 +83,8 @@ class AzureFilesProvider(Provider):
         at_most: int | None = None,
         alternatives: Iterator[Path] | None = None,
         ancestors_checked: bool = False,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         return await store(
             self._share,

@@ -10,6 +10,7 @@ import stat as modes
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
@@ -19,6 +20,7 @@ from portico.providers import volume_id
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KIND = 0o170000
 """The bits of a mode that hold the file type."""
 _TRUSTED_SECONDS = 1.0
@@ -203,5 +205,14 @@ def entries_of(descriptor: int, names: list[str], *, folders: bool) -> list[Entr
     return entries
 
 
+def set_modified(file: int, modified: datetime | None) -> None:
+    """Give an open file the time that a client wants it to have, as far as the file system can hold it."""
+    if modified is not None:
+        nanoseconds = (modified - _EPOCH) // timedelta(microseconds=1) * 1000
+        with suppress(OSError, OverflowError):
+            os.utime(file, ns=(nanoseconds, nanoseconds))
+
+
 def etag_of(info: os.stat_result) -> str:
-    return f"{info.st_ino:x}-{info.st_mtime_ns:x}-{info.st_size:x}"
+    # The time of the last change of the file's metadata, too: clients can set the time of its content.
+    return f"{info.st_ino:x}-{info.st_mtime_ns:x}-{info.st_ctime_ns:x}-{info.st_size:x}"

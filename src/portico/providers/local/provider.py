@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 
 from portico.entries import Download, Entry, Page
 from portico.paths import Path
@@ -21,6 +22,7 @@ from portico.providers.local.confined_fs import (
 )
 from portico.providers.local.downloads import open_download
 from portico.providers.local.listing import FolderListing
+from portico.providers.local.resumable import LocalUpload
 from portico.providers.local.threads import Threads
 from portico.providers.local.uploads import StagedFile, WriteBuffers, upload
 
@@ -71,9 +73,41 @@ class LocalProvider(Provider):
         at_most: int | None = None,
         alternatives: Iterator[Path] | None = None,
         ancestors_checked: bool = False,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
-        staged = StagedFile(self._top, path, replace=replace, alternatives=alternatives)
+        staged = StagedFile(
+            self._top,
+            path,
+            replace=replace,
+            alternatives=alternatives,
+            if_match=if_match,
+            modified=modified,
+        )
         return await upload(self._threads, self._buffers, path, chunks, staged)
+
+    async def begin_upload(
+        self,
+        path: Path,
+        content_type: str,
+        *,
+        replace: bool = True,
+        renamed: bool = False,
+        size: int | None = None,
+        modified: datetime | None = None,
+    ) -> LocalUpload:
+        return await LocalUpload.begin(
+            self._threads,
+            self._buffers,
+            self._top,
+            path,
+            replace=replace,
+            renamed=renamed,
+            modified=modified,
+        )
+
+    async def resume_upload(self, state: bytes) -> LocalUpload:
+        return await LocalUpload.resume(self._threads, self._buffers, self._top, state)
 
     async def check_ancestors(self, folder: Path) -> None:
         await self._threads.run(self._threads.metadata, folder, self._check_ancestors, folder)

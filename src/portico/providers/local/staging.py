@@ -4,6 +4,9 @@ It is hidden at the top of the connection's folder, so that a rename moves betwe
 it. A staged file is named after its writer and locked by it, but the locks of one machine may mean nothing on another:
 the sweep removes a file at once only if its writer ran on this machine and has ended, and any other file only if it was
 not written to for a day. A running upload writes every few minutes.
+
+The file of a resumable upload outlives its writers. Its name is part of the upload's state, by which it is removed; the
+sweep removes it only long after any upload has expired.
 """
 
 import errno
@@ -26,6 +29,9 @@ _STAGING = Path((f"{RESERVED_PREFIX}staging",))
 ABANDONED_SECONDS = 24 * 3600
 """Without a write, after which a staged file of another machine has no writer any more. A running upload writes far more
 often (`uploads.RENEWAL_SECONDS`), so it survives a frozen machine, a hung file server and a clock that is corrected."""
+_EXPIRED_SECONDS = 60 * 24 * 3600
+"""Without a change, after which the file of a resumable upload is removed even if its state was lost."""
+_RESUMABLE = "upload-"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 """From file systems that have no locks, or not for a descriptor that only reads."""
 
@@ -67,6 +73,20 @@ def create_staged(staging: int) -> tuple[str, int]:
     file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=staging)
     _is_locked_by_another(file)
     return name, file
+
+
+def resumable_name() -> str:
+    return f"{_RESUMABLE}{secrets.token_hex(16)}"
+
+
+def open_resumable(staging: int, name: str, *, create: bool) -> int:
+    """The locked file of a resumable upload; `ProviderUnavailable` if another process still writes it."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    file = os.open(name, flags, 0o666, dir_fd=staging)
+    if _is_locked_by_another(file):
+        os.close(file)
+        raise service_unavailable(f"the staged file {name} is being written by another process", 1)
+    return file
 
 
 def check_replaceable(info: os.stat_result | None, target: Path, *, replace: bool) -> None:
@@ -149,6 +169,8 @@ def _sweep_one(token: CancelToken, staging: int, name: str, clock: "_Clock") -> 
 
 
 def _is_abandoned(name: str, info: os.stat_result, clock: "_Clock") -> bool:
+    if name.startswith(_RESUMABLE):  # its client may have set the time of its content
+        return clock.now_ns() - info.st_ctime_ns > _EXPIRED_SECONDS * 10**9
     if writers.state_of(name) is Writer.ENDED:
         return True
     # Without any lock, this is all that is known of a writer on another machine.

@@ -5,14 +5,23 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Any, TypeVar
 
 import structlog
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, IsAFolder, PorticoError, service_unavailable
+from portico.errors import AlreadyExists, IsAFolder, PorticoError, changed, service_unavailable
 from portico.paths import Path
-from portico.providers.local.confined_fs import Volume, entry_of, lstat, opened_deepest, opened_folder
+from portico.providers.local.confined_fs import (
+    Volume,
+    entry_of,
+    etag_of,
+    lstat,
+    opened_deepest,
+    opened_folder,
+    set_modified,
+)
 from portico.providers.local.errors import translate
 from portico.providers.local.staging import (
     check_replaceable,
@@ -71,25 +80,15 @@ async def upload(
 ) -> Entry:
     """Write all chunks and commit; if anything fails, nothing is left."""
     writing: asyncio.Future[Any] | None = None
-    buffer: list[bytes] = []
-    held = 0
-    written_at = time.monotonic()
     with buffers.upload():
         try:
-            async for chunk in chunks:
-                buffer.append(chunk)
-                held += len(chunk)
-                now = time.monotonic()
-                if held >= buffers.size or len(buffer) >= _MAX_CHUNKS or now - written_at > RENEWAL_SECONDS:
-                    if writing:
-                        await _finished(path, writing)
-                    # The disk takes this buffer while the next one fills.
-                    writing = threads.writes.start(staged.append, buffer)
-                    buffer, held, written_at = [], 0, now
-            if writing:
-                await _finished(path, writing)
-            writing = threads.writes.start(_commit, staged, buffer)
-            entry: Entry = await _finished(path, writing)
+            async for buffer, last in filled(chunks, buffers):
+                if writing:
+                    await finished(path, writing)
+                # The disk takes this buffer while the next one fills.
+                writing = threads.writes.start(_commit if last else StagedFile.append, staged, buffer)
+            assert writing
+            entry: Entry = await finished(path, writing)
             return entry
         except BaseException:
             await asyncio.shield(_discard(threads, path, staged, writing))
@@ -98,7 +97,24 @@ async def upload(
             writing = None  # an error refers to this frame
 
 
-async def _finished(path: Path, writing: asyncio.Future[T]) -> T:
+async def filled(
+    chunks: AsyncIterator[bytes], buffers: WriteBuffers
+) -> AsyncIterator[tuple[list[bytes], bool]]:
+    """Buffers to write, and whether it is the last one, which may be empty."""
+    buffer: list[bytes] = []
+    held = 0
+    filled_at = time.monotonic()
+    async for chunk in chunks:
+        buffer.append(chunk)
+        held += len(chunk)
+        now = time.monotonic()
+        if held >= buffers.size or len(buffer) >= _MAX_CHUNKS or now - filled_at > RENEWAL_SECONDS:
+            yield buffer, False
+            buffer, held, filled_at = [], 0, now
+    yield buffer, True
+
+
+async def finished(path: Path, writing: asyncio.Future[T]) -> T:
     """The result of a thread, which goes on even if this is cancelled."""
     try:
         return await asyncio.shield(writing)
@@ -125,16 +141,32 @@ def _commit(staged: "StagedFile", buffer: list[bytes]) -> Entry:
     return staged.commit()
 
 
+def write_buffers(file: int, buffers: Sequence[bytes]) -> int:
+    """Write buffers, any number of them; returns how many bytes."""
+    for start in range(0, len(buffers), _MAX_BUFFERS):
+        write_all(file, buffers[start : start + _MAX_BUFFERS])
+    return sum(map(len, buffers))
+
+
 class StagedFile:
     """A file that is invisible until `commit`. All methods block; call one at a time."""
 
     def __init__(
-        self, top: Volume, target: Path, *, replace: bool, alternatives: Iterator[Path] | None = None
+        self,
+        top: Volume,
+        target: Path,
+        *,
+        replace: bool,
+        alternatives: Iterator[Path] | None = None,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> None:
         self._top = top
         self._target = target
         self._replace = replace
         self._alternatives = alternatives
+        self._if_match = if_match
+        self._modified = modified
         self._name = ""
         self._staging = -1
         self._file = -1
@@ -143,7 +175,7 @@ class StagedFile:
         """The descriptor. The first call creates the file, and fails early if the target can never be written."""
         if self._file >= 0:
             return self._file
-        self._check_target()
+        self.check_target()
         self._staging = open_staging(self._top)
         try:
             self._name, self._file = create_staged(self._staging)
@@ -152,14 +184,17 @@ class StagedFile:
             raise
         return self._file
 
+    def adopt(self, staging: int, name: str, file: int) -> None:
+        """Take over an open staged file."""
+        self._staging, self._name, self._file = staging, name, file
+
     def append(self, buffers: Sequence[bytes]) -> None:
-        file = self.open()
-        for start in range(0, len(buffers), _MAX_BUFFERS):
-            write_all(file, buffers[start : start + _MAX_BUFFERS])
+        write_buffers(self.open(), buffers)
 
     def commit(self) -> Entry:
         """Make the content durable, then the file visible, then the name durable."""
         file = self.open()
+        set_modified(file, self._modified)
         os.fsync(file)
         for _ in range(_COMMITS):
             try:
@@ -172,14 +207,14 @@ class StagedFile:
             raise service_unavailable(f"{self._target.parent} was removed again and again", 1) from gone
         entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
         with suppress(OSError):  # the file is synced and in place
-            self._close()
+            self.close()
         return entry
 
     def _move_into_place(self) -> None:
         with opened_folder(self._top, self._target.parent, make=True) as folder:
             while True:
                 try:
-                    check_replaceable(lstat(folder, self._target.name), self._target, replace=self._replace)
+                    self._check_replaceable(folder)
                     commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
                     break
                 except (AlreadyExists, IsAFolder):
@@ -195,7 +230,7 @@ class StagedFile:
             with suppress(FileNotFoundError):
                 os.unlink(self._name, dir_fd=self._staging)
         finally:
-            self._close()
+            self.close()
 
     def _choose_another_name(self) -> bool:
         """Switch to the next alternative; False if there is none."""
@@ -205,14 +240,23 @@ class StagedFile:
         self._target = other
         return True
 
-    def _close(self) -> None:
+    def _check_replaceable(self, folder: int) -> None:
+        info = lstat(folder, self._target.name)
+        check_replaceable(info, self._target, replace=self._replace)
+        if self._if_match is not None and (info is None or etag_of(info) != self._if_match):
+            raise changed(self._target.name)
+
+    def close(self) -> None:
+        """Harmless if it is closed."""
+        if self._file < 0:
+            return
         file, staging, self._file, self._staging = self._file, self._staging, -1, -1
         try:
             os.close(file)  # never twice: the number may belong to another file by then
         finally:
             os.close(staging)
 
-    def _check_target(self) -> None:
+    def check_target(self) -> None:
         """Fail before a large body is received if the commit would fail."""
         with (
             opened_folder(self._top, Path()) as top,
@@ -220,7 +264,9 @@ class StagedFile:
         ):
             check_same_disk(folder, top, self._top, self._target.parent)
             if complete and self._alternatives is None:
-                check_replaceable(lstat(folder, self._target.name), self._target, replace=self._replace)
+                self._check_replaceable(folder)
+            elif self._if_match is not None:
+                raise changed(self._target.name)
             else:
                 for name in self._target.segments:
                     lstat(folder, name)  # a name that the disk cannot hold fails before folders are created

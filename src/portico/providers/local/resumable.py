@@ -1,0 +1,202 @@
+"""Resumable uploads: a staged file that outlives its writers. How long it is says how much of it has arrived."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from portico.entries import Entry
+from portico.errors import AlreadyExists, IsAFolder, NotFound, service_unavailable
+from portico.paths import Path
+from portico.providers.local.confined_fs import Volume, entry_of, lstat, opened_folder
+from portico.providers.local.staging import open_resumable, open_staging, opened_staging, resumable_name
+from portico.providers.local.threads import Threads
+from portico.providers.local.uploads import StagedFile, WriteBuffers, filled, finished, write_buffers
+from portico.providers.resumable import ResumableUpload, Save, UntilCut
+
+SAVED_BYTES = 8 * 2**20
+"""How many bytes are written before the progress is saved, and with it whether the upload was taken over."""
+
+T = TypeVar("T")
+
+
+class _State(msgspec.Struct):
+    name: str
+    """Of the staged file."""
+    target: str
+    replace: bool
+    modified: datetime | None = None
+    inode: int | None = None
+    """Of the staged file, once it exists: it stays the same when the file is committed."""
+
+
+class LocalUpload(ResumableUpload):
+    def __init__(
+        self, threads: Threads, buffers: WriteBuffers, top: Volume, state: _State, offset: int
+    ) -> None:
+        self.offset = offset
+        self._threads = threads
+        self._buffers = buffers
+        self._top = top
+        self._state = state
+
+    @classmethod
+    async def begin(
+        cls,
+        threads: Threads,
+        buffers: WriteBuffers,
+        top: Volume,
+        target: Path,
+        *,
+        replace: bool,
+        renamed: bool,
+        modified: datetime | None,
+    ) -> "LocalUpload":
+        state = _State(resumable_name(), str(target), replace, modified)
+        upload = cls(threads, buffers, top, state, 0)
+        await upload._run(upload._staged(renamed).check_target)
+        return upload
+
+    @classmethod
+    async def resume(
+        cls, threads: Threads, buffers: WriteBuffers, top: Volume, state: bytes
+    ) -> "LocalUpload":
+        upload = cls(threads, buffers, top, msgspec.json.decode(state, type=_State), 0)
+        upload.offset = await upload._run(upload._size)
+        return upload
+
+    @property
+    def state(self) -> bytes:
+        return msgspec.json.encode(self._state)
+
+    @property
+    def _target(self) -> Path:
+        return Path.parse(self._state.target)
+
+    async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
+        file, is_new = await self._run(self._open)
+        writing: asyncio.Future[int] | None = None
+        arrived = UntilCut(chunks)
+        saved = self.offset
+        try:
+            if is_new:  # before the first byte, so that the file is recognized when it was committed
+                await save()
+            with self._buffers.upload():
+                async for buffer, _ in filled(arrived, self._buffers):
+                    if writing:
+                        self.offset += await finished(self._target, writing)
+                        if self.offset - saved >= SAVED_BYTES:
+                            await save()
+                            saved = self.offset
+                    writing = self._threads.writes.start(_write, file, self.offset, buffer)
+            assert writing
+            self.offset += await finished(self._target, writing)
+        finally:
+            if writing:  # a thread is not stopped by a cancellation: wait until it is done with the file
+                await asyncio.shield(asyncio.wait([writing]))
+                writing.cancelled() or writing.exception()
+            writing = None  # an error refers to this frame
+            os.close(file)
+        await save()
+        arrived.check()
+
+    async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
+        while True:
+            try:
+                return await self._run(self._commit)
+            except (AlreadyExists, IsAFolder):
+                other = next(alternatives, None) if alternatives else None
+                if other is None:
+                    raise
+                # Saved before it is tried, so that a repetition looks there first.
+                self._state.target = str(other)
+                await save()
+
+    async def abandon(self) -> None:
+        await self._run(self._remove)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await self._threads.run(self._threads.writes, self._target, work)
+
+    # In threads
+
+    def _staged(self, renamed: bool = False) -> StagedFile:
+        others: Iterator[Path] | None = iter(()) if renamed else None
+        state = self._state
+        return StagedFile(
+            self._top, self._target, replace=state.replace, alternatives=others, modified=state.modified
+        )
+
+    def _size(self) -> int:
+        with opened_staging(self._top) as staging:
+            info = lstat(staging, self._state.name)
+        if info is not None:
+            return info.st_size
+        if self._state.inode is None:
+            return 0
+        entry = self._stored()
+        if entry is None:
+            raise NotFound("The upload is gone; send the file again.")
+        return entry.size or 0
+
+    def _open(self) -> tuple[int, bool]:
+        """The file, ready for what follows `offset`, and whether it was made now."""
+        state = self._state
+        is_new = state.inode is None
+        with opened_staging(self._top) as staging:
+            file = open_resumable(staging, state.name, create=is_new)
+        try:
+            info = os.fstat(file)
+            if info.st_size < self.offset:
+                raise service_unavailable(f"the staged file {state.name} has become shorter", 1)
+            # What another process wrote after the offset was looked at, the client sends again.
+            os.ftruncate(file, self.offset)
+        except BaseException:
+            os.close(file)
+            raise
+        state.inode = info.st_ino
+        return file, is_new
+
+    def _commit(self) -> Entry:
+        if entry := self._stored():
+            self._remove()
+            return entry
+        state = self._state
+        staged = self._staged()
+        staging = open_staging(self._top)
+        try:
+            file = open_resumable(staging, state.name, create=state.inode is None)
+        except BaseException:
+            os.close(staging)
+            raise
+        staged.adopt(staging, state.name, file)
+        try:
+            return staged.commit()
+        finally:
+            staged.close()
+
+    def _stored(self) -> Entry | None:
+        """The file at the target, if it is this upload's: a process that committed it may have died right after."""
+        target = self._target
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            opened_folder(self._top, target.parent) as folder,
+        ):
+            info = lstat(folder, target.name)
+            if info is not None and info.st_ino == self._state.inode:
+                return entry_of(target.name, info, with_etag=True)
+        return None
+
+    def _remove(self) -> None:
+        with opened_staging(self._top) as staging, suppress(FileNotFoundError):
+            os.unlink(self._state.name, dir_fd=staging)
+
+
+def _write(file: int, offset: int, buffers: Sequence[bytes]) -> int:
+    """Write at the offset; returns how many bytes."""
+    os.lseek(file, offset, os.SEEK_SET)
+    return write_buffers(file, buffers)
