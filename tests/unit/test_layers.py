@@ -13,7 +13,7 @@ SOURCE = Path(portico.__file__).parent
 
 GROUND = {
     *("settings", "setting_parsers", "timestamps", "logs", "audit", "metrics", "worker_metrics"),
-    *("cursors", "entries", "paths", "rights", "errors", "single_flight", "clock", "tracing"),
+    *("cursors", "entries", "paths", "rights", "errors", "single_flight", "clock", "tracing", "processes"),
 }
 LAYERS: list[set[str]] = [
     {"cli", "__main__"},

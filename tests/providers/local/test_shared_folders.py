@@ -13,8 +13,7 @@ from pathlib import Path as Folder
 import pytest
 
 from portico.errors import ProviderUnavailable
-from portico.providers.local import LocalProvider, staging, uploads, writers
-from portico.providers.local.writers import Writer
+from portico.providers.local import LocalProvider, staging, uploads
 
 from ...gateways import wait_until
 from .actions import at, content, names, pieces, put
@@ -25,11 +24,12 @@ DAY = staging.ABANDONED_SECONDS
 
 WRITER = """
 import asyncio, sys
+from portico import processes
 from portico.paths import Path
-from portico.providers.local import LocalProvider, writers
+from portico.providers.local import LocalProvider
 
 if sys.argv[2]:
-    writers._machine = lambda: sys.argv[2]
+    processes._machine = lambda: sys.argv[2]
 
 async def chunks():
     yield b"x" * 2**21
@@ -254,31 +254,3 @@ async def test_a_folder_that_vanishes_during_the_commit_is_made_again(
         await provider.write(at("folder/file"), pieces(b"x"), "text/plain")
     assert refusal.value.retry_after
     assert leftovers() == []
-
-
-def test_what_a_name_says_about_its_writer() -> None:
-    mine = writers.name_of(os.getpid())
-    assert writers.state_of(f"{mine}-0123") is Writer.RUNNING
-    machine, process, started = mine.split("-")
-    # Process ids are used again.
-    assert writers.state_of(f"{machine}-{process}-{int(started) + 1}-0123") is Writer.ENDED
-    for unknown in (
-        f"0{machine}-{process}-{started}-0123",
-        "0123" * 8,
-        "",
-        "--",
-        f"{machine}-{'9' * 40}-1-0",
-    ):
-        assert writers.state_of(unknown) is Writer.UNKNOWN
-    assert writers.state_of(f"{machine}-{1}-0-0123") is Writer.ENDED
-
-
-def test_a_writer_that_was_killed_has_ended_before_anybody_waits_for_it() -> None:
-    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        name = writers.name_of.__wrapped__(process.pid)
-        assert writers.state_of(name) is Writer.RUNNING
-        process.kill()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert writers.state_of(name) is Writer.ENDED
-    assert writers.state_of(name) is Writer.ENDED

@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from portico import processes
 from portico.errors import ProviderRefused, already_exists, cannot_replace_folder, service_unavailable
 from portico.paths import RESERVED_PREFIX, Path
-from portico.providers.local import writers
+from portico.processes import ProcessState
 from portico.providers.local.cancellation import CancelToken
 from portico.providers.local.confined_fs import Volume, is_folder, lstat, open_folder, opened_folder, visible
-from portico.providers.local.writers import Writer
 
 _STAGING = Path((f"{RESERVED_PREFIX}staging",))
 ABANDONED_SECONDS = 24 * 3600
@@ -69,7 +69,7 @@ def new_file(staging: int) -> Iterator[tuple[str, int]]:
 
 def create_staged(staging: int) -> tuple[str, int]:
     """Create a file, and lock it if the file system has locks; returns its name and descriptor."""
-    name = f"{writers.name_of(os.getpid())}-{secrets.token_hex(8)}"
+    name = f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}"
     file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=staging)
     _is_locked_by_another(file)
     return name, file
@@ -171,7 +171,7 @@ def _sweep_one(token: CancelToken, staging: int, name: str, clock: "_Clock") -> 
 def _is_abandoned(name: str, info: os.stat_result, clock: "_Clock") -> bool:
     if name.startswith(_RESUMABLE):  # its client may have set the time of its content
         return clock.now_ns() - info.st_ctime_ns > _EXPIRED_SECONDS * 10**9
-    if writers.state_of(name) is Writer.ENDED:
+    if processes.state_of(name) is ProcessState.ENDED:
         return True
     # Without any lock, this is all that is known of a writer on another machine.
     return clock.now_ns() - info.st_mtime_ns > ABANDONED_SECONDS * 10**9

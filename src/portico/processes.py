@@ -1,7 +1,7 @@
-"""Who writes a staged file: its name says so, and another process of the same machine can see whether it still runs.
+"""A process by name, so that another one on the same machine can see whether it still runs.
 
-A writer is a process of one boot of one machine, in one PID namespace: a container has its own processes, and a process
-id says nothing about those of another one.
+It is a process of one boot of one machine, in one PID namespace: a container has its own processes, and a process id says
+nothing about those of another one.
 """
 
 import os
@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 
 
-class Writer(Enum):
+class ProcessState(Enum):
     RUNNING = auto()
     ENDED = auto()
     UNKNOWN = auto()
@@ -19,29 +19,29 @@ class Writer(Enum):
 
 @cache
 def name_of(process: int) -> str:
-    """The running process as the beginning of a staged file's name."""
+    """The name of a running process: short, and safe in the name of a file."""
     started = _started(process)
     return f"{_machine() if started else ''}-{process}-{started or 0}"
 
 
-def state_of(name: str) -> Writer:
+def state_of(name: str) -> ProcessState:
     """What has become of the process whose `name_of` the name begins with."""
     machine, _, rest = name.partition("-")
     process, _, rest = rest.partition("-")
     started, _, _ = rest.partition("-")
     if not machine or machine != _machine() or not process.isdecimal() or not started.isdecimal():
-        return Writer.UNKNOWN
+        return ProcessState.UNKNOWN
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:
-        return Writer.ENDED
+        return ProcessState.ENDED
     except OSError:  # it belongs to another user
         pass
     except OverflowError:
-        return Writer.UNKNOWN
+        return ProcessState.UNKNOWN
     now = _started(int(process))
     # Without an answer it may be hidden from this user.
-    return Writer.RUNNING if now is None or now == int(started) else Writer.ENDED
+    return ProcessState.RUNNING if now is None or now == int(started) else ProcessState.ENDED
 
 
 @cache
