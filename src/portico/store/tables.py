@@ -135,7 +135,7 @@ audit_lines = Table(
 
 # Uploads that have not ended: those that a client may resume, and those that one request sends in parts to a service.
 # Finished ones are kept until they expire, so that a client that lost the answer learns what was stored. `owner`, `fence`
-# and `owned_until` are a lease: one request at a time writes, and a newer one takes over.
+# and `owned_until` are a lease: one request at a time writes. A newer one sets `wanted`, and the owner makes way.
 uploads = Table(
     "uploads",
     metadata,
@@ -152,6 +152,7 @@ uploads = Table(
     Column("owner", String(128)),
     Column("fence", BigInteger, nullable=False),
     Column("owned_until", BigInteger, nullable=False),
+    Column("wanted", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False, index=True),
 )

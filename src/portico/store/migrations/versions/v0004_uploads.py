@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(128)),
         sa.Column("fence", sa.BigInteger, nullable=False),
         sa.Column("owned_until", sa.BigInteger, nullable=False),
+        sa.Column("wanted", sa.Boolean, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("expires_at", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_uploads"),
