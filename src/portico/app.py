@@ -55,6 +55,8 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
     def stop() -> None:
         stopping.set()
         long_work.stop()
+        for gateway in opened:
+            gateway.stop()
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
@@ -76,6 +78,8 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
                 page=WebPage(gateway.client_id, gateway.client_secret),
                 secure_cookies=chosen.tls_enabled or bool(chosen.behind_proxy),
                 max_files=chosen.max_files,
+                max_file_size=chosen.max_file_size,
+                public_url=chosen.public_url.rstrip("/"),
             )
             yield {"services": services}
 

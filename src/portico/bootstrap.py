@@ -29,12 +29,15 @@ from portico.operations.cancellation import CancellableWork
 from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.operations import Resources
 from portico.operations.readiness import Readiness
+from portico.operations.resumable import sweep_uploads
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PATH_OPTIONS
 from portico.settings import Settings, generated_client
 from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
 from portico.store.leases import Leases
+from portico.store.sealed import Sealed
+from portico.store.uploads import Uploads
 from portico.tracing import Tracing
 
 SWEEP_INTERVAL_SECONDS = 600
@@ -102,8 +105,18 @@ async def open_gateway(
         metrics.watch("portico_clock_offset_seconds", lambda: database.clock_offset / 1000)
         tickets = Tickets(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
+        uploads = Uploads(database, Sealed(key.derive("uploads")), settings.node)
         resources = Resources(
-            drives, sessions, tickets, audit, Admission(), long_work, max_file_size=settings.max_file_size
+            drives,
+            sessions,
+            tickets,
+            audit,
+            Admission(),
+            long_work,
+            max_file_size=settings.max_file_size,
+            uploads=uploads,
+            upload_lifetime=settings.upload_lifetime,
+            now=database.now,
         )
         async with (
             _sweeping(
@@ -111,6 +124,7 @@ async def open_gateway(
                 _in_turn(leases, "sessions", sessions.sweep),
                 _in_turn(leases, "leases", leases.sweep),
                 _in_turn(leases, "throttle", throttle.sweep),
+                _in_turn(leases, "uploads", lambda: sweep_uploads(uploads, drives)),
                 *(_in_turn(leases, "audit", sweep) for sweep in _retention(settings, database)),
             ),
             _sweeping(readiness.watch, drives.watch, interval=WATCH_INTERVAL_SECONDS),
@@ -120,6 +134,7 @@ async def open_gateway(
                 operations=partial(Operations, resources),
                 scheduler=FairScheduler(),
                 readiness=readiness,
+                stop=uploads.stop,
                 client_id=settings.client_id,
                 client_secret=settings.client_secret,
             )

@@ -5,16 +5,19 @@ settles name conflicts. Paths given to it count from the user's root.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 
 from portico.cursors import CursorSeal
 from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page
 from portico.errors import (
+    AlreadyExists,
     Forbidden,
     InvalidCursor,
     InvalidPath,
+    IsAFolder,
     NotAFolder,
     NotFound,
     NotPossible,
@@ -23,9 +26,12 @@ from portico.errors import (
 )
 from portico.listing_order import sort_entries
 from portico.name_conflicts import FreeName, NameClaims, free_name
-from portico.paths import Path
+from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.base import Provider
+from portico.providers.resumable import ResumableUpload, Save
 from portico.rights import Right
+
+__all__ = ["Drive", "OnConflict", "ResumableUpload"]
 
 PATH_DEPTH = 100
 
@@ -185,6 +191,64 @@ class Drive:
         self._writable.add(folder)
         return entry
 
+    # Content in several requests
+
+    @property
+    def root(self) -> Path:
+        return self._root
+
+    async def begin_upload(
+        self,
+        path: Path,
+        content_type: str,
+        on_conflict: OnConflict | None = None,
+        *,
+        size: int | None = None,
+        modified: datetime | None = None,
+    ) -> ResumableUpload:
+        """As `Provider.begin_upload`."""
+        self.require(Right.UPLOAD)
+        if path.is_root:
+            raise root_is_a_folder()
+        self._check_depth(path)
+        return await self._provider.begin_upload(
+            path.under(self._root),
+            content_type,
+            replace=self._may_replace(on_conflict),
+            renamed=on_conflict is OnConflict.RENAME,
+            size=size,
+            modified=modified,
+        )
+
+    async def resume_upload(self, state: bytes) -> ResumableUpload:
+        self.require(Right.UPLOAD)
+        return await self._provider.resume_upload(state)
+
+    async def finish_upload(
+        self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save
+    ) -> Entry:
+        """Make the file visible."""
+        try:
+            return await upload.finish(save)
+        except (AlreadyExists, IsAFolder):
+            if on_conflict is not OnConflict.RENAME:
+                raise
+        async with self._free_name(path, everywhere=not self._provider.renames_at_commit) as free:
+            names = (other.under(self._root) for other in chain((free.path,), free.others))
+            return await upload.finish(save, alternatives=names)
+
+    async def begin_partial_upload(self, upload_id: str, size: int | None) -> ResumableUpload:
+        """An upload of a part of a file; nobody sees what it stores."""
+        self.require(Right.UPLOAD)
+        return await self._provider.begin_upload(_partial(upload_id), UNKNOWN_TYPE, size=size)
+
+    async def read_partial_upload(self, upload_id: str) -> Download:
+        return await self._provider.read(_partial(upload_id))
+
+    async def remove_partial_upload(self, upload_id: str) -> None:
+        with suppress(NotFound):
+            await self._provider.delete(_partial(upload_id))
+
     # The tree
 
     async def make_folder(self, path: Path) -> None:
@@ -265,6 +329,10 @@ class Drive:
         except NotFound:
             return True
         return False
+
+
+def _partial(upload_id: str) -> Path:
+    return Path((f"{RESERVED_PREFIX}partial", upload_id))
 
 
 @contextmanager

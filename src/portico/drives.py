@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,7 @@ from portico.paths import Path
 from portico.providers.base import TIMEOUT_SECONDS, Provider
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PREFIX_OPTION, open_provider
-from portico.rights import Right
+from portico.rights import ALL_RIGHTS, Right
 from portico.single_flight import SingleFlight
 from portico.store.leases import Leases
 from portico.tracing import Tracing
@@ -101,12 +101,18 @@ class Drives:
         """What was logged of connections that fail in a way that nobody has foreseen."""
 
     async def of(self, user: User) -> Drive:
-        opened = await self._open(user.connection)
-        root = Path.parse(user.root).under(opened.prefix)
+        return await self._drive(user.connection, Path.parse(user.root), user.rights)
+
+    async def of_connection(self, name: str) -> Drive:
+        """All of a connection, for the gateway's own clean-up."""
+        return await self._drive(name, Path(), ALL_RIGHTS)
+
+    async def _drive(self, connection: str, root: Path, rights: Collection[Right]) -> Drive:
+        opened = await self._open(connection)
         return Drive(
             opened.provider,
-            root,
-            user.rights,
+            root.under(opened.prefix),
+            rights,
             self._seal,
             path_depth=self._path_depth,
             claims=opened.claims,

@@ -101,12 +101,35 @@ def already_exists(name: str) -> AlreadyExists:
     )
 
 
+class OffsetMismatch(PorticoError):
+    """A resumable upload has another offset than the request assumes."""
+
+    code = "offset-mismatch"
+
+
+class UploadTakenOver(PorticoError):
+    code = "upload-taken-over"
+
+    def __init__(self) -> None:
+        super().__init__("Another request goes on with this upload; ask for its offset before you send more.")
+
+
+class ChecksumMismatch(PorticoError):
+    code = "checksum-mismatch"
+
+
 class NotPossible(PorticoError):
     code = "not-possible"
 
 
 class Changed(PorticoError):
     code = "changed"
+
+
+class TusVersion(PorticoError):
+    """The version of the tus protocol is missing or not supported."""
+
+    code = "tus-version"
 
 
 class FolderNotEmpty(PorticoError):

@@ -14,6 +14,7 @@ Ranges = tuple[IPv4Network | IPv6Network, ...]
 _DURATION = re.compile(r"(?:[0-9]+[smhdw])+|[0-9]+")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MAX_DURATION = timedelta(days=3650)
+_MAX_EXPIRY = timedelta(days=30)
 _MAX_TIMEOUT = timedelta(minutes=10)
 _SIZE = re.compile(r"([0-9]+) ?(?:([kmgt])(i?))?b?", re.IGNORECASE)
 _SCHEMES = {
@@ -58,6 +59,13 @@ def duration(text: object) -> timedelta:
         if 1 <= seconds <= _MAX_DURATION.total_seconds():
             return timedelta(seconds=seconds)
     raise ValueError("must be seconds or a time like 45m, 1h or 30d, from one second to ten years")
+
+
+def expiry(text: object) -> timedelta:
+    chosen = duration(text)
+    if not timedelta(seconds=1) <= chosen <= _MAX_EXPIRY:
+        raise ValueError("must be a time like 12h or 7d, of at most 30 days")
+    return chosen
 
 
 def timeout(text: object) -> timedelta:

@@ -185,6 +185,11 @@ class Settings(BaseModel):
     max_files: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 100_000))] = Field(
         1000, alias="upload.max-files", description="How many files one upload request may contain."
     )
+    upload_lifetime: Annotated[timedelta, BeforeValidator(setting_parsers.expiry)] = Field(
+        timedelta(days=7),
+        alias="uploads.expire-after",
+        description="How long an unfinished upload can be resumed, at most 30 days. Azure Blob Storage and Google Cloud Storage forget it after 7 days.",
+    )
     path_depth: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 4096))] = Field(
         100,
         alias="limits.path-depth",

@@ -4,9 +4,13 @@ Entries carry the text: services send nearly this form, and parsing and formatti
 of a page.
 """
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
+from portico.errors import InvalidRequest
+
+_SECONDS = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,9})?")
 _LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
 _MILLISECONDS = [f"{millisecond:03}Z" for millisecond in range(1000)]
 
@@ -70,3 +74,16 @@ def _written(text: str, moment: datetime) -> str:
 
 def to_datetime(text: str) -> datetime:
     return datetime.fromisoformat(text)
+
+
+def parsed(text: str) -> datetime:
+    """A time that a client gives: ISO 8601, in UTC unless it has a zone, or seconds since 1970. `InvalidRequest`"""
+    try:
+        seconds = float(text) if _SECONDS.fullmatch(text) else None
+        moment = datetime.fromisoformat(text) if seconds is None else datetime.fromtimestamp(seconds, UTC)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(
+            "The modification time is malformed; send it like 2026-11-14T09:30:00Z, or in seconds since 1970."
+        ) from None

@@ -64,7 +64,7 @@ async def test_a_browser_asks_before_it_sends(open_gateway: OpenGateway) -> None
         answer = await gateway.raw("OPTIONS", target.encode(), asking)
         assert answer.status == 204
         assert answer.header("Access-Control-Allow-Origin") == PORTAL
-        assert answer.header("Access-Control-Allow-Methods") == "GET, HEAD, POST, DELETE"
+        assert answer.header("Access-Control-Allow-Methods") == "GET, HEAD, POST, PATCH, DELETE"
         assert {"Authorization", "Content-Type", "Content-Digest", "Prefer", "Range"} <= set(
             answer.header("Access-Control-Allow-Headers").split(", ")
         )

@@ -187,6 +187,10 @@ CASES: list[tuple[str, int, str, Request]] = [
 ]
 
 ELSEWHERE = {
+    "checksum-mismatch": "test_tus",
+    "offset-mismatch": "test_tus",
+    "tus-version": "test_tus",
+    "upload-taken-over": "test_tus",
     "address-not-allowed": "below, and test_edge",
     "too-many-requests": "only the sign-in, which answers in the words of RFC 6749",
     "headers-too-large": "the HTTP server answers that itself",

@@ -13,6 +13,7 @@ from portico.errors import (
     MethodNotAllowed,
     PorticoError,
     RangeNotSatisfiable,
+    TusVersion,
     Unavailable,
 )
 
@@ -41,15 +42,19 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
     "not-a-folder": ProblemType(409, "Not a folder"),
     "is-a-folder": ProblemType(409, "Is a folder"),
     "already-exists": ProblemType(409, "The name already exists"),
+    "offset-mismatch": ProblemType(409, "The upload has another offset"),
+    "upload-taken-over": ProblemType(409, "Another request goes on with the upload"),
     "not-possible": ProblemType(409, "Not possible"),
     "folder-not-empty": ProblemType(409, "The folder is not empty"),
     "changed": ProblemType(412, "The file has changed"),
+    "tus-version": ProblemType(412, "Another version of tus"),
     "too-large": ProblemType(413, "The upload is too large"),
     "uri-too-long": ProblemType(414, "The address is too long"),
     "unsupported-media-type": ProblemType(415, "Unsupported media type"),
     "range-not-satisfiable": ProblemType(416, "Range not satisfiable"),
     "too-many-requests": ProblemType(429, "Too many attempts"),
     "headers-too-large": ProblemType(431, "The headers are too large"),
+    "checksum-mismatch": ProblemType(460, "The checksum does not match"),
     "internal": ProblemType(500, "Internal error"),
     "provider-refused": ProblemType(502, "The storage service refused the gateway"),
     "provider-error": ProblemType(502, "The storage service failed"),
@@ -122,6 +127,8 @@ def headers_of(error: PorticoError, status: int) -> dict[str, str]:
         headers["Retry-After"] = str(error.retry_after or 1)
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = ", ".join(sorted(error.allowed))
+    if isinstance(error, TusVersion):
+        headers["Tus-Version"] = "1.0.0"
     if isinstance(error, RangeNotSatisfiable):
         headers["Content-Range"] = f"bytes */{error.size}"
     return headers

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
+from portico.api import tus
 from portico.api.changes import copy, delete, make_folder, move
 from portico.api.download import download, download_with_ticket, issue_ticket
 from portico.api.listing import list_folder, stat
@@ -106,6 +107,7 @@ ROUTES: dict[str, Methods] = {
     "/backend/login": {"POST": login},
     "/backend/logout": {"POST": logout},
     "/backend/session": _page(show_session),
+    tus.UPLOADS: {"OPTIONS": tus.describe, "POST": tus.create},
     "/backend/openapi.json": _page(openapi),
     "/backend/docs": _page(docs),
     "/healthz": _page(healthz),
@@ -115,6 +117,13 @@ ROUTES: dict[str, Methods] = {
     **{address: _page(file) for address in FILES},
 }
 _ASSETS = _page(asset)
+_UPLOAD: Methods = {
+    "OPTIONS": tus.describe,
+    "HEAD": tus.show,
+    "PATCH": tus.append,
+    "DELETE": tus.end,
+    "POST": tus.post_to_upload,
+}
 
 
 class Routes(Router):
@@ -140,6 +149,8 @@ class Routes(Router):
             return _FILES
         if scope["path"].startswith(PREFIX):
             return _ASSETS
+        if scope["path"].startswith(tus.UPLOADS + "/"):
+            return _UPLOAD
         try:
             return ROUTES[scope["path"]]
         except KeyError:

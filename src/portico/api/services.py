@@ -14,3 +14,7 @@ class Services:
     """Whether browsers reach the gateway over TLS only."""
     max_files: int
     """Files per upload."""
+    max_file_size: int
+    """Bytes; 0 is no limit."""
+    public_url: str
+    """The address by which clients reach the gateway, without a slash at the end; empty if it is not known."""

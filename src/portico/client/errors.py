@@ -128,6 +128,22 @@ class RangeNotSatisfiable(ClientError):
     code = "range-not-satisfiable"
 
 
+class OffsetMismatch(ClientError):
+    code = "offset-mismatch"
+
+
+class UploadTakenOver(ClientError):
+    code = "upload-taken-over"
+
+
+class ChecksumMismatch(ClientError):
+    code = "checksum-mismatch"
+
+
+class TusVersion(ClientError):
+    code = "tus-version"
+
+
 class TooManyRequests(Temporary):
     code = "too-many-requests"
 

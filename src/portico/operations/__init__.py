@@ -4,6 +4,18 @@ from portico.operations.actor import Actor, RequestContext
 from portico.operations.authentication import Authentication
 from portico.operations.gateway import Gateway
 from portico.operations.operations import OnConflict, Operations
+from portico.operations.resumable import NewUpload, ResumableUploads, UploadStatus
 from portico.operations.uploads import Upload
 
-__all__ = ["Actor", "Authentication", "Gateway", "OnConflict", "Operations", "RequestContext", "Upload"]
+__all__ = [
+    "Actor",
+    "Authentication",
+    "Gateway",
+    "NewUpload",
+    "OnConflict",
+    "Operations",
+    "RequestContext",
+    "ResumableUploads",
+    "Upload",
+    "UploadStatus",
+]

@@ -18,6 +18,8 @@ class Gateway:
     scheduler: FairScheduler
     """A front end waits for its turn with each chunk that it receives or sends."""
     readiness: Readiness
+    stop: Callable[[], None]
+    """Ends the requests that a client can continue with another worker or node."""
     client_id: str
     client_secret: str
     """Of the OAuth client, equal on all nodes."""

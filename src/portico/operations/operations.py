@@ -1,8 +1,10 @@
 """`Operations`: what one actor can do. Every front end works through it, and only through it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from portico.accounts.sessions import Sessions
@@ -16,9 +18,11 @@ from portico.operations.actor import Actor
 from portico.operations.admission import Admission
 from portico.operations.auditing import Change, line_of
 from portico.operations.cancellation import CancellableWork
+from portico.operations.resumable import HELD_AT_ONCE, ResumableUploads
 from portico.operations.uploads import Upload
 from portico.paths import Path
 from portico.rights import Right
+from portico.store.uploads import Uploads
 
 __all__ = ["OnConflict", "Operations", "Resources", "Ticket"]
 
@@ -35,6 +39,12 @@ class Resources:
     long_work: CancellableWork
     max_file_size: int
     """Bytes; 0 is no limit."""
+    uploads: Uploads
+    upload_lifetime: timedelta
+    """After which an unfinished resumable upload is removed."""
+    now: Callable[[], int]
+    """Milliseconds since the epoch, the same on all nodes."""
+    held: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +146,22 @@ class Operations:
                 line.path = str(folder)
                 await resources.audit.end(line)
             raise
+
+    @property
+    def resumable(self) -> ResumableUploads:
+        """Files that are sent in several requests."""
+        resources = self._resources
+        return ResumableUploads(
+            self._actor,
+            self._drive,
+            uploads=resources.uploads,
+            sessions=resources.sessions,
+            audit=resources.audit,
+            max_file_size=resources.max_file_size,
+            lifetime=resources.upload_lifetime,
+            now=resources.now,
+            held=resources.held,
+        )
 
     # Changing the tree
 

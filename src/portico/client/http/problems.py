@@ -19,6 +19,10 @@ _GATEWAY_ERRORS: tuple[type[ClientError], ...] = (
     errors.NotAFolder,
     errors.IsAFolder,
     errors.AlreadyExists,
+    errors.OffsetMismatch,
+    errors.UploadTakenOver,
+    errors.ChecksumMismatch,
+    errors.TusVersion,
     errors.NotPossible,
     errors.FolderNotEmpty,
     errors.Changed,
@@ -62,6 +66,7 @@ BY_STATUS: dict[int, type[ClientError]] = {
     416: errors.RangeNotSatisfiable,
     429: errors.TooManyRequests,
     431: errors.HeadersTooLarge,
+    460: errors.ChecksumMismatch,
     500: errors.Internal,
     # Without a code, these come from a proxy that cannot reach the gateway.
     502: errors.Unavailable,

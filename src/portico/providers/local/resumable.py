@@ -27,7 +27,8 @@ T = TypeVar("T")
 class _State(msgspec.Struct):
     name: str
     """Of the staged file."""
-    target: str
+    target: tuple[str, ...]
+    """The segments of a path, which may be one of the gateway's own."""
     replace: bool
     modified: datetime | None = None
     inode: int | None = None
@@ -56,7 +57,7 @@ class LocalUpload(ResumableUpload):
         renamed: bool,
         modified: datetime | None,
     ) -> "LocalUpload":
-        state = _State(resumable_name(), str(target), replace, modified)
+        state = _State(resumable_name(), target.segments, replace, modified)
         upload = cls(threads, buffers, top, state, 0)
         await upload._run(upload._staged(renamed).check_target)
         return upload
@@ -75,7 +76,7 @@ class LocalUpload(ResumableUpload):
 
     @property
     def _target(self) -> Path:
-        return Path.parse(self._state.target)
+        return Path(self._state.target)
 
     async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
         file, is_new = await self._run(self._open)
@@ -113,7 +114,7 @@ class LocalUpload(ResumableUpload):
                 if other is None:
                     raise
                 # Saved before it is tried, so that a repetition looks there first.
-                self._state.target = str(other)
+                self._state.target = other.segments
                 await save()
 
     async def abandon(self) -> None:

@@ -1,0 +1,263 @@
+"""Resumable uploads by the tus protocol 1.0: https://tus.io/protocols/resumable-upload
+
+Extensions: creation, creation-with-upload, creation-defer-length, expiration, termination, checksum, concatenation.
+"""
+
+import re
+from base64 import b64decode
+from email.utils import format_datetime
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico import timestamps
+from portico.api.request_body import RequestBody, is_content_coded
+from portico.api.requests import address_of, operations_of, services_of, single_header
+from portico.errors import InvalidRequest, MethodNotAllowed, NotFound, TusVersion, UnsupportedMediaType
+from portico.operations import OnConflict, ResumableUploads
+from portico.operations.checksums import CHECKSUM_ALGORITHMS, Checksum
+from portico.operations.resumable import NewUpload, UploadStatus
+from portico.paths import Path
+
+UPLOADS = "/backend/1.0.0/uploads"
+VERSION = "1.0.0"
+MEDIA_TYPE = "application/offset+octet-stream"
+EXTENSIONS = (
+    "creation,creation-with-upload,creation-defer-length,expiration,termination,checksum,concatenation"
+)
+
+_MAX_METADATA = 4096
+_MAX_DIGITS = 18
+_ID = re.compile(r"[0-9a-f]{32}")
+_KEY = re.compile(r"[!-+\--~]+")
+
+
+async def describe(request: Request) -> Response:
+    """What this server can do; asked without signing in."""
+    return Response(
+        status_code=204,
+        headers={
+            "Tus-Resumable": VERSION,
+            "Tus-Version": VERSION,
+            "Tus-Extension": EXTENSIONS,
+            "Tus-Checksum-Algorithm": ",".join(CHECKSUM_ALGORITHMS),
+            **_max_size(request),
+        },
+    )
+
+
+async def create(request: Request) -> Response:
+    """Begin an upload; the body, if there is one, is its beginning."""
+    _check_version(request)
+    uploads = await _uploads(request)
+    size = _upload_length(request)
+    metadata = single_header(request, "Upload-Metadata") or ""
+    concat = (single_header(request, "Upload-Concat") or "").strip()
+    if concat.startswith("final;"):
+        status = await uploads.concatenate(_new(metadata, None), _part_ids(concat.removeprefix("final;")))
+        return _answer(request, status, 201)
+    if concat not in ("", "partial"):
+        raise InvalidRequest("Upload-Concat is malformed; send partial, or final; with addresses of uploads.")
+    if size is None and single_header(request, "Upload-Defer-Length") != "1":
+        raise InvalidRequest("Send the Upload-Length, or Upload-Defer-Length: 1 if it is not known yet.")
+    if concat:
+        status = await uploads.create_partial(size, metadata)
+    else:
+        status = await uploads.create(_new(metadata, size))
+    if _has_content(request):
+        _check_media_type(request)
+        status = await _appended(request, uploads, status.id, 0)
+    return _answer(request, status, 201)
+
+
+async def show(request: Request) -> Response:
+    """How much has arrived."""
+    _check_version(request)
+    status = await (await _uploads(request)).status(_id(request))
+    return _answer(request, status, 200)
+
+
+async def append(request: Request) -> Response:
+    """The next bytes of the file."""
+    _check_version(request)
+    uploads = await _uploads(request)
+    _check_media_type(request)
+    offset = _number(request, "Upload-Offset")
+    if offset is None:
+        raise InvalidRequest("Send the Upload-Offset at which the content begins.")
+    status = await _appended(request, uploads, _id(request), offset)
+    return _answer(request, status, 204)
+
+
+async def post_to_upload(request: Request) -> Response:
+    """For clients that can send GET and POST only."""
+    override = request.headers.get("X-HTTP-Method-Override", "").upper()
+    endpoints = {"PATCH": append, "DELETE": end, "HEAD": show}
+    if override not in endpoints:
+        raise MethodNotAllowed("Send the content with PATCH.", allowed={"HEAD", "PATCH", "DELETE"})
+    return await endpoints[override](request)
+
+
+async def end(request: Request) -> Response:
+    """Give the upload up."""
+    _check_version(request)
+    await (await _uploads(request)).end(_id(request))
+    return Response(status_code=204, headers={"Tus-Resumable": VERSION})
+
+
+# Reading
+
+
+async def _uploads(request: Request) -> ResumableUploads:
+    return (await operations_of(request)).resumable
+
+
+async def _appended(request: Request, uploads: ResumableUploads, upload_id: str, offset: int) -> UploadStatus:
+    if is_content_coded(request):
+        raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
+    body = RequestBody(request.receive, scheduler=services_of(request).gateway.scheduler)
+    return await uploads.append(
+        upload_id,
+        offset,
+        body,
+        size=_upload_length(request),
+        length=_number(request, "Content-Length"),
+        checksum=_checksum(request),
+    )
+
+
+def _check_version(request: Request) -> None:
+    if single_header(request, "Tus-Resumable") != VERSION:
+        raise TusVersion(f"This is a tus server; send Tus-Resumable: {VERSION}.")
+
+
+def _check_media_type(request: Request) -> None:
+    if (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower() != MEDIA_TYPE:
+        raise UnsupportedMediaType(f"Send the content as {MEDIA_TYPE}.")
+
+
+def _has_content(request: Request) -> bool:
+    return "Transfer-Encoding" in request.headers or request.headers.get("Content-Length", "0") != "0"
+
+
+def _id(request: Request) -> str:
+    return _id_of(request.scope["path"])
+
+
+def _id_of(address: str) -> str:
+    """The id at the end of an upload's address, relative or absolute."""
+    upload_id = urlsplit(address).path.rstrip("/").rpartition("/")[2]
+    if not _ID.fullmatch(upload_id):
+        raise NotFound("There is no such upload, or it has expired; send the file again.")
+    return upload_id
+
+
+def _part_ids(text: str) -> list[str]:
+    return [_id_of(address) for address in text.split()]
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = single_header(request, name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
+        raise InvalidRequest(f"{name} is malformed; send a whole number of bytes.")
+    return int(text)
+
+
+def _upload_length(request: Request) -> int | None:
+    return _number(request, "Upload-Length")
+
+
+def _checksum(request: Request) -> Checksum | None:
+    text = single_header(request, "Upload-Checksum")
+    if text is None:
+        return None
+    algorithm, _, value = text.partition(" ")
+    return Checksum(algorithm, value.strip())
+
+
+def _new(header: str, size: int | None) -> NewUpload:
+    """What the metadata says of the file. `name`, `type` and `relativePath` are how Uppy calls it."""
+    found = _metadata(header)
+    name = found.get("filename") or found.get("name")
+    if not name:
+        raise InvalidRequest("Upload-Metadata has no filename; send the name of the file in Base64.")
+    folder = Path.parse(found.get("folder", ""))
+    relative = found.get("relativePath", "")
+    if relative not in ("", "null"):
+        folder = Path.parse(relative).parent.under(folder)
+    modified = found.get("modified")
+    return NewUpload(
+        path=folder.child(name),
+        size=size,
+        content_type=found.get("filetype") or found.get("type") or None,
+        on_conflict=_on_conflict(found.get("onConflict")),
+        modified=timestamps.parsed(modified) if modified else None,
+        metadata=header,
+    )
+
+
+def _on_conflict(text: str | None) -> OnConflict | None:
+    try:
+        return OnConflict(text) if text else None
+    except ValueError:
+        raise InvalidRequest(f"onConflict is one of {', '.join(OnConflict)}.") from None
+
+
+def _metadata(header: str) -> dict[str, str]:
+    if len(header) > _MAX_METADATA:
+        raise InvalidRequest(f"Upload-Metadata is longer than {_MAX_METADATA} bytes.")
+    found: dict[str, str] = {}
+    for pair in filter(None, (pair.strip() for pair in header.split(","))):
+        key, _, value = pair.partition(" ")
+        try:
+            text = b64decode(value.strip(), validate=True).decode()
+        except ValueError:
+            raise InvalidRequest(
+                f"The value of '{key[:40]}' in Upload-Metadata is not Base64 of UTF-8."
+            ) from None
+        if not _KEY.fullmatch(key) or key in found:
+            raise InvalidRequest("Upload-Metadata is malformed; send each key once, followed by its value.")
+        found[key] = text
+    return found
+
+
+# Answering
+
+
+def _answer(request: Request, status: UploadStatus, code: int) -> Response:
+    headers = {
+        "Tus-Resumable": VERSION,
+        "Cache-Control": "no-store",
+        "Upload-Expires": format_datetime(status.expires_at, usegmt=True),
+    }
+    if status.partial:
+        headers["Upload-Concat"] = "partial"
+    elif status.parts:
+        headers["Upload-Concat"] = "final;" + " ".join(_address(request, part) for part in status.parts)
+    if status.parts is None or status.entry:
+        headers["Upload-Offset"] = str(status.offset)
+    if code == 201:
+        headers["Location"] = _address(request, status.id)
+    if code == 200:
+        if status.size is None:
+            headers["Upload-Defer-Length"] = "1"
+        else:
+            headers["Upload-Length"] = str(status.size)
+        if status.metadata:
+            headers["Upload-Metadata"] = status.metadata
+    if stored := status.stored_at:
+        headers["Content-Location"] = address_of(stored)
+    return Response(status_code=code, headers=headers)
+
+
+def _address(request: Request, upload_id: str) -> str:
+    """Absolute if the public address is known; a proxy that serves a part of its own tree must be named there."""
+    return f"{services_of(request).public_url}{UPLOADS}/{upload_id}"
+
+
+def _max_size(request: Request) -> dict[str, str]:
+    limit = services_of(request).max_file_size
+    return {"Tus-Max-Size": str(limit)} if limit else {}

@@ -1,0 +1,497 @@
+"""`ResumableUploads`: files that an actor sends in several requests, to any worker of any node."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from secrets import token_hex
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from portico.accounts.sessions import Sessions
+from portico.audit import AuditTrail
+from portico.drive import Drive, OnConflict, ResumableUpload
+from portico.drives import Drives
+from portico.entries import Entry, guess_content_type
+from portico.errors import (
+    InvalidRequest,
+    NotFound,
+    NotSignedIn,
+    OffsetMismatch,
+    PorticoError,
+    TooLarge,
+    TooManyRequests,
+)
+from portico.operations.actor import Actor
+from portico.operations.auditing import Change
+from portico.operations.checksums import Checksum
+from portico.paths import Path
+from portico.rights import Right
+from portico.store.uploads import FINISHED, OPEN, Claim, UploadRecord, Uploads
+
+MAX_OPEN = 1000
+"""Unfinished uploads of one user."""
+MAX_PARTS = 256
+"""Partial uploads that make up one file."""
+_HELD_BYTES = 8 * 2**20
+"""A request of this size is held in memory until its checksum is known to match."""
+HELD_AT_ONCE = 16
+"""Such requests of a worker."""
+_FINISHED_KEPT = timedelta(days=1)
+"""How long an upload is known after it has ended, so that a client that lost the answer learns of it."""
+_MILLISECOND = timedelta(milliseconds=1)
+
+log = structlog.get_logger()
+
+
+class NewUpload(msgspec.Struct, frozen=True):
+    """What a client says of a file before it sends it."""
+
+    path: Path
+    size: int | None = None
+    """None if it is not known yet."""
+    content_type: str | None = None
+    on_conflict: OnConflict | None = None
+    modified: datetime | None = None
+    metadata: str = ""
+    """In the words of the client, who may ask for it."""
+
+
+class _Details(msgspec.Struct):
+    """What the row of an upload holds beside its columns."""
+
+    root: str
+    content_type: str
+    on_conflict: OnConflict | None = None
+    replaces: bool = False
+    """Whether an existing file may be replaced: that right is needed until the end."""
+    metadata: str = ""
+    partial: bool = False
+    parts: list[str] | None = None
+    """The ids of the partial uploads that make up this one."""
+    entry: Entry | None = None
+    """What was stored, once it is finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadStatus:
+    id: str
+    path: Path
+    offset: int
+    size: int | None
+    expires_at: datetime
+    metadata: str
+    partial: bool
+    parts: list[str] | None
+    entry: Entry | None
+    """What was stored, once the upload has ended."""
+
+    @property
+    def stored_at(self) -> Path | None:
+        return self.path.parent.child(self.entry.name) if self.entry and not self.partial else None
+
+
+class OpenDrive(Protocol):
+    def __call__(self, *, admitted: bool = True) -> Awaitable[Drive]: ...
+
+
+class ResumableUploads:
+    def __init__(
+        self,
+        actor: Actor,
+        drive: OpenDrive,
+        *,
+        uploads: Uploads,
+        sessions: Sessions,
+        audit: AuditTrail,
+        max_file_size: int,
+        lifetime: timedelta,
+        now: Callable[[], int],
+        held: asyncio.Semaphore,
+    ) -> None:
+        self._actor = actor
+        self._drive = drive
+        self._uploads = uploads
+        self._sessions = sessions
+        self._audit = audit
+        self._max_file_size = max_file_size
+        self._lifetime = lifetime
+        self._now = now
+        self._held = held
+
+    # The operations
+
+    async def create(self, new: NewUpload) -> UploadStatus:
+        """Begin an upload. One of no bytes is stored at once."""
+        async with self._refusals_audited(new.path):
+            drive = await self._open()
+            await self._check_new(drive, new.size)
+            if new.on_conflict is OnConflict.REPLACE:
+                drive.require(Right.OVERWRITE)
+            content_type = new.content_type or guess_content_type(new.path.name)
+            upload = await drive.begin_upload(
+                new.path, content_type, new.on_conflict, size=new.size, modified=new.modified
+            )
+        details = _Details(
+            root=str(drive.root),
+            content_type=content_type,
+            on_conflict=new.on_conflict,
+            replaces=new.on_conflict is OnConflict.REPLACE
+            or (new.on_conflict is None and drive.allows(Right.OVERWRITE)),
+            metadata=new.metadata,
+        )
+        return await self._added(upload, details, new.path, new.size)
+
+    async def create_partial(self, size: int | None, metadata: str = "") -> UploadStatus:
+        """Begin a part of a file that `concatenate` will make; nobody sees it before."""
+        drive = await self._open()
+        drive.require(Right.UPLOAD)
+        await self._check_new(drive, size)
+        upload_id = token_hex(16)
+        upload = await drive.begin_partial_upload(upload_id, size)
+        details = _Details(str(drive.root), "", metadata=metadata, partial=True)
+        return await self._added(upload, details, Path(), size, upload_id)
+
+    async def concatenate(self, new: NewUpload, parts: list[str]) -> UploadStatus:
+        """Store one file that consists of finished partial uploads, in this order."""
+        if not 1 <= len(parts) <= MAX_PARTS or len(set(parts)) < len(parts):
+            raise InvalidRequest(f"A file is made of 1 to {MAX_PARTS} different partial uploads.")
+        drive = await self._open()
+        size = 0
+        for part in parts:
+            record, details = await self._known(drive, part)
+            if not details.partial or record.status != FINISHED:
+                raise InvalidRequest(
+                    "Only partial uploads that are complete can be joined; finish them first."
+                )
+            size += record.offset
+        status = await self.create(msgspec.structs.replace(new, size=size))
+        async with self._claimed(drive, status.id) as claim:
+            details = _details(claim.record)
+            details.parts = parts
+            await claim.save(details=_text(details))
+            upload = await drive.resume_upload(_state(claim.record))
+            if not details.entry:
+                content = _guarded(claim, _joined(drive, parts), size)
+                await upload.append(content, lambda: _save(claim, upload), at_most=size)
+                status = await self._finish(claim, drive, upload, details)
+        for part in parts:
+            await drive.remove_partial_upload(part)
+        return status
+
+    async def status(self, upload_id: str) -> UploadStatus:
+        """How much has arrived. A request that still sends is ended first; a complete upload is stored."""
+        drive = await self._open()
+        async with self._claimed(drive, upload_id) as claim:
+            details = _details(claim.record)
+            if claim.record.status == FINISHED:
+                return _status(claim.record, details)
+            upload = await drive.resume_upload(_state(claim.record))
+            if upload.offset != claim.record.offset:
+                await _save(claim, upload)
+            if upload.offset == claim.record.size:
+                return await self._finish(claim, drive, upload, details)
+            return _status(claim.record, details, offset=upload.offset)
+
+    async def append(
+        self,
+        upload_id: str,
+        offset: int,
+        chunks: AsyncIterator[bytes],
+        *,
+        size: int | None = None,
+        length: int | None = None,
+        checksum: Checksum | None = None,
+    ) -> UploadStatus:
+        """Add the chunks, `length` bytes if that is known, at `offset`; the last byte stores the file.
+
+        `size` is that of the whole file, if it was not known when the upload was created.
+        """
+        drive = await self._open(admitted=False)
+        await self._audit.check()  # before a large body is sent in vain
+        async with self._claimed(drive, upload_id) as claim:
+            details = _details(claim.record)
+            if claim.record.status == FINISHED:
+                if offset == claim.record.offset and not length:
+                    return _status(claim.record, details)
+                raise _other_offset(claim.record.offset)
+            upload = await drive.resume_upload(_state(claim.record))
+            if offset != upload.offset:
+                raise _other_offset(upload.offset)
+            total = await self._agreed_size(claim, size)
+            room = (self._limit(drive) if total is None else total) - offset
+            if length is not None and length > room:
+                raise _beyond(total, self._limit(drive))
+            arriving = _guarded(claim, chunks, room)
+            async with self._verified(drive, arriving, length, checksum) as content:
+                most = room if length is None else length
+                await upload.append(content, lambda: _save(claim, upload), at_most=most)
+            if upload.offset == total:
+                return await self._finish(claim, drive, upload, details)
+            return _status(claim.record, details, offset=upload.offset, size=total)
+
+    async def end(self, upload_id: str) -> None:
+        """Give an upload up. A file that was stored stays."""
+        drive = await self._open()
+        async with self._claimed(drive, upload_id) as claim:
+            await abandon(claim, drive)
+
+    # Their parts
+
+    async def _open(self, *, admitted: bool = True) -> Drive:
+        self._actor.context.action = "upload"
+        return await self._drive(admitted=admitted)
+
+    @asynccontextmanager
+    async def _refusals_audited(self, path: Path) -> AsyncGenerator[None]:
+        """An upload that may not begin has a line in the audit log, as one in a single request."""
+        try:
+            yield
+        except PorticoError as error:
+            async with Change(self._audit, self._actor.context, "upload", path) as change:
+                change.line.outcome = error.code
+            raise
+
+    async def _check_new(self, drive: Drive, size: int | None) -> None:
+        await self._audit.check()
+        if size is not None and size > self._limit(drive):
+            raise _beyond(None, self._limit(drive))
+        if await self._uploads.open_by(self._actor.session.user.id) >= MAX_OPEN:
+            raise TooManyRequests(
+                f"You have {MAX_OPEN} unfinished uploads; finish or end some of them first.", retry_after=60
+            )
+
+    def _limit(self, drive: Drive) -> int:
+        return min(self._max_file_size or drive.max_file_size, drive.max_file_size)
+
+    async def _added(
+        self,
+        upload: ResumableUpload,
+        details: _Details,
+        path: Path,
+        size: int | None,
+        upload_id: str | None = None,
+    ) -> UploadStatus:
+        now = self._now()
+        user = self._actor.session.user
+        record = UploadRecord(
+            id=upload_id or token_hex(16),
+            user_id=user.id,
+            connection=user.connection,
+            status=OPEN,
+            path=str(path),
+            size=size,
+            offset=0,
+            details=_text(details).encode(),
+            state=upload.state,
+            created_at=now,
+            expires_at=now + self._lifetime // _MILLISECOND,
+        )
+        await self._uploads.add(record)
+        return await self.status(record.id) if size == 0 else _status(record, details)
+
+    @asynccontextmanager
+    async def _claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[Claim]:
+        record, _ = await self._known(drive, upload_id)
+        async with self._uploads.claimed(record.id) as claim:
+            if claim is None:
+                raise _gone()
+            yield claim
+
+    async def _known(self, drive: Drive, upload_id: str) -> tuple[UploadRecord, _Details]:
+        """An upload of this user, to where the user's files are now."""
+        record = await self._uploads.get(upload_id)
+        user = self._actor.session.user
+        if record is None or record.user_id != user.id or record.connection != user.connection:
+            raise _gone()
+        details = _details(record)
+        if details.root != str(drive.root) or record.expires_at <= self._now():
+            raise _gone()
+        return record, details
+
+    @asynccontextmanager
+    async def _verified(
+        self, drive: Drive, chunks: AsyncIterator[bytes], length: int | None, checksum: Checksum | None
+    ) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """The chunks, none of them before all together match the checksum: a service cannot take bytes back.
+
+        A few are held in memory, more are stored as a hidden upload of their own and read again.
+        """
+        if checksum is None:
+            yield chunks
+        elif length is not None and length <= _HELD_BYTES:
+            async with self._held:
+                held = [chunk async for chunk in checksum.watch(chunks)]
+                await checksum.check()
+                yield _each(held)
+        else:
+            part = await self.create_partial(length)
+            async with self._claimed(drive, part.id) as claim:
+                try:
+                    upload = await drive.resume_upload(_state(claim.record))
+                    await upload.append(checksum.watch(chunks), lambda: _save(claim, upload), at_most=length)
+                    await checksum.check()
+                    await upload.finish(lambda: _save(claim, upload))
+                    yield _joined(drive, [part.id])
+                finally:
+                    await asyncio.shield(abandon(claim, drive))
+
+    async def _agreed_size(self, claim: Claim, size: int | None) -> int | None:
+        known = claim.record.size
+        if size is None or size == known:
+            return known
+        if known is not None:
+            raise InvalidRequest(f"The upload was announced with {known} bytes; that cannot be changed.")
+        if size < claim.record.offset:
+            raise InvalidRequest("More has arrived than this length; send the length of the whole file.")
+        if self._max_file_size and size > self._max_file_size:
+            raise _beyond(None, self._max_file_size)
+        await claim.save(size=size)
+        return size
+
+    async def _finish(
+        self, claim: Claim, drive: Drive, upload: ResumableUpload, details: _Details
+    ) -> UploadStatus:
+        path = Path.parse(claim.record.path)
+        if details.partial:
+            details.entry = await upload.finish(lambda: _save(claim, upload))
+        else:
+            async with Change(self._audit, self._actor.context, "upload", path) as change:
+                change.line.bytes = upload.offset
+                if details.replaces:
+                    drive.require(Right.OVERWRITE)
+                await self._check_user()
+                await change.begin()
+                details.entry = await drive.finish_upload(
+                    upload, path, details.on_conflict, lambda: _save(claim, upload)
+                )
+                if details.entry.name != path.name:
+                    change.line.path = str(path.parent.child(details.entry.name))
+        expires_at = max(claim.record.expires_at, self._now() + _FINISHED_KEPT // _MILLISECOND)
+        await claim.save(
+            status=FINISHED,
+            offset=upload.offset,
+            size=upload.offset,
+            state=upload.state,
+            details=_text(details),
+            expires_at=expires_at,
+        )
+        return _status(claim.record, details, offset=upload.offset, size=upload.offset)
+
+    async def _check_user(self) -> None:
+        if not await self._sessions.is_enabled(self._actor.session.user.id):
+            raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
+
+
+async def abandon(claim: Claim, drive: Drive) -> None:
+    """Remove an upload and all that is left of it."""
+    details = _details(claim.record)
+    try:
+        if state := claim.record.state:
+            await (await drive.resume_upload(state)).abandon()
+    except NotFound:
+        pass
+    if details.partial:
+        await drive.remove_partial_upload(claim.record.id)
+    await claim.remove()
+
+
+async def sweep_uploads(uploads: Uploads, drives: Drives) -> None:
+    """Remove uploads that have expired, and everything that they left in the storage."""
+    unusable: set[str] = set()
+    for connection, upload_id in await uploads.expired():
+        if connection in unusable:
+            continue
+        try:
+            drive = await drives.of_connection(connection)
+            async with uploads.claimed(upload_id) as claim:
+                if claim:
+                    await abandon(claim, drive)
+        except PorticoError as error:
+            unusable.add(connection)
+            log.warning("uploads-not-swept", connection=connection, code=error.code, cause=error.cause)
+
+
+async def _guarded(claim: Claim, chunks: AsyncIterator[bytes], room: int) -> AsyncIterator[bytes]:
+    """The chunks, until there are too many or the upload is taken over."""
+    limit = room
+    while True:
+        claim.check()
+        try:
+            async with asyncio.timeout(None) as scope:
+                claim.waiting = scope
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            claim.check()
+            raise
+        finally:
+            claim.waiting = None
+        room -= len(chunk)
+        if room < 0:
+            raise _beyond(None, limit)
+        yield chunk
+
+
+async def _each(chunks: list[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+async def _joined(drive: Drive, parts: list[str]) -> AsyncIterator[bytes]:
+    for part in parts:
+        download = await drive.read_partial_upload(part)
+        async with aclosing(download.chunks) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+async def _save(claim: Claim, upload: ResumableUpload) -> None:
+    await claim.save(offset=upload.offset, state=upload.state)
+
+
+def _details(record: UploadRecord) -> _Details:
+    return msgspec.json.decode(record.details, type=_Details)
+
+
+def _text(details: _Details) -> str:
+    return msgspec.json.encode(details).decode()
+
+
+def _state(record: UploadRecord) -> bytes:
+    assert record.state
+    return record.state
+
+
+def _status(
+    record: UploadRecord, details: _Details, *, offset: int | None = None, size: int | None = None
+) -> UploadStatus:
+    return UploadStatus(
+        record.id,
+        Path.parse(record.path),
+        record.offset if offset is None else offset,
+        record.size if size is None else size,
+        datetime.fromtimestamp(record.expires_at / 1000, UTC),
+        details.metadata,
+        details.partial,
+        details.parts,
+        details.entry,
+    )
+
+
+def _gone() -> NotFound:
+    return NotFound("There is no such upload, or it has expired; send the file again.")
+
+
+def _other_offset(offset: int) -> OffsetMismatch:
+    return OffsetMismatch(f"The upload has {offset} bytes; go on from there.")
+
+
+def _beyond(size: int | None, limit: int) -> TooLarge:
+    if size is not None:
+        return TooLarge(f"The upload was announced with {size} bytes; this is more.")
+    return TooLarge(f"A file may have {limit} bytes at most.")

@@ -1,0 +1,245 @@
+"""Resumable uploads: a row for each, and one request at a time that writes.
+
+A newer request for the same upload takes over: it asks the owner, in whatever process on whatever node that is, to make
+way, and waits until it has, or has died. Every save of the owner is conditional on its fence, so that an owner that was
+given up for dead can no longer save.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+
+from portico import processes
+from portico.errors import PorticoError, Unavailable, UploadTakenOver
+from portico.processes import ProcessState
+from portico.store.database import AnyRow, Database
+from portico.store.sealed import Sealed
+from portico.store.tables import uploads
+
+RESUMABLE: Final = "resumable"
+OPEN: Final = "open"
+FINISHED: Final = "finished"
+
+_MILLISECOND = timedelta(milliseconds=1)
+LIFETIME: Final = timedelta(seconds=10)
+"""How long an upload has an owner that vanished, if nobody can see that it has."""
+_RENEWALS: Final = 5
+"""In each lifetime. At each of them the owner also sees whether it is to make way."""
+_POLL_SECONDS: Final = 0.05
+_MAX_WAIT_SECONDS: Final = 25.0
+
+
+@dataclass(frozen=True, slots=True)
+class UploadRecord:
+    id: str
+    user_id: int | None
+    connection: str
+    status: str
+    path: str
+    size: int | None
+    offset: int
+    details: bytes
+    state: bytes | None
+    created_at: int
+    expires_at: int
+
+
+class Claim:
+    """The right to write one upload. It is renewed until it is released or taken over."""
+
+    def __init__(self, database: Database, seal: Sealed, record: UploadRecord, fence: int) -> None:
+        self.record = record
+        self.waiting: asyncio.Timeout | None = None
+        """The scope in which the next bytes are waited for; it times out when the owner must make way."""
+        self._makes_way_for: PorticoError | None = None
+        self._database = database
+        self._seal = seal
+        self._mine: ColumnElement[bool] = and_(uploads.c.id == record.id, uploads.c.fence == fence)
+        self._renewing = asyncio.create_task(self._renew())
+
+    async def save(self, **values: Any) -> None:
+        """Change the row; `UploadTakenOver` if it is no longer this owner's."""
+        if state := values.get("state"):
+            values["state"] = self._seal.seal(state, self.record.id)
+        rows = await self._database.write(
+            update(uploads).where(self._mine).values(values).returning(uploads.c.wanted)
+        )
+        if not rows:
+            self.make_way()
+            raise UploadTakenOver
+        if rows[0].wanted:
+            self.make_way()
+
+    def check(self) -> None:
+        """`UploadTakenOver` if another request wants the upload; `Unavailable` if the gateway stops."""
+        if self._makes_way_for:
+            raise self._makes_way_for
+
+    def make_way(self, reason: PorticoError | None = None) -> None:
+        """End what waits for the client, because another request wants the upload or the gateway stops."""
+        self._makes_way_for = self._makes_way_for or reason or UploadTakenOver()
+        if self.waiting:
+            self.waiting.reschedule(asyncio.get_running_loop().time())
+
+    async def release(self) -> None:
+        self._renewing.cancel()
+        await asyncio.wait([self._renewing])
+        with suppress(PorticoError):  # then it expires
+            await self._database.execute(update(uploads).where(self._mine).values(owner=None, owned_until=0))
+
+    async def remove(self) -> None:
+        """The upload has ended, and nothing is left of it."""
+        await self._database.execute(delete(uploads).where(self._mine))
+
+    async def _renew(self) -> None:
+        while self._makes_way_for is None:
+            await asyncio.sleep(LIFETIME.total_seconds() / _RENEWALS)
+            with suppress(PorticoError):
+                await self.save(owned_until=self._database.now() + LIFETIME // _MILLISECOND)
+
+
+class Uploads:
+    def __init__(self, database: Database, seal: Sealed, node: str) -> None:
+        self._database = database
+        self._seal = seal
+        self._node = node[:40]
+        self._claims: dict[str, Claim] = {}
+
+    async def add(self, record: UploadRecord, kind: str = RESUMABLE) -> None:
+        await self._database.execute(
+            insert(uploads).values(
+                id=record.id,
+                user_id=record.user_id,
+                connection=record.connection,
+                kind=kind,
+                status=record.status,
+                path=record.path,
+                size=record.size,
+                offset=record.offset,
+                details=record.details.decode(),
+                state=self._seal.seal(record.state, record.id) if record.state else None,
+                created_at=record.created_at,
+                expires_at=record.expires_at,
+            )
+        )
+
+    async def open_by(self, user_id: int) -> int:
+        """How many uploads of the user have not ended."""
+        mine = and_(uploads.c.user_id == user_id, uploads.c.status == OPEN, uploads.c.kind == RESUMABLE)
+        row = await self._database.first(select(func.count().label("number")).where(mine))
+        return int(row.number) if row else 0
+
+    async def get(self, upload_id: str) -> UploadRecord | None:
+        row = await self._row(upload_id)
+        return self._record(row) if row else None
+
+    async def all(self) -> list[UploadRecord]:
+        """Those that have not ended, the oldest first."""
+        mine = and_(uploads.c.status == OPEN, uploads.c.kind == RESUMABLE)
+        rows = await self._database.fetch(select(uploads).where(mine).order_by(uploads.c.created_at))
+        return [self._record(row) for row in rows]
+
+    async def expired(self, limit: int = 1000) -> list[tuple[str, str]]:
+        """The connections and ids of uploads that may be removed."""
+        mine = and_(uploads.c.kind == RESUMABLE, uploads.c.expires_at <= self._database.now())
+        query = select(uploads.c.connection, uploads.c.id).where(mine).limit(limit)
+        return [(row.connection, row.id) for row in await self._database.fetch(query)]
+
+    async def expire(self, upload_id: str) -> bool:
+        """End an upload: no request can go on with it, and the next sweep removes it. False if there is none."""
+        values = {"expires_at": 0, "wanted": True}
+        mine = and_(uploads.c.id == upload_id, uploads.c.kind == RESUMABLE, uploads.c.status == OPEN)
+        return await self._database.execute(update(uploads).where(mine).values(values)) > 0
+
+    def stop(self) -> None:
+        """End the requests that send uploads: their clients go on with another worker or node."""
+        for claim in self._claims.values():
+            claim.make_way(Unavailable("The gateway is stopping; go on with the upload.", retry_after=1))
+
+    @asynccontextmanager
+    async def claimed(self, upload_id: str) -> AsyncGenerator[Claim | None]:
+        """The upload, for this request alone until the context ends; None if there is none."""
+        claim = await self._claim(upload_id)
+        if claim is None:
+            yield None
+            return
+        self._claims[upload_id] = claim
+        try:
+            yield claim
+        finally:
+            if self._claims.get(upload_id) is claim:
+                del self._claims[upload_id]
+            await claim.release()
+
+    async def _claim(self, upload_id: str) -> Claim | None:
+        deadline = asyncio.get_running_loop().time() + _MAX_WAIT_SECONDS
+        former: AnyRow | None = None
+        while True:
+            if (claim := await self._try_claim(upload_id, former)) is not None:
+                return claim
+            row = await self._row(upload_id)
+            if row is None:
+                return None
+            if former is None or row.fence != former.fence:
+                await self._want(row)
+            former = row
+            if asyncio.get_running_loop().time() > deadline:
+                raise Unavailable("Another request still writes this upload; try again.", retry_after=2)
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _try_claim(self, upload_id: str, former: AnyRow | None) -> Claim | None:
+        """Take the upload if it has no owner, or one that has died."""
+        now = self._database.now()
+        free = or_(uploads.c.owner.is_(None), uploads.c.owned_until <= now)
+        if former is not None and former.owner and _has_died(former.owner):
+            free = or_(free, uploads.c.fence == former.fence)
+        rows = await self._database.write(
+            update(uploads)
+            .where(uploads.c.id == upload_id, uploads.c.kind == RESUMABLE, free)
+            .values(
+                owner=f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{self._node}",
+                fence=uploads.c.fence + 1,
+                owned_until=now + LIFETIME // _MILLISECOND,
+                wanted=False,
+            )
+            .returning(*uploads.c)
+        )
+        if not rows:
+            return None
+        return Claim(self._database, self._seal, self._record(rows[0]), rows[0].fence)
+
+    async def _want(self, row: AnyRow) -> None:
+        if claim := self._claims.get(row.id):  # in this process it need not be noticed first
+            claim.make_way()
+        mine = and_(uploads.c.id == row.id, uploads.c.fence == row.fence)
+        await self._database.execute(update(uploads).where(mine).values(wanted=True))
+
+    async def _row(self, upload_id: str) -> AnyRow | None:
+        mine = and_(uploads.c.id == upload_id, uploads.c.kind == RESUMABLE)
+        return await self._database.first(select(uploads).where(mine))
+
+    def _record(self, row: AnyRow) -> UploadRecord:
+        return UploadRecord(
+            row.id,
+            row.user_id,
+            row.connection,
+            row.status,
+            row.path,
+            row.size,
+            row.offset,
+            row.details.encode(),
+            self._seal.open(row.state, row.id) if row.state else None,
+            row.created_at,
+            row.expires_at,
+        )
+
+
+def _has_died(owner: str) -> bool:
+    return processes.state_of(owner) is ProcessState.ENDED
