@@ -62,6 +62,22 @@ async def test_every_byte_is_in_its_place(chunks: list[bytes], size: int, growth
     assert len(cut_parts) == 1 or cut_parts[-1].size > 0
 
 
+async def test_the_first_part_leaves_room_for_what_comes_before_the_stream() -> None:
+    budget = MemoryBudget(10_000)
+    async with budget.lease() as lease:
+        async with aclosing(cut(stream([bytes(130)]), lambda _: 50, lease, ahead=20)) as found:
+            first = await anext(found)
+            assert (first.size, first.last, lease.reserved) == (30, False, 20)
+            await lease.take(20)
+            assert [part.size async for part in found] == [50, 50]
+        assert (lease.held, lease.reserved) == (150, 0)
+    async with budget.lease() as lease:
+        (only,) = [part async for part in cut(stream([b"12345"]), lambda _: 50, lease, ahead=20)]
+        assert (only.size, only.last, lease.lacking) == (5, True, 45)
+        lease.settle()
+    assert free(budget) == 10_000
+
+
 async def test_a_chunk_that_fits_is_not_copied() -> None:
     chunk = random.randbytes(1000)
     async with MemoryBudget(10_000).lease() as lease:
@@ -70,6 +86,41 @@ async def test_a_chunk_that_fits_is_not_copied() -> None:
 
 
 # Sending
+
+
+async def test_parts_are_reported_in_order_while_others_are_sent() -> None:
+    budget = MemoryBudget(10_000)
+    slow = asyncio.Event()
+    reported: list[int] = []
+
+    async def send(part: UploadPart) -> int:
+        if part.number == 2:
+            await slow.wait()
+        if part.number == 5:
+            assert reported == [1]
+            slow.set()
+        return part.number * 10
+
+    async def report(parts: list[tuple[UploadPart, int]]) -> None:
+        assert all(result == part.number * 10 and not part.chunks for part, result in parts)
+        reported.extend(part.number for part, _ in parts)
+
+    async with budget.lease() as lease, aclosing(cut(stream([bytes(60)]), lambda _: 10, lease)) as found:
+        await send_all(await anext(found), found, send, lease, report)
+    assert reported == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_report_that_fails_ends_the_upload() -> None:
+    budget = MemoryBudget(10_000)
+    target = Target()
+
+    async def report(_: list[tuple[UploadPart, int]]) -> None:
+        raise Broken
+
+    async with budget.lease() as lease, aclosing(cut(stream([bytes(60)]), lambda _: 10, lease)) as found:
+        with pytest.raises(Broken):
+            await send_all(await anext(found), found, target.take, lease, report)
+    assert free(budget) == 10_000
 
 
 async def test_results_come_in_order_and_memory_is_given_back() -> None:

@@ -7,6 +7,7 @@ removed. Files and folders are built on that in `objects`, whole trees in `objec
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import compress
 from typing import ClassVar, NamedTuple
 
@@ -16,6 +17,8 @@ from portico.entries import FOLDER_TYPE, Download, Entry
 from portico.errors import AlreadyExists
 from portico.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
 from portico.providers.base import Provider
+from portico.providers.memory import MemoryBudget
+from portico.providers.part_store import PartStore, UploadState
 from portico.providers.progress import Progress
 
 log = structlog.get_logger()
@@ -47,6 +50,9 @@ class KeyStore(Provider):
     removal_passes: ClassVar[int] = 1
     """How often a tree is listed to remove it: more than once if a folder may be listed pages before its content."""
 
+    memory: MemoryBudget
+    """The budget of its uploads."""
+
     # What a service implements. Keys are whole; errors are those of `portico.errors`.
 
     @abstractmethod
@@ -66,9 +72,21 @@ class KeyStore(Provider):
 
     @abstractmethod
     async def store(
-        self, key: str, chunks: AsyncIterator[bytes], content_type: str, *, replace: bool, at_most: int | None
+        self,
+        key: str,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        *,
+        replace: bool,
+        at_most: int | None,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         """As `Provider.write`."""
+
+    def part_store(self, state: UploadState) -> PartStore:
+        """What the service does for one resumable upload."""
+        raise NotImplementedError
 
     @abstractmethod
     async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
+from secrets import token_hex
 
 from portico.entries import Download, Entry, Page
 from portico.errors import (
@@ -24,7 +25,9 @@ from portico.errors import (
 )
 from portico.paths import Path
 from portico.providers.ancestors import existing_depth
+from portico.providers.key_store_uploads import KeyStoreUpload
 from portico.providers.keys import KeyStore, Version, entries_of, folder_entry, folder_key, key_of
+from portico.providers.memory import MemoryBudget
 from portico.providers.object_trees import (
     copy_object,
     copy_tree,
@@ -32,6 +35,8 @@ from portico.providers.object_trees import (
     remove_empty_folders,
     remove_tree,
 )
+from portico.providers.part_store import UploadState
+from portico.providers.resumable import ResumableUpload
 
 _CHECKED_SECONDS = 10.0
 """How long a folder is listed without checking again for a file of the same name, which only other programs make."""
@@ -39,7 +44,8 @@ _MAX_CHECKED = 4096
 
 
 class ObjectStore(KeyStore):
-    def __init__(self) -> None:
+    def __init__(self, memory: MemoryBudget | None = None) -> None:
+        self.memory = memory or MemoryBudget()
         self._checked: dict[str, float] = {}
         """Prefixes of folders without a file of the same name, and until when that is assumed."""
 
@@ -133,14 +139,50 @@ class ObjectStore(KeyStore):
         if_match: str | None = None,
         modified: datetime | None = None,
     ) -> Entry:
-        self._check_key(path)
         if ancestors_checked:
+            self._check_key(path)
             await self._check_no_folder(path)
         else:
-            await asyncio.gather(self.check_ancestors(path.parent), self._check_no_folder(path))
-        entry = await self.store(key_of(path), chunks, content_type, replace=replace, at_most=at_most)
+            await self.check_target(path)
+        entry = await self.store(
+            key_of(path),
+            chunks,
+            content_type,
+            replace=replace,
+            at_most=at_most,
+            if_match=if_match,
+            modified=modified,
+        )
         entry.name = path.name
         return entry
+
+    async def check_target(self, path: Path) -> None:
+        """Raise what prevents a file from being written at the path, except a file that is there."""
+        self._check_key(path)
+        await asyncio.gather(self.check_ancestors(path.parent), self._check_no_folder(path))
+
+    async def begin_upload(
+        self,
+        path: Path,
+        content_type: str,
+        *,
+        replace: bool = True,
+        renamed: bool = False,
+        size: int | None = None,
+        modified: datetime | None = None,
+    ) -> ResumableUpload:
+        self._check_key(path)
+        checks = [self.check_ancestors(path.parent)]
+        if not renamed:
+            checks.append(self._check_no_folder(path))
+            if not replace:
+                checks.append(self._check_free(path))
+        await asyncio.gather(*checks)
+        state = UploadState(token_hex(16), key_of(path), content_type, replace, renamed, size, modified)
+        return KeyStoreUpload(self, state, self.check_target)
+
+    async def resume_upload(self, state: bytes) -> ResumableUpload:
+        return KeyStoreUpload(self, UploadState.decode(state), self.check_target)
 
     async def make_folder(self, path: Path) -> None:
         if path.is_root:
@@ -163,6 +205,10 @@ class ObjectStore(KeyStore):
     async def _check_no_folder(self, path: Path) -> None:
         if await self._is_folder(path):
             raise cannot_replace_folder(path.name)
+
+    async def _check_free(self, path: Path) -> None:
+        if await self.find(key_of(path)):
+            raise already_exists(path.name)
 
     # Removing
 

@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from portico.providers.memory import Lease, MemoryBudget
@@ -36,6 +37,8 @@ class UploadPart:
     chunks: list[bytes]
     size: int
     last: bool
+    offset: int = 0
+    """Of its first byte in the file; only resumable uploads set it."""
 
     async def md5(self) -> str:
         """The MD5 of the part in base64, as `Content-MD5` wants it."""
@@ -85,6 +88,7 @@ def part_sizes(at_most: int | None, max_parts: int) -> Callable[[int], int]:
     return lambda number: min(MAX_PART_BYTES, MIN_PART_BYTES << min((number - 1) // _PARTS_PER_SIZE, 3))
 
 
+@lru_cache
 def max_file_bytes(max_parts: int) -> int:
     """The largest file that `part_sizes` can plan for, whether its size is known or not."""
     sizes = part_sizes(None, max_parts)
@@ -97,27 +101,30 @@ async def cut(
     lease: Lease,
     *,
     at_most: int | None = None,
+    ahead: int = 0,
 ) -> AsyncGenerator[UploadPart]:
     """Cut a stream into parts: at least one, which may be empty. The last one is marked.
 
-    `at_most` is the largest number of bytes that can arrive; no more memory is reserved.
+    `at_most` is the largest number of bytes that can arrive; no more memory is reserved. `ahead`: the first part lacks
+    this many bytes, which come before the stream. Their memory is reserved, and is the caller's to take or to settle.
     """
     part = UploadPart(1, [], 0, last=False)
-    target = sizes(1)
+    target = sizes(1) - ahead
     left = sys.maxsize if at_most is None else at_most
     async for chunk in chunks:
         while chunk:
             if part.size == target:
                 yield part
                 part = UploadPart(part.number + 1, [], 0, last=False)
-                target = sizes(part.number)
+                target, ahead = sizes(part.number), 0
             piece = chunk[: target - part.size]
-            await lease.take(len(piece), min(target - part.size, left))
+            await lease.take(len(piece), min(target - part.size, left) + ahead)
             part.chunks.append(piece)
             part.size += len(piece)
             left -= len(piece)
             chunk = chunk[len(piece) :]
-    lease.settle()
+    if not ahead:
+        lease.settle()
     part.last = True
     yield part
 
@@ -127,13 +134,18 @@ async def send_all(
     rest: AsyncIterator[UploadPart],
     send: Callable[[UploadPart], Awaitable[T]],
     lease: Lease,
+    report: Callable[[list[tuple[UploadPart, T]]], Awaitable[None]] | None = None,
 ) -> list[T]:
     """Send the parts, several at a time, and return the results in order.
 
     The memory of a part is given back once the part is acknowledged. The first failure cancels the others and is
-    raised.
+    raised. `report` is called with each part, its chunks removed, once it and all before it are acknowledged: in
+    order, one call at a time, while others are still being sent.
     """
     results: dict[int, T] = {}
+    unreported: dict[int, UploadPart] = {}
+    next_report = first.number
+    reporting = asyncio.Lock()
     in_flight = 0
     acknowledged = asyncio.Event()
 
@@ -146,6 +158,19 @@ async def send_all(
         finally:
             in_flight -= part.size
             acknowledged.set()
+        if report:
+            unreported[part.number] = part
+            await report_complete(report)
+
+    async def report_complete(report: Callable[[list[tuple[UploadPart, T]]], Awaitable[None]]) -> None:
+        nonlocal next_report
+        async with reporting:
+            done = []
+            while part := unreported.pop(next_report, None):
+                done.append((part, results[next_report]))
+                next_report += 1
+            if done:
+                await report(done)
 
     async def start(part: UploadPart) -> None:
         """Wait until this part and the next one, which fills up meanwhile, fit into the upload's memory."""

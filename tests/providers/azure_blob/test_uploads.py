@@ -100,7 +100,7 @@ async def test_down_for_good(provider: AzureBlobProvider, proxy: FaultProxy, ste
             await put(provider, path, data)
     assert await walk(provider) == [("old", False)]
     assert await content(provider, "old") == b"old"
-    assert provider._memory._free == 512 * 2**20
+    assert provider.memory._free == 512 * 2**20
 
 
 @pytest.mark.parametrize("replace", [True, False])
@@ -188,7 +188,7 @@ async def test_a_broken_or_cancelled_upload_leaves_no_blob(
         await task
     assert await walk(provider) == []
     assert kinds(proxy.calls).count("commit") == 0
-    assert provider._memory._free == 512 * 2**20
+    assert provider.memory._free == 512 * 2**20
     await put(provider, "broken", LARGE)
     assert await content(provider, "broken") == LARGE
 

@@ -144,7 +144,7 @@ async def test_what_goes_wrong_for_good_leaves_nothing(
         server.faults.clear()
         assert sorted(bucket.objects) == ["old"]
         assert server.open_sessions == 0
-        assert provider._memory._free == 512 * MIB
+        assert provider.memory._free == 512 * MIB
 
 
 async def test_a_cancelled_upload_is_cancelled_at_the_service(
@@ -168,7 +168,7 @@ async def test_a_cancelled_upload_is_cancelled_at_the_service(
         await task
     assert server.open_sessions == 0
     assert bucket.objects == {}
-    assert provider._memory._free == 512 * MIB
+    assert provider.memory._free == 512 * MIB
 
 
 async def test_an_upload_that_is_never_called_complete(
@@ -281,7 +281,7 @@ async def test_memory_is_bounded(provider: GcsProvider, monkeypatch: pytest.Monk
     async def chunks() -> AsyncIterator[bytes]:
         nonlocal most
         for _ in range(512):
-            most = max(most, 512 * MIB - provider._memory._free)
+            most = max(most, 512 * MIB - provider.memory._free)
             yield bytes(MIB // 4)
 
     tracemalloc.start()

@@ -86,17 +86,17 @@ def encoded_crc(data: bytes) -> str:
 
 
 async def test_memory_is_bounded(provider: S3Provider, proxy: FaultProxy) -> None:
-    lowest = total = provider._memory._free
+    lowest = total = provider.memory._free
 
     async def chunks() -> AsyncIterator[bytes]:
         nonlocal lowest
         for _ in range(64):
             yield bytes(MIB)
-            lowest = min(lowest, provider._memory._free)
+            lowest = min(lowest, provider.memory._free)
 
     await provider.write(at("file"), chunks(), "text/plain")
     assert total - lowest <= parts.MAX_UPLOAD_MEMORY + MIB
-    assert provider._memory._free == total
+    assert provider.memory._free == total
 
 
 # What goes wrong on the way

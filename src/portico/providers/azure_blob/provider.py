@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from portico.entries import Download, Entry
 from portico.errors import Changed, FolderNotEmpty, already_exists, cannot_replace_folder
@@ -42,8 +43,7 @@ class AzureBlobProvider(ObjectStore):
         timeout: float = TIMEOUT_SECONDS,
         memory: MemoryBudget | None = None,
     ) -> None:
-        super().__init__()
-        self._memory = memory or MemoryBudget()
+        super().__init__(memory)
         access = credential_and_url(
             "blob",
             account_url=account_url,
@@ -94,10 +94,18 @@ class AzureBlobProvider(ObjectStore):
     # Writing
 
     async def store(
-        self, key: str, chunks: AsyncIterator[bytes], content_type: str, *, replace: bool, at_most: int | None
+        self,
+        key: str,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        *,
+        replace: bool,
+        at_most: int | None,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         upload = ObjectUpload(self._service, key, content_type, replace=replace)
-        return await upload.store(self._memory, chunks, at_most)
+        return await upload.store(self.memory, chunks, at_most)
 
     async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
         if source.key.endswith("/"):

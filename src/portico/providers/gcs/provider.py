@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from portico.entries import Download, Entry
@@ -40,8 +41,7 @@ class GcsProvider(ObjectStore):
         timeout: float = TIMEOUT_SECONDS,
         memory: MemoryBudget | None = None,
     ) -> None:
-        super().__init__()
-        self._memory = memory or MemoryBudget()
+        super().__init__(memory)
         _check_options(bucket, service_account_file, endpoint_url, anonymous)
         endpoint = (endpoint_url or _ENDPOINT).rstrip("/")
         self.identity = f"{endpoint}/{bucket}"
@@ -66,12 +66,20 @@ class GcsProvider(ObjectStore):
     # Writing
 
     async def store(
-        self, key: str, chunks: AsyncIterator[bytes], content_type: str, *, replace: bool, at_most: int | None
+        self,
+        key: str,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        *,
+        replace: bool,
+        at_most: int | None,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         if key.startswith(_FORBIDDEN_PREFIX):
             raise InvalidPath("The storage service reserves the folder '.well-known/acme-challenge'.")
         upload = ObjectUpload(key, content_type, replace=replace)
-        async with split(self._memory, chunks, lambda _: PART_BYTES, at_most) as parts:
+        async with split(self.memory, chunks, lambda _: PART_BYTES, at_most) as parts:
             if parts.first.last:
                 stored = await insert(self._service, upload, parts.first)
             else:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from portico.entries import Download, Entry
 from portico.errors import Changed, NotFound, PorticoError
@@ -45,8 +46,7 @@ class S3Provider(ObjectStore):
         timeout: float = TIMEOUT_SECONDS,
         memory: MemoryBudget | None = None,
     ) -> None:
-        super().__init__()
-        self._memory = memory or MemoryBudget()
+        super().__init__(memory)
         # Amazon's bucket names are globally unique; those of other services only at their endpoint.
         self.identity = f"{endpoint_url.rstrip('/')}/{bucket}" if endpoint_url else bucket
         self._service = Service(
@@ -80,11 +80,19 @@ class S3Provider(ObjectStore):
         return await downloads.open_object(self._service, key, start, stop, etag)
 
     async def store(
-        self, key: str, chunks: AsyncIterator[bytes], content_type: str, *, replace: bool, at_most: int | None
+        self,
+        key: str,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        *,
+        replace: bool,
+        at_most: int | None,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         await self._service.open()
         target = Target(key, content_type, replace)
-        async with split(self._memory, chunks, part_sizes(at_most, MAX_PARTS), at_most) as parts:
+        async with split(self.memory, chunks, part_sizes(at_most, MAX_PARTS), at_most) as parts:
             if parts.first.last:
                 return await uploads.put(self._service, target, parts.first)
             return await uploads.put_parts(self._service, target, parts)
