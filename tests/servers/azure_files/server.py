@@ -229,6 +229,7 @@ class AzureFilesServer:
         size = call.headers.get("x-ms-content-length", "")
         if not size.isdigit():
             raise Refusal(400, "MissingRequiredHeader")
+        _check_times(call)
         file = share.make_file(call.path, int(size))
         file.headers = _own_headers(call)
         _set_properties(file, call)
@@ -269,7 +270,9 @@ class AzureFilesServer:
     def _file_put_rename(self, share: Share, call: Call, _: bytes) -> Answer:
         source = self._source(call, "x-ms-file-rename-source")
         replace = call.flag("x-ms-file-rename-replace-if-exists")
-        return Answer(200, described(share.rename(source, call.path, folder=False, replace=replace)))
+        _check_times(call)
+        file = share.rename(source, call.path, folder=False, replace=replace)
+        return _set_times(file, call)
 
     def _copy(self, share: Share, call: Call) -> Answer:
         source = share.file(self._source(call, "x-ms-copy-source"))
@@ -391,13 +394,31 @@ def _advance(file: File) -> None:
 
 
 def _set_properties(node: Node, call: Call, *, written: bool = False) -> Answer:
+    _check_times(call)
     node.touch(written=written)
-    for name in ("created", "written"):
-        header = {"created": "x-ms-file-creation-time", "written": "x-ms-file-last-write-time"}[name]
-        value = call.headers.get(header, "")
-        if re.match(r"\d{4}-", value):
-            setattr(node, name, datetime.fromisoformat(value[:26].rstrip("Z") + "+00:00"))
     node.metadata |= {name: value for name, value in call.headers.items() if name.startswith("x-ms-meta-")}
+    return _set_times(node, call)
+
+
+_TIMES = {"created": "x-ms-file-creation-time", "written": "x-ms-file-last-write-time"}
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6})\dZ")
+
+
+def _check_times(call: Call) -> None:
+    """A time has seven fractional digits, as in the service's own answers, and is one that Windows knows."""
+    for header in _TIMES.values():
+        value = call.headers.get(header, "now")
+        match = _TIME.fullmatch(value)
+        if value.lower() not in ("now", "preserve") and not (match and value >= "1601"):
+            raise Refusal(400, "InvalidHeaderValue")
+
+
+def _set_times(node: Node, call: Call) -> Answer:
+    for name, header in _TIMES.items():
+        if match := _TIME.fullmatch(call.headers.get(header, "")):
+            setattr(node, name, datetime.fromisoformat(match[1] + "+00:00"))
+        elif call.headers.get(header, "").lower() == "now":
+            setattr(node, name, node.changed)
     return Answer(200, described(node))
 
 

@@ -11,6 +11,7 @@ from portico.paths import RESERVED_PREFIX, Path, name_flaw
 from portico.providers.azure_common import ServiceError, credential_and_url, translated
 from portico.providers.azure_files import names, removal, trees
 from portico.providers.azure_files.downloads import open_file
+from portico.providers.azure_files.resumable import AzureFilesUpload
 from portico.providers.azure_files.service import MAX_PAGE_SIZE, Share
 from portico.providers.azure_files.targets import check_ancestors, make_folders
 from portico.providers.azure_files.uploads import store
@@ -95,7 +96,33 @@ class AzureFilesProvider(Provider):
             replace=replace,
             at_most=at_most,
             ancestors_checked=ancestors_checked,
+            if_match=if_match,
+            modified=modified,
         )
+
+    async def begin_upload(
+        self,
+        path: Path,
+        content_type: str,
+        *,
+        replace: bool = True,
+        renamed: bool = False,
+        size: int | None = None,
+        modified: datetime | None = None,
+    ) -> AzureFilesUpload:
+        return await AzureFilesUpload.begin(
+            self._share,
+            self._memory,
+            path,
+            content_type,
+            replace=replace,
+            renamed=renamed,
+            size=size,
+            modified=modified,
+        )
+
+    async def resume_upload(self, state: bytes) -> AzureFilesUpload:
+        return await AzureFilesUpload.resume(self._share, self._memory, state)
 
     async def check_ancestors(self, folder: Path) -> None:
         names.check(folder)

@@ -4,7 +4,7 @@ from portico.errors import FolderNotEmpty, not_found
 from portico.paths import Path
 from portico.providers.azure_common import ServiceError
 from portico.providers.azure_files.service import Share
-from portico.providers.azure_files.staging import ABANDONED, STAGING, hidden_path
+from portico.providers.azure_files.staging import STAGING, hidden_path, is_abandoned
 from portico.providers.azure_files.targets import relocate
 from portico.providers.azure_files.traversal import counting, pages
 from portico.providers.tasks import for_each
@@ -65,6 +65,6 @@ async def sweep(share: Share) -> int:
             if entry.is_folder:  # being removed, possibly by another worker as well
                 await _remove_tree(share, path)
                 swept += 1
-            elif entry.modified and page.now - entry.modified > ABANDONED:
+            elif entry.modified and is_abandoned(entry.name, page.now - entry.modified):
                 swept += await share.delete_file(path)
     return swept

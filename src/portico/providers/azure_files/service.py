@@ -27,6 +27,8 @@ _DOTS = {"x-ms-allow-trailing-dot": "true", "x-ms-source-allow-trailing-dot": "t
 _TARGET_DOTS = {"x-ms-allow-trailing-dot": "true"}
 _FOLDER = {"restype": "directory"}
 MAX_PAGE_SIZE = 5000
+_EARLIEST = datetime(1601, 1, 1, tzinfo=UTC)
+"""The first time that the service can keep."""
 _MAX_ENTRY_BYTES = 4096
 """Bytes of one entry in a listing: a name of 255 characters, each encoded as nine at most, and its properties."""
 
@@ -148,7 +150,13 @@ class Share:
         await self._service.send("PUT", self._url(path), {"comp": "range"}, headers, body)
 
     async def rename(
-        self, source: Path, target: Path, *, is_folder: bool = False, replace: bool = False
+        self,
+        source: Path,
+        target: Path,
+        *,
+        is_folder: bool = False,
+        replace: bool = False,
+        modified: datetime | None = None,
     ) -> Mapping[str, str]:
         query = {**_FOLDER, "comp": "rename"} if is_folder else {"comp": "rename"}
         headers = {
@@ -156,6 +164,8 @@ class Share:
             "x-ms-file-rename-source": self._source(source),
             "x-ms-file-rename-replace-if-exists": "true" if replace else "false",
         }
+        if modified is not None and modified >= _EARLIEST:  # otherwise the time stays as it is
+            headers["x-ms-file-last-write-time"] = _written(modified)
         return (await self._service.send("PUT", self._url(target), query, headers)).headers
 
     async def start_copy(self, source: Path, target: Path) -> None:
@@ -197,6 +207,11 @@ def file_entry(name: str, headers: Mapping[str, str], size: int | None = None) -
         headers.get("Content-Type") or UNKNOWN_TYPE,
         etag_of(headers.get("ETag")),
     )
+
+
+def _written(moment: datetime) -> str:
+    """A time with seven fractional digits, as the service wants it."""
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}0Z"
 
 
 def _id(headers: Mapping[str, str]) -> str:

@@ -2,19 +2,22 @@
 
 The service shows a file from its first byte. So a file is created under a hidden name at the top of the share, grows
 there, and is renamed to its target, which the service does atomically.
+
+The file of a resumable upload outlives its writers. Its name is part of the upload's state, by which it is removed; the
+sweep removes it only long after any upload has expired.
 """
 
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from azure.core.exceptions import AzureError
 
 from portico.entries import Entry
-from portico.errors import PorticoError, ProviderFailed, ProviderTimeout
+from portico.errors import PorticoError, ProviderFailed, ProviderTimeout, changed
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.azure_common import Body, ServiceError, translated
 from portico.providers.azure_files.errors import lacks_parent
@@ -29,6 +32,9 @@ RANGE_BYTES = 4 * MIB
 """The largest range that the service accepts in one request."""
 ABANDONED = timedelta(hours=24)
 """A staged file that was not written for this long is abandoned."""
+_EXPIRED = timedelta(days=60)
+"""The file of a resumable upload that was not written for this long is removed even if its state was lost."""
+_RESUMABLE = "upload-"
 _MIN_GROWTH = 64 * MIB
 _MAX_GROWTH = 1024 * MIB
 _COPY_STALLS_SECONDS = 300.0
@@ -39,40 +45,48 @@ _CLEANUP_FRACTION = 3
 class StagedFile:
     """A file that is invisible until `commit`."""
 
-    def __init__(self, share: Share, content_type: str, at_most: int | None = None) -> None:
+    def __init__(
+        self, share: Share, content_type: str, at_most: int | None = None, path: Path | None = None
+    ) -> None:
+        self.id = ""
+        self.room = 0
+        """The size of the file at the service, which may be more than was written."""
         self._share = share
         self._type = content_type
         self._at_most = at_most
-        self._path = hidden_path()
-        self._id = ""
+        self._path = path or hidden_path()
         self._begun = False
-        self._room = 0
         self._size = 0
         self._growing = asyncio.Lock()
 
     async def begin(self, first: UploadPart) -> None:
         """Create the file, with its final size if the first part is the last."""
-        self._room = first.size if first.last else self._grown(first.size)
+        await self.create(first.size if first.last else self._grown(first.size))
+
+    async def create(self, room: int) -> None:
+        self.room = room
         self._begun = True
         with translated("upload"):
-            self._id = await in_staging(
-                self._share, lambda: self._share.create(self._path, self._room, self._type)
-            )
+            self.id = await in_staging(self._share, lambda: self._share.create(self._path, room, self._type))
 
     async def send(self, part: UploadPart) -> None:
+        start = (part.number - 1) * RANGE_BYTES
+        await self.write(start, part)
+        self._size = max(self._size, start + part.size)
+
+    async def write(self, start: int, part: UploadPart) -> None:
+        """Write a part of at most `RANGE_BYTES` at any offset; several may be written at the same time."""
         if not part.size:
             return
-        start = (part.number - 1) * RANGE_BYTES
         stop = start + part.size
         md5 = await part.md5()
         with translated("upload"):
             async with self._growing:
-                if stop > self._room:
+                if stop > self.room:
                     room = self._grown(stop)
                     await self._share.resize(self._path, room, self._type)
-                    self._room = room
+                    self.room = room
             await self._share.put_range(self._path, start, Body(part.chunks, part.size), md5)
-        self._size = max(self._size, stop)
 
     def _grown(self, size: int) -> int:
         """A size with room for more, so that not every part needs a resize."""
@@ -85,8 +99,8 @@ class StagedFile:
         with translated(source.name):
             await in_staging(self._share, lambda: self._share.start_copy(source, self._path))
             found = await self._copied()
-        self._id, self._type = found.id, found.entry.content_type
-        self._size = self._room = found.entry.size or 0
+        self.id, self._type = found.id, found.entry.content_type
+        self._size = self.room = found.entry.size or 0
 
     async def _copied(self) -> Found:
         pause, waited, seen = 0.05, 0.0, ""
@@ -105,12 +119,27 @@ class StagedFile:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 2.0)
 
-    async def commit(self, target: Path, *, replace: bool) -> Entry:
-        staged = Found(Entry("", False, self._size, content_type=self._type), self._id)
+    async def commit(
+        self,
+        target: Path,
+        *,
+        replace: bool,
+        if_match: str | None = None,
+        modified: datetime | None = None,
+        size: int | None = None,
+    ) -> Entry:
+        """Rename the file to its target. `size` is that of the content, if it is more than what was sent here."""
+        size = self._size if size is None else size
+        staged = Found(Entry("", False, size, content_type=self._type), self.id)
         with translated(target.name):
-            if self._room != self._size:
-                await self._share.resize(self._path, self._size, self._type)
-            return await relocate(self._share, staged, self._path, target, replace=replace)
+            if self.room != size:
+                await self._share.resize(self._path, size, self._type)
+                self.room = size
+            if if_match is not None:  # a rename has no condition for its target
+                there = await self._share.file(target)
+                if there is None or there.entry.etag != if_match:
+                    raise changed(target.name)
+            return await relocate(self._share, staged, self._path, target, replace=replace, modified=modified)
 
     async def discard(self) -> None:
         """Remove the file. Harmless after `commit`. What cannot be removed now is left to the sweep."""
@@ -122,6 +151,15 @@ class StagedFile:
 
 def hidden_path() -> Path:
     return Path((*STAGING.segments, secrets.token_hex(16)))
+
+
+def resumable_path() -> Path:
+    return Path((*STAGING.segments, f"{_RESUMABLE}{secrets.token_hex(16)}"))
+
+
+def is_abandoned(name: str, unwritten: timedelta) -> bool:
+    """Whether a staged file that was not written for this long has no upload any more."""
+    return unwritten > (_EXPIRED if name.startswith(_RESUMABLE) else ABANDONED)
 
 
 async def in_staging(share: Share, work: Callable[[], Awaitable[T]]) -> T:

@@ -1,11 +1,12 @@
 """The target of a write, copy or move: checks, missing folders, and the rename into place."""
 
 import asyncio
+from datetime import datetime
 
 from azure.core.exceptions import AzureError
 
 from portico.entries import Entry
-from portico.errors import InvalidPath, already_exists, cannot_replace_folder, not_a_folder
+from portico.errors import InvalidPath, already_exists, cannot_replace_folder, changed, not_a_folder
 from portico.paths import Path
 from portico.providers.ancestors import existing_depth
 from portico.providers.azure_common import ServiceError
@@ -16,7 +17,12 @@ from portico.providers.azure_files.traversal import pages
 
 
 async def check_file_target(
-    share: Share, target: Path, *, replace: bool, ancestors_checked: bool = False
+    share: Share,
+    target: Path,
+    *,
+    replace: bool,
+    ancestors_checked: bool = False,
+    if_match: str | None = None,
 ) -> None:
     """Check before a large body is received: what would fail at the rename fails now."""
     names.check(target)
@@ -29,6 +35,8 @@ async def check_file_target(
         raise cannot_replace_folder(target.name)
     if file and not replace:
         raise already_exists(target.name)
+    if if_match is not None and (file is None or file.entry.etag != if_match):
+        raise changed(target.name)
     if file:
         await _check_spelling(share, target)
     if not parent:
@@ -101,12 +109,19 @@ async def _make_folder(share: Share, path: Path) -> None:
 
 
 async def relocate(
-    share: Share, found: Found, source: Path, target: Path, *, replace: bool, retry: bool = True
+    share: Share,
+    found: Found,
+    source: Path,
+    target: Path,
+    *,
+    replace: bool,
+    modified: datetime | None = None,
+    retry: bool = True,
 ) -> Entry:
     """Rename a file or folder, making missing folders. Returns the entry at the target."""
     is_folder = found.entry.is_folder
     try:
-        headers = await share.rename(source, target, is_folder=is_folder, replace=replace)
+        headers = await share.rename(source, target, is_folder=is_folder, replace=replace, modified=modified)
     except (ServiceError, AzureError) as error:
         if moved := await _moved_despite_error(share, found, target, error):
             return moved
@@ -115,7 +130,7 @@ async def relocate(
         if not (isinstance(error, ServiceError) and lacks_parent(error) and retry):
             raise
         await make_folders(share, target.parent)
-        return await relocate(share, found, source, target, replace=replace, retry=False)
+        return await relocate(share, found, source, target, replace=replace, modified=modified, retry=False)
     if is_folder:
         return found.entry
     entry = file_entry(target.name, headers, found.entry.size)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from portico.entries import UNKNOWN_TYPE, Entry
 from portico.paths import Path
@@ -26,18 +27,25 @@ async def store(
     replace: bool,
     at_most: int | None,
     ancestors_checked: bool,
+    if_match: str | None,
+    modified: datetime | None,
 ) -> Entry:
     """As `Provider.write`."""
     with translated(path.name):
-        await check_file_target(share, path, replace=replace, ancestors_checked=ancestors_checked)
-    staged = StagedFile(
-        share, content_type if _HEADER_TEXT.fullmatch(content_type) else UNKNOWN_TYPE, at_most
-    )
+        await check_file_target(
+            share, path, replace=replace, ancestors_checked=ancestors_checked, if_match=if_match
+        )
+    staged = StagedFile(share, header_type(content_type), at_most)
     try:
         async with split(memory, chunks, lambda _: RANGE_BYTES, at_most) as parts:
             await staged.begin(parts.first)
             await parts.send(staged.send)
-            return await staged.commit(path, replace=replace)
+            return await staged.commit(path, replace=replace, if_match=if_match, modified=modified)
     except BaseException:
         await asyncio.shield(staged.discard())
         raise
+
+
+def header_type(content_type: str) -> str:
+    """The content type, or the unknown one if no header can hold it."""
+    return content_type if _HEADER_TEXT.fullmatch(content_type) else UNKNOWN_TYPE

@@ -1,0 +1,238 @@
+"""Resumable uploads: a staged file that outlives its writers.
+
+Ranges are written several at a time, so the file does not show how much of it has arrived: that is part of the state.
+Each writer renames the file before it writes. A request of an earlier writer that is still on its way then finds
+nothing to change. The file keeps its id, by which it is recognized under any name.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
+
+import msgspec
+
+from portico.entries import Entry
+from portico.errors import AlreadyExists, IsAFolder, NotFound, service_unavailable
+from portico.paths import Path
+from portico.providers.azure_common import ServiceError, translated
+from portico.providers.azure_files import names
+from portico.providers.azure_files.errors import lacks_parent
+from portico.providers.azure_files.service import Found, Share
+from portico.providers.azure_files.staging import RANGE_BYTES, STAGING, StagedFile, resumable_path
+from portico.providers.azure_files.targets import check_ancestors, check_file_target, relocate
+from portico.providers.azure_files.uploads import header_type
+from portico.providers.memory import MemoryBudget
+from portico.providers.parts import UploadPart, split
+from portico.providers.responses import malformed_response
+from portico.providers.resumable import ResumableUpload, Save, UntilCut
+
+SAVED_BYTES = 8 * 2**20
+"""How many bytes are written before the progress is saved, and with it whether the upload was taken over."""
+_TAKEOVERS = 3
+"""How often the file is looked for, if earlier writers still rename it."""
+
+
+class _State(msgspec.Struct):
+    target: str
+    content_type: str
+    replace: bool
+    size: int | None = None
+    modified: datetime | None = None
+    offset: int = 0
+    names: list[str] = []
+    """Of the staged file, which may have any of them; the newest is the last."""
+    id: str = ""
+    """Of the staged file, once it was created."""
+
+
+class AzureFilesUpload(ResumableUpload):
+    def __init__(self, share: Share, memory: MemoryBudget, state: _State) -> None:
+        self.offset = state.offset
+        self._share = share
+        self._memory = memory
+        self._state = state
+        self._file: StagedFile | None = None
+        """The staged file, once this object has taken it over."""
+        self._seen: tuple[Found, Path] | None = None
+        """The staged file and its name, as it was found when the upload was resumed."""
+
+    @classmethod
+    async def begin(
+        cls,
+        share: Share,
+        memory: MemoryBudget,
+        target: Path,
+        content_type: str,
+        *,
+        replace: bool,
+        renamed: bool,
+        size: int | None,
+        modified: datetime | None,
+    ) -> "AzureFilesUpload":
+        with translated(target.name):
+            if renamed:
+                names.check(target)
+                await check_ancestors(share, target.parent)
+            else:
+                await check_file_target(share, target, replace=replace)
+        return cls(share, memory, _State(str(target), header_type(content_type), replace, size, modified))
+
+    @classmethod
+    async def resume(cls, share: Share, memory: MemoryBudget, state: bytes) -> "AzureFilesUpload":
+        upload = cls(share, memory, msgspec.json.decode(state, type=_State))
+        with translated("upload"):
+            if upload._state.id:
+                upload._seen = await upload._find()
+                if not upload._seen and not await upload._stored():
+                    raise _gone()
+        return upload
+
+    @property
+    def state(self) -> bytes:
+        return msgspec.json.encode(msgspec.structs.replace(self._state, offset=self.offset))
+
+    @property
+    def _target(self) -> Path:
+        return Path.parse(self._state.target)
+
+    async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
+        arrived = UntilCut(chunks)
+        with translated("upload"):
+            file = self._file or await self._take_over(save)
+        progress = _Progress(self, file, save)
+        async with split(self._memory, arrived, lambda _: RANGE_BYTES, at_most) as parts:
+            await parts.send(progress.send)
+        await save()
+        arrived.check()
+
+    async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
+        while True:
+            try:
+                with translated(self._target.name):
+                    return await self._commit(save)
+            except (AlreadyExists, IsAFolder):
+                other = next(alternatives, None) if alternatives else None
+                if other is None:
+                    raise
+                # Saved before it is tried, so that a repetition looks there first.
+                self._state.target = str(other)
+                await save()
+
+    async def abandon(self) -> None:
+        self._file = None
+        with translated("upload"):
+            for name in self._state.names:
+                await self._share.delete_file(STAGING.child(name))
+
+    async def _take_over(self, save: Save) -> StagedFile:
+        """Create the file, or give it a name that only this object knows."""
+        state = self._state
+        former = [STAGING.child(name) for name in state.names]
+        path = resumable_path()
+        state.names = [*state.names, path.name]
+        await save()
+        file = StagedFile(self._share, state.content_type, state.size, path)
+        if state.id:
+            file.id, file.room = state.id, await self._rename_to(path)
+        else:
+            await file.create(state.size or 0)
+            if not file.id:
+                raise malformed_response("a new file without an id")
+            state.id = file.id
+            for path in former:  # created by a writer that could not save its id
+                await self._share.delete_file(path)
+        state.names = state.names[-1:]
+        self._file = file
+        return file
+
+    async def _rename_to(self, path: Path) -> int:
+        """Give the staged file another name; returns its size."""
+        for _ in range(_TAKEOVERS):
+            found, self._seen = self._seen or await self._find(), None
+            if not found:
+                break
+            there, source = found
+            size = there.entry.size or 0
+            if size < self.offset:
+                raise service_unavailable(f"the staged file {source.name} has become shorter", 1)
+            try:
+                if source != path:
+                    await relocate(self._share, there, source, path, replace=False)
+            except ServiceError as error:
+                if lacks_parent(error):  # an earlier writer has renamed it in the meantime
+                    continue
+                raise
+            return size
+        raise _gone()
+
+    async def _find(self) -> tuple[Found, Path] | None:
+        """The staged file, under whichever name it has."""
+        for name in reversed(self._state.names):
+            path = STAGING.child(name)
+            there = await self._share.file(path)
+            if there and there.id == self._state.id:
+                return there, path
+        return None
+
+    async def _stored(self) -> Entry | None:
+        """The file at the target, if it is this upload's: a process that committed it may have died right after."""
+        there = await self._share.file(self._target)
+        return there.entry if there and there.id == self._state.id else None
+
+    async def _commit(self, save: Save) -> Entry:
+        state = self._state
+        if self._file is None:
+            self._seen = self._seen or (await self._find() if state.id else None)
+            if state.id and not self._seen:
+                if entry := await self._stored():
+                    return entry
+                raise _gone()
+            self._file = self._complete_file() or await self._take_over(save)
+            await save()  # with the id
+        if state.replace:  # days may have passed since it was looked at
+            await check_file_target(self._share, self._target, replace=True)
+        file, self._file, self._seen = self._file, None, None
+        try:
+            return await file.commit(
+                self._target, replace=state.replace, modified=state.modified, size=self.offset
+            )
+        except (AlreadyExists, IsAFolder):
+            self._file = file  # for another name
+            raise
+
+    def _complete_file(self) -> StagedFile | None:
+        """The staged file, if it needs nothing but its target's name: no earlier writer changes its size."""
+        if not self._seen or not self.offset == self._state.size == self._seen[0].entry.size:
+            return None
+        file = StagedFile(self._share, self._state.content_type, path=self._seen[1])
+        file.id, file.room = self._state.id, self.offset
+        return file
+
+
+class _Progress:
+    """Sends parts in any order, and moves the offset over those that are complete from the start on."""
+
+    def __init__(self, upload: AzureFilesUpload, file: StagedFile, save: Save) -> None:
+        self._upload = upload
+        self._file = file
+        self._save = save
+        self._start = self._saved = upload.offset
+        self._complete: dict[int, int] = {}
+        self._saving = asyncio.Lock()
+
+    async def send(self, part: UploadPart) -> None:
+        if not part.size:
+            return
+        start = self._start + (part.number - 1) * RANGE_BYTES
+        await self._file.write(start, part)
+        self._complete[start] = start + part.size
+        while stop := self._complete.pop(self._upload.offset, 0):
+            self._upload.offset = stop
+        async with self._saving:
+            if self._upload.offset - self._saved >= SAVED_BYTES:
+                self._saved = self._upload.offset
+                await self._save()
+
+
+def _gone() -> NotFound:
+    return NotFound("The upload is gone; send the file again.")
