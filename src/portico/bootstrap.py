@@ -27,6 +27,7 @@ from portico.operations import Authentication, Gateway, Operations
 from portico.operations.admission import Admission
 from portico.operations.cancellation import CancellableWork
 from portico.operations.fair_scheduling import FairScheduler
+from portico.operations.idempotency import Idempotency
 from portico.operations.operations import Resources
 from portico.operations.readiness import Readiness
 from portico.operations.resumable import sweep_uploads
@@ -35,6 +36,7 @@ from portico.providers.registry import PATH_OPTIONS
 from portico.settings import Settings, generated_client
 from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
+from portico.store.idempotency import IdempotencyKeys
 from portico.store.leases import Leases
 from portico.store.sealed import Sealed
 from portico.store.uploads import Uploads
@@ -104,6 +106,7 @@ async def open_gateway(
         metrics.watch("portico_ready", lambda: readiness.is_ready)
         metrics.watch("portico_clock_offset_seconds", lambda: database.clock_offset / 1000)
         tickets = Tickets(database)
+        idempotency_keys = IdempotencyKeys(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
         uploads = Uploads(database, Sealed(key.derive("uploads")), settings.node)
         resources = Resources(
@@ -125,6 +128,7 @@ async def open_gateway(
                 _in_turn(leases, "leases", leases.sweep),
                 _in_turn(leases, "throttle", throttle.sweep),
                 _in_turn(leases, "uploads", lambda: sweep_uploads(uploads, drives)),
+                _in_turn(leases, "idempotency-keys", idempotency_keys.sweep),
                 *(_in_turn(leases, "audit", sweep) for sweep in _retention(settings, database)),
             ),
             _sweeping(readiness.watch, drives.watch, interval=WATCH_INTERVAL_SECONDS),
@@ -132,6 +136,7 @@ async def open_gateway(
             yield Gateway(
                 authentication=Authentication(sign_in, sessions, tickets, audit, metrics),
                 operations=partial(Operations, resources),
+                idempotency=Idempotency(idempotency_keys),
                 scheduler=FairScheduler(),
                 readiness=readiness,
                 stop=uploads.stop,

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
+from typing import TypeAlias
 
 from portico.cursors import CursorSeal
 from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page
@@ -34,6 +35,8 @@ from portico.rights import Right
 __all__ = ["Drive", "OnConflict", "ResumableUpload"]
 
 PATH_DEPTH = 100
+
+OnName: TypeAlias = Callable[[Path], Awaitable[None]]
 
 
 class OnConflict(StrEnum):
@@ -114,6 +117,17 @@ class Drive:
         self.require(Right.LIST)
         return await self._stat(path)
 
+    async def find(self, path: Path) -> Entry | None:
+        """The entry, if there is one. Needs no right: what a user sees of it is for the caller to decide."""
+        try:
+            return await self._stat(path)
+        except (NotFound, NotAFolder):
+            return None
+
+    async def read_to_compare(self, path: Path, entry: Entry) -> Download:
+        """This version of a file. Needs no right: its content must not be shown."""
+        return await self._provider.read(path.under(self._root), etag=entry.etag)
+
     async def _stat(self, path: Path) -> Entry:
         if path.is_root:
             return Entry("/", True, content_type=FOLDER_TYPE)
@@ -153,8 +167,12 @@ class Drive:
         at_most: int | None = None,
         if_match: str | None = None,
         modified: datetime | None = None,
+        on_name: OnName | None = None,
     ) -> Entry:
-        """As `Provider.write`. Without `on_conflict` a file is replaced if the user may do that."""
+        """As `Provider.write`. Without `on_conflict` a file is replaced if the user may do that.
+
+        `on_name` is called with the name that `RENAME` found, before `chunks` is read; it is then kept free of others.
+        """
         self.require(Right.UPLOAD)
         if path.is_root:  # it need not be there for the provider to see
             raise root_is_a_folder()
@@ -175,7 +193,10 @@ class Drive:
                 modified=modified,
             )
         else:
-            async with self._free_name(path, everywhere=not self._provider.renames_at_commit) as free:
+            everywhere = on_name is not None or not self._provider.renames_at_commit
+            async with self._free_name(path, everywhere=everywhere) as free:
+                if on_name:
+                    await on_name(free.path)
                 target = free.path.under(self._root)
                 others = (other.under(self._root) for other in free.others)
                 entry = await self._provider.write(
@@ -256,17 +277,29 @@ class Drive:
         self._check_depth(path)
         await self._provider.make_folder(path.under(self._root))
 
-    async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
-        """Copy a file or a folder; the path of the copy."""
+    async def copy(
+        self,
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None = None,
+        on_name: OnName | None = None,
+    ) -> Path:
+        """Copy a file or a folder; the path of the copy. `on_name` as in `write`."""
         self.require(Right.DOWNLOAD, Right.UPLOAD)
-        return await self._transfer(self._provider.copy, source, target, on_conflict)
+        return await self._transfer(self._provider.copy, source, target, on_conflict, on_name)
 
-    async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
-        """Move a file or a folder; its new path."""
+    async def move(
+        self,
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None = None,
+        on_name: OnName | None = None,
+    ) -> Path:
+        """Move a file or a folder; its new path. `on_name` as in `write`."""
         self.require(Right.UPLOAD, Right.OVERWRITE)
         if source.is_root:
             raise NotPossible("The root folder cannot be moved.")
-        return await self._transfer(self._provider.move, source, target, on_conflict)
+        return await self._transfer(self._provider.move, source, target, on_conflict, on_name)
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
         self.require(Right.OVERWRITE)
@@ -281,11 +314,14 @@ class Drive:
         source: Path,
         target: Path,
         on_conflict: OnConflict | None,
+        on_name: OnName | None,
     ) -> Path:
         replace = self._may_replace(on_conflict)
         if on_conflict is OnConflict.RENAME and not target.is_root:
             await self._stat(source)  # a missing source is reported before a name is looked for
             async with self._free_name(target) as free:
+                if on_name:
+                    await on_name(free.path)
                 return await self._run_transfer(transfer, source, free.path, replace)
         return await self._run_transfer(transfer, source, target, replace)
 

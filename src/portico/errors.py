@@ -122,6 +122,16 @@ class NotPossible(PorticoError):
     code = "not-possible"
 
 
+class RequestRunning(PorticoError):
+    """Another request with the same idempotency key has not ended."""
+
+    code = "request-running"
+
+
+class IdempotencyKeyReused(PorticoError):
+    code = "idempotency-key-reused"
+
+
 class Changed(PorticoError):
     code = "changed"
 

@@ -195,6 +195,8 @@ ELSEWHERE = {
     "too-many-requests": "only the sign-in, which answers in the words of RFC 6749",
     "headers-too-large": "the HTTP server answers that itself",
     "provider-timeout": "below: a local folder has no deadline",
+    "request-running": "test_idempotency",
+    "idempotency-key-reused": "test_idempotency",
 }
 
 

@@ -9,14 +9,14 @@ from portico.api.requests import FILESYSTEM
 Headers = list[tuple[bytes, bytes]]
 
 EXPOSED = (
-    "Accept-Ranges, Allow, Content-Disposition, Content-Location, Content-Range, ETag, Location, "
-    "Preference-Applied, Retry-After, WWW-Authenticate, X-Request-Id, "
+    "Accept-Ranges, Allow, Content-Disposition, Content-Location, Content-Range, ETag, Idempotency-Key-Lifetime, "
+    "Idempotency-Replayed, Location, Preference-Applied, Retry-After, WWW-Authenticate, X-Request-Id, "
     "Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, Upload-Concat, "
     "Upload-Defer-Length, Upload-Expires, Upload-Length, Upload-Metadata, Upload-Offset"
 )
 METHODS = "GET, HEAD, POST, PATCH, DELETE"
 REQUEST_HEADERS = (
-    "Authorization, Content-Digest, Content-MD5, Content-Type, Digest, Prefer, Range, Repr-Digest, If-Range, "
+    "Authorization, Content-Digest, Content-MD5, Content-Type, Digest, Idempotency-Key, Prefer, Range, Repr-Digest, If-Range, "
     "If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, "
     "Tus-Resumable, Upload-Checksum, Upload-Concat, Upload-Defer-Length, Upload-Length, Upload-Metadata, "
     "Upload-Offset, X-HTTP-Method-Override, X-Requested-With, X-Request-ID"

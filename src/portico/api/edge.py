@@ -191,14 +191,15 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.context.release()
             self.status = message["status"]
-            if self.status >= 400 and self.status != 408 and self._body_left and self._invited:
+            unwanted = self._body_left and (self.status >= 400 or self._scope["state"].get("body_unwanted"))
+            if unwanted and self.status != 408 and self._invited:
                 await self._drain()
             message["headers"] = [
                 *message["headers"],
                 *self._headers,
                 (b"x-request-id", self.context.request_id.encode()),
             ]
-            if self.status >= 400 and self._body_left:
+            if unwanted and self._body_left:
                 # Otherwise the server may wait for a rest that never arrives.
                 message["headers"].append((b"connection", b"close"))
         else:

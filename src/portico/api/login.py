@@ -17,6 +17,7 @@ from portico.api.schemas import JsonResponse, SessionBody, TokenBody
 from portico.api.services import Services
 from portico.errors import ClientTimeout, InvalidRequest, NotSignedIn, TooManyRequests, Unavailable
 from portico.operations.authentication import DEVICE_LIFETIME, TokenPair, WrongPassword
+from portico.operations.idempotency import KEPT
 from portico.rights import format_rights
 
 DEVICE_COOKIE = "portico-device"
@@ -89,7 +90,9 @@ async def show_session(request: Request) -> Response:
     context_of(request).action = "session"
     actor = await actor_of(request)
     rights = format_rights(actor.rights).split()
-    return JsonResponse(SessionBody(actor.user_name, rights, timestamps.from_datetime(actor.expires_at)))
+    body = SessionBody(actor.user_name, rights, timestamps.from_datetime(actor.expires_at))
+    # So that a client knows whether it can rely on keys: older gateways ignore them.
+    return JsonResponse(body, 200, (b"idempotency-key-lifetime", b"%d" % KEPT.total_seconds()))
 
 
 def _granted(pair: TokenPair) -> Response:

@@ -108,7 +108,7 @@ def _problem(status: int, codes: list[str]) -> Json:
         "description": ", ".join(f"`{code}`" for code in codes),
         "content": {MEDIA_TYPE: content},
     }
-    if status in (429, 503):
+    if status in (429, 503) or "request-running" in codes:
         seconds = {"description": "Seconds to wait", "schema": {"type": "integer", "minimum": 0}}
         answer["headers"] = {"Retry-After": seconds}
     if status == 401:

@@ -13,6 +13,7 @@ from portico.errors import (
     MethodNotAllowed,
     PorticoError,
     RangeNotSatisfiable,
+    RequestRunning,
     TusVersion,
     Unavailable,
 )
@@ -45,6 +46,7 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
     "offset-mismatch": ProblemType(409, "The upload has another offset"),
     "upload-taken-over": ProblemType(409, "Another request goes on with the upload"),
     "not-possible": ProblemType(409, "Not possible"),
+    "request-running": ProblemType(409, "The same request is still running"),
     "folder-not-empty": ProblemType(409, "The folder is not empty"),
     "changed": ProblemType(412, "The file has changed"),
     "tus-version": ProblemType(412, "Another version of tus"),
@@ -52,6 +54,7 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
     "uri-too-long": ProblemType(414, "The address is too long"),
     "unsupported-media-type": ProblemType(415, "Unsupported media type"),
     "range-not-satisfiable": ProblemType(416, "Range not satisfiable"),
+    "idempotency-key-reused": ProblemType(422, "The idempotency key belongs to another request"),
     "too-many-requests": ProblemType(429, "Too many attempts"),
     "headers-too-large": ProblemType(431, "The headers are too large"),
     "checksum-mismatch": ProblemType(460, "The checksum does not match"),
@@ -113,6 +116,10 @@ def problem_response(
     )
 
 
+def status_of(error: PorticoError) -> int:
+    return PROBLEM_TYPES[error.code].status
+
+
 def log_cause(error: PorticoError) -> None:
     """Log what the administrator needs to know about a 5xx; the client is not sent it."""
     if error.cause and PROBLEM_TYPES[error.code].status >= 500:
@@ -123,7 +130,7 @@ def headers_of(error: PorticoError, status: int) -> dict[str, str]:
     headers = {"Cache-Control": "no-store"}
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="portico"'
-    if status in (429, 503):
+    if status in (429, 503) or isinstance(error, RequestRunning):
         headers["Retry-After"] = str(error.retry_after or 1)
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = ", ".join(sorted(error.allowed))

@@ -12,6 +12,8 @@ from starlette.types import Lifespan, Receive, Scope, Send
 from portico.api import tus
 from portico.api.changes import copy, delete, make_folder, move
 from portico.api.download import download, download_with_ticket, issue_ticket
+from portico.api.idempotency import HEADER as IDEMPOTENCY_KEY
+from portico.api.idempotency import answered_once
 from portico.api.listing import list_folder, stat
 from portico.api.login import login, logout, show_session
 from portico.api.pages import FILES, asset, config, docs, file, healthz, index, openapi, readyz
@@ -76,6 +78,12 @@ async def _write(request: Request) -> Response:
     query = Query(request)
     action = query.choice("action", WriteAction)
     context_of(request).action = action.lower() if action else "upload"
+    if action is WriteAction.TICKET:  # a secret: its answer is not stored
+        return await issue_ticket(request)
+    return await _once(request, lambda: _change(request, query, action))
+
+
+async def _change(request: Request, query: Query, action: WriteAction | None) -> Response:
     match action:
         case WriteAction.MKDIR:
             return await make_folder(request)
@@ -83,14 +91,20 @@ async def _write(request: Request) -> Response:
             return await move(request, query)
         case WriteAction.COPY:
             return await copy(request, query)
-        case WriteAction.TICKET:
-            return await issue_ticket(request)
     return await upload(request, query)
 
 
 async def _delete(request: Request) -> Response:
     context_of(request).action = "delete"
-    return await delete(request, Query(request))
+    query = Query(request)
+    return await _once(request, lambda: delete(request, query))
+
+
+async def _once(request: Request, change: Callable[[], Awaitable[Response]]) -> Response:
+    """Every change goes through this: with a key, it is done once for all requests that repeat it."""
+    if IDEMPOTENCY_KEY in request.headers:
+        return await answered_once(request, change)
+    return await change()
 
 
 Methods = Mapping[str, Callable[[Request], Awaitable[Response]]]

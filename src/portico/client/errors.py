@@ -102,6 +102,16 @@ class NotPossible(ClientError):
     code = "not-possible"
 
 
+class RequestRunning(Temporary):
+    """The gateway is still busy with an earlier attempt of the same request."""
+
+    code = "request-running"
+
+
+class IdempotencyKeyReused(ClientError):
+    code = "idempotency-key-reused"
+
+
 class FolderNotEmpty(ClientError):
     code = "folder-not-empty"
 

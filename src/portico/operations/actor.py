@@ -10,6 +10,7 @@ from typing import Self
 from portico.accounts.sessions import Session
 from portico.errors import Forbidden
 from portico.operations.admission import Slot
+from portico.operations.idempotency import Attempt
 from portico.paths import Path
 from portico.rights import Right
 
@@ -32,6 +33,8 @@ class RequestContext:
     user: str | None = None
     """The user's name, as soon as it is known: for the front end's log."""
     slot: Slot | None = field(default=None, repr=False)
+    attempt: Attempt | None = field(default=None, repr=False)
+    """If the request has an idempotency key."""
 
     def release(self) -> None:
         """Give the admission slot back: the answer begins, or never will."""

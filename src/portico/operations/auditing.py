@@ -34,6 +34,7 @@ class Change:
         target: Path | None = None,
     ) -> None:
         self._audit = audit
+        self._attempt = context.attempt
         self.line = line_of(context, action)
         if path is not None:
             self.line.path = str(path)
@@ -41,7 +42,12 @@ class Change:
             self.line.target = str(target)
 
     async def begin(self) -> None:
-        """Raises `Unavailable`, and then nothing may be changed, if the log is required and cannot be written."""
+        """Raises `Unavailable`, and then nothing may be changed, if the log is required and cannot be written.
+
+        The same if the request has an idempotency key that another one has taken over.
+        """
+        if self._attempt:
+            await self._attempt.begin()
         await self._audit.begin(self.line)
 
     async def __aenter__(self) -> Self:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from portico.operations.actor import Actor
 from portico.operations.authentication import Authentication
 from portico.operations.fair_scheduling import FairScheduler
+from portico.operations.idempotency import Idempotency
 from portico.operations.operations import Operations
 from portico.operations.readiness import Readiness
 
@@ -15,6 +16,7 @@ class Gateway:
     authentication: Authentication
     operations: Callable[[Actor], Operations]
     """The operations of one actor, for one request."""
+    idempotency: Idempotency
     scheduler: FairScheduler
     """A front end waits for its turn with each chunk that it receives or sends."""
     readiness: Readiness

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from portico.accounts.sessions import Sessions
@@ -14,10 +15,12 @@ from portico.drive import Drive, OnConflict
 from portico.drives import Drives
 from portico.entries import Download, Entry, Page
 from portico.errors import IsAFolder, PorticoError, root_is_a_folder
+from portico.operations import recovery
 from portico.operations.actor import Actor
 from portico.operations.admission import Admission
 from portico.operations.auditing import Change, line_of
 from portico.operations.cancellation import CancellableWork
+from portico.operations.idempotency import Attempt
 from portico.operations.resumable import HELD_AT_ONCE, ResumableUploads
 from portico.operations.uploads import Upload
 from portico.paths import Path
@@ -175,12 +178,12 @@ class Operations:
     async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
         """Copy a file or folder; the path of the copy. Cancelled when the client hangs up."""
         self._context.action = "copy"
-        return await self._transfer((await self._drive()).copy, source, target, on_conflict)
+        return await self._transfer(source, target, on_conflict)
 
     async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
         """Move a file or folder; its new path. Cancelled when the client hangs up."""
         self._context.action = "move"
-        return await self._transfer((await self._drive()).move, source, target, on_conflict)
+        return await self._transfer(source, target, on_conflict)
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
         """Delete a file or an empty folder; with `recursive` any folder, until the client hangs up."""
@@ -188,18 +191,19 @@ class Operations:
         drive = await self._drive()
         async with Change(self._resources.audit, self._context, "delete", path) as change:
             await change.begin()
+            attempt = self._context.attempt
+            if attempt and attempt.is_repeated and await recovery.is_gone(drive, attempt, path):
+                return
             if recursive:
                 await self._cancellable(drive.delete(path, recursive=True))
             else:
                 await drive.delete(path)
 
-    async def _transfer(
-        self,
-        transfer: Callable[[Path, Path, OnConflict | None], Coroutine[Any, Any, Path]],
-        source: Path,
-        target: Path,
-        on_conflict: OnConflict | None,
-    ) -> Path:
+    async def _transfer(self, source: Path, target: Path, on_conflict: OnConflict | None) -> Path:
+        drive = await self._drive()
+        transfer = drive.move if self._context.action == "move" else drive.copy
+        if self._context.attempt:
+            transfer = partial(self._transfer_once, self._context.attempt, drive, transfer)
         async with Change(
             self._resources.audit, self._context, self._context.action, source, target
         ) as change:
@@ -207,6 +211,30 @@ class Operations:
             place: Path = await self._cancellable(transfer(source, target, on_conflict))
             change.line.target = str(place)
         return place
+
+    async def _transfer_once(
+        self,
+        attempt: Attempt,
+        drive: Drive,
+        transfer: Callable[..., Coroutine[Any, Any, Path]],
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None,
+    ) -> Path:
+        """As `transfer`, unless an earlier attempt has done it. What it needs to know is noted first."""
+        keeps = recovery.keeps_existing(drive, on_conflict)
+        done = None
+        if attempt.is_repeated and self._context.action == "move":
+            done = await recovery.moved_to(drive, attempt, source, target, keeps=keeps)
+        elif attempt.is_repeated and keeps:
+            done = await recovery.copied_to(drive, attempt, source, target)
+        if done:
+            return done
+        if on_conflict is OnConflict.RENAME:
+            return await transfer(source, target, on_conflict, partial(attempt.choose, target))
+        if keeps and not await drive.find(target):
+            await attempt.choose(target, target)
+        return await transfer(source, target, on_conflict)
 
     async def _cancellable(self, work: Coroutine[Any, Any, Any]) -> Any:
         return await self._resources.long_work.run(work, self._context.client_gone())

@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 
 from portico.accounts.sessions import Sessions
 from portico.audit import AuditTrail
 from portico.drive import Drive, OnConflict
 from portico.entries import Entry, guess_content_type
-from portico.errors import InvalidRequest, NotSignedIn, TooLarge
+from portico.errors import InvalidRequest, NotSignedIn, TooLarge, already_exists
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
+from portico.operations.recovery import AlreadyStored, earlier_file, keeps_existing
 from portico.paths import Path
 
 TRUSTED_SECONDS = 0.2
@@ -75,18 +77,48 @@ class Upload:
             self._names.add(name)
             if size is not None and size > self._max_file_size:
                 raise self._too_large(name)
-            entry = await self._drive.write(
+            entry = await self._write(
                 path,
                 self._guarded(name, chunks, change),
                 content_type or guess_content_type(name),
-                self._on_conflict,
-                at_most=self._announced if size is None else size,
+                self._announced if size is None else size,
             )
             if entry.name != name:
                 change.line.path = str(self._folder.child(entry.name))
         self.failed.pop()
         self.stored.append(entry)
         return entry
+
+    async def _write(
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, at_most: int | None
+    ) -> Entry:
+        """Store the file, unless the request has an idempotency key and an earlier attempt has stored it."""
+        attempt, drive = self._actor.context.attempt, self._drive
+        if attempt is None or not keeps_existing(drive, self._on_conflict):
+            # With a key, replacing the file once more with the same content changes nothing.
+            return await drive.write(path, chunks, content_type, self._on_conflict, at_most=at_most)
+        renames = self._on_conflict is OnConflict.RENAME
+        place = attempt.place_of(path) if renames else path
+        earlier = await earlier_file(drive, attempt, place) if attempt.is_repeated and place else None
+        try:
+            if earlier and not renames:
+                if not await earlier.holds(chunks):
+                    raise already_exists(path.name)
+                return earlier.entry
+            return await drive.write(
+                path,
+                earlier.unless_held(chunks) if earlier else chunks,
+                content_type,
+                self._on_conflict,
+                at_most=at_most,
+                # What the earlier attempt chose stays noted until it is known whether it holds the file.
+                on_name=None if earlier else partial(attempt.choose, path),
+            )
+        except AlreadyStored as found:
+            return found.entry
+        finally:
+            if earlier:
+                await earlier.close()
 
     async def _guarded(self, name: str, chunks: AsyncIterator[bytes], change: Change) -> AsyncIterator[bytes]:
         """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""

@@ -1,0 +1,87 @@
+"""Idempotency keys: a request that is sent again under its key is carried out once, and gets the same answer.
+
+A front end asks for an `Attempt`, puts it into the request's context, and hands over the answer. What an interrupted
+attempt has done, the operations find out themselves: see `recovery`.
+"""
+
+from hashlib import sha256
+
+from portico.errors import IdempotencyKeyReused, RequestRunning
+from portico.paths import Path
+from portico.store.idempotency import KEPT, Answered, Claim, IdempotencyKeys, Reused, Running
+
+__all__ = ["KEPT", "Attempt", "Idempotency"]
+
+RETRY_SECONDS = 2
+"""After which a client may ask again whether the running request has ended."""
+
+
+class Attempt:
+    """A request under an idempotency key that nobody else carries out now."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._begun = False
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether an earlier attempt was interrupted, so that part or all of it may be done."""
+        return self._claim.repeated
+
+    @property
+    def first_at(self) -> int:
+        """When the first attempt began, in milliseconds since the epoch."""
+        return self._claim.first_at
+
+    async def begin(self) -> None:
+        """Called before a change takes effect. `RequestRunning` if another attempt has taken over."""
+        if not await self._claim.is_owned():
+            raise _running()
+        self._begun = True
+
+    async def choose(self, asked: Path, place: Path) -> None:
+        """Remember, until the answer is known, that what is to be stored at `asked` goes to `place`, which is free."""
+        if not await self._claim.note({str(asked): str(place)}):
+            raise _running()
+
+    def place_of(self, asked: Path) -> Path | None:
+        """What this attempt or an earlier one chose."""
+        place = self._claim.notes.get(str(asked))
+        return None if place is None else Path.parse(place)
+
+    async def answer(self, response: bytes) -> None:
+        """The answer, in the front end's own form, for all further requests under this key."""
+        await self._claim.answer(response)
+
+    async def give_up(self) -> None:
+        """There is no final answer: the next request under this key is carried out."""
+        await self._claim.give_up(begun=self._begun)
+
+
+class Idempotency:
+    def __init__(self, keys: IdempotencyKeys) -> None:
+        self._keys = keys
+
+    async def begin(self, user: int, key: str, request: bytes) -> Attempt | bytes:
+        """A new attempt, or the answer of an earlier one. `request` is a SHA-256 of all that makes up the request.
+
+        `IdempotencyKeyReused`: the key is that of another request. `RequestRunning`: an attempt is under way.
+        """
+        claim = await self._keys.claim(sha256(f"{user}\0{key}".encode()).digest(), request)
+        match claim:
+            case Answered(response):
+                return response
+            case Reused():
+                raise IdempotencyKeyReused(
+                    "This idempotency key was sent with a different request before; use a new key for each request."
+                )
+            case Running():
+                raise _running()
+        return Attempt(claim)
+
+
+def _running() -> RequestRunning:
+    return RequestRunning(
+        "A request with this idempotency key is still running; ask again for its answer in a moment.",
+        retry_after=RETRY_SECONDS,
+    )

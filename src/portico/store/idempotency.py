@@ -1,0 +1,192 @@
+"""Idempotency keys: of all requests under one key, on any worker and node, one at a time runs, until one has an answer.
+
+A row is owned while its request runs. The owner renews it; if the owner vanishes, the row can be taken over, at once if it
+ran on this machine. Without an owner, the row holds the answer. Until then `response` holds notes of what is being
+done, for the request that takes over.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+import structlog
+from sqlalchemy import ColumnElement, LargeBinary, and_, delete, func, literal, literal_column, select, update
+
+from portico import processes
+from portico.errors import PorticoError, Unavailable
+from portico.processes import ProcessState
+from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
+from portico.store.tables import idempotency_keys as keys
+
+KEPT: Final = timedelta(days=1)
+"""How long a key is known, from its first request on."""
+LIFETIME: Final = timedelta(seconds=30)
+"""How long a row stays owned after its owner vanished on another machine."""
+_RENEWALS: Final = 3
+"""In each lifetime, so that one may fail."""
+_ATTEMPTS: Final = 5
+_NOBODY: Final = ""
+_NO_NOTES: Final = b"{}"
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    response: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Another request under this key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """The key belongs to a request that differs."""
+
+
+class Claim:
+    """A key that this request owns, renewed until it is answered or given up."""
+
+    def __init__(
+        self, database: Database, digest: bytes, owner: str, row: AnyRow | None, lifetime: timedelta
+    ) -> None:
+        self._database = database
+        self._mine: ColumnElement[bool] = and_(keys.c.digest == digest, keys.c.owner == owner)
+        self._lifetime = lifetime
+        self._owned_until = database.now() + _milliseconds(lifetime)
+        self._renewing = asyncio.create_task(self._renew())
+        notes = None if row is None else row.response
+        self.repeated = notes is not None
+        """Whether an earlier request under this key was interrupted: it may have been carried out, in part or wholly."""
+        self.notes: dict[str, str] = msgspec.json.decode(notes or _NO_NOTES, type=dict[str, str])
+        """What was noted so far, also by earlier requests."""
+        expires_at = database.now() + _milliseconds(KEPT) if row is None else row.expires_at
+        self.first_at: int = expires_at - _milliseconds(KEPT)
+        """When the first request under this key arrived, by the database's clock."""
+
+    async def is_owned(self) -> bool:
+        """Whether nobody has taken the key over: this process may have been suspended for long."""
+        return self._database.now() < self._owned_until or await self._extend()
+
+    async def note(self, notes: Mapping[str, str]) -> bool:
+        """Keep these in case this process vanishes; False if the key is no longer owned."""
+        self.notes |= notes
+        return await self._change(response=msgspec.json.encode(self.notes))
+
+    async def answer(self, response: bytes) -> None:
+        await self._end()
+        try:
+            await self._change(owner=_NOBODY, response=response)
+        except PorticoError as error:
+            # It is done, and the client learns that. A repeated request finds the row as after a crash.
+            log.warning("idempotency-key-not-answered", cause=error.cause)
+
+    async def give_up(self, *, begun: bool) -> None:
+        """The next request under this key runs: as a repeated one if this one has begun to change something."""
+        await self._end()
+        try:
+            if begun or self.repeated:
+                await self._change(owned_until=0, response=func.coalesce(keys.c.response, _no_notes()))
+            else:
+                await self._database.execute(delete(keys).where(self._mine))
+        except PorticoError as error:  # then it expires
+            log.warning("idempotency-key-not-released", cause=error.cause)
+
+    async def _end(self) -> None:
+        self._renewing.cancel()
+        await asyncio.wait([self._renewing])
+
+    async def _change(self, **values: Any) -> bool:
+        return bool(await self._database.execute(update(keys).where(self._mine).values(values)))
+
+    async def _extend(self) -> bool:
+        end = self._database.now() + _milliseconds(self._lifetime)
+        if not await self._change(owned_until=end):
+            return False
+        self._owned_until = end
+        return True
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._lifetime.total_seconds() / _RENEWALS)
+            try:
+                if not await self._extend():
+                    return
+            except PorticoError as error:
+                log.warning("idempotency-key-not-renewed", cause=error.cause)
+
+
+class IdempotencyKeys:
+    def __init__(self, database: Database, lifetime: timedelta = LIFETIME) -> None:
+        self._database = database
+        self._lifetime = lifetime
+
+    async def claim(self, digest: bytes, request: bytes) -> Claim | Answered | Running | Reused:
+        """`digest` identifies the key, `request` the request under it."""
+        owner = f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}"
+        for _ in range(_ATTEMPTS):
+            if taken := await self._take(digest, request, owner):
+                row = taken[0] if taken[0].response is not None else None
+                return Claim(self._database, digest, owner, row, self._lifetime)
+            row = await self._database.first(select(keys).where(keys.c.digest == digest))
+            if row is None:
+                continue
+            if row.expires_at <= self._database.now():
+                await self._database.execute(
+                    delete(keys).where(keys.c.digest == digest, keys.c.expires_at == row.expires_at)
+                )
+            elif row.request != request:
+                return Reused()
+            elif row.owner == _NOBODY:
+                return Answered(row.response)
+            elif processes.state_of(row.owner) is not ProcessState.ENDED:
+                return Running()
+            else:
+                mine = and_(keys.c.digest == digest, keys.c.owner == row.owner)
+                await self._database.execute(update(keys).where(mine).values(owned_until=0))
+        raise Unavailable("Many requests use this idempotency key at once; try again.", retry_after=1)
+
+    async def _take(self, digest: bytes, request: bytes, owner: str) -> list[AnyRow]:
+        """The row, if the key is new, or was of the same request and its owner vanished: then `response` is set."""
+        now = self._database.now()
+        taken_over = {
+            "owner": literal_column("excluded.owner"),
+            "owned_until": literal_column("excluded.owned_until"),
+            "response": func.coalesce(keys.c.response, _no_notes()),
+        }
+        vanished = and_(
+            keys.c.request == request,
+            keys.c.owner != _NOBODY,
+            keys.c.owned_until <= now,
+            keys.c.expires_at > now,
+        )
+        row = {
+            "digest": digest,
+            "request": request,
+            "owner": owner,
+            "owned_until": now + _milliseconds(self._lifetime),
+            "response": None,
+            "expires_at": now + _milliseconds(KEPT),
+        }
+        statement = upsert(self._database.dialect, keys, taken_over, where=vanished).values(row)
+        return list(await self._database.write(statement.returning(keys.c.response, keys.c.expires_at)))
+
+    async def sweep(self) -> None:
+        """Remove the keys that are older than a day."""
+        expired = keys.c.expires_at <= self._database.now()
+        await self._database.execute(delete(keys).where(expired), wait=SWEEP_WAIT)
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)
+
+
+def _no_notes() -> ColumnElement[bytes]:
+    return literal(_NO_NOTES, LargeBinary)

@@ -1,0 +1,160 @@
+"""Of all requests under one key, one at a time runs, until one has an answer."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+
+from portico import processes
+from portico.store.database import Database
+from portico.store.idempotency import KEPT, LIFETIME, Answered, Claim, IdempotencyKeys, Reused, Running
+from portico.store.tables import idempotency_keys
+
+KEY, REQUEST, OTHER = b"k" * 32, b"r" * 32, b"o" * 32
+
+
+@pytest.fixture
+def keys(database: Database) -> IdempotencyKeys:
+    return IdempotencyKeys(database)
+
+
+async def claimed(keys: IdempotencyKeys, request: bytes = REQUEST) -> Claim:
+    claim = await keys.claim(KEY, request)
+    assert isinstance(claim, Claim)
+    return claim
+
+
+async def rows(database: Database) -> int:
+    [row] = await database.fetch(select(func.count()).select_from(idempotency_keys))
+    return int(row[0])
+
+
+def vanish(claim: Claim) -> None:
+    """As if its process had ended on another machine."""
+    claim._renewing.cancel()
+
+
+async def test_an_answer_is_kept_for_a_day(keys: IdempotencyKeys, database: Database, clock: Any) -> None:
+    claim = await claimed(keys)
+    assert not claim.repeated
+    assert claim.first_at == clock.moment
+    assert await keys.claim(KEY, REQUEST) == Running()
+    await claim.answer(b"done")
+    for _ in range(2):
+        assert await keys.claim(KEY, REQUEST) == Answered(b"done")
+    clock.advance(KEPT.total_seconds() - 1)
+    await keys.sweep()
+    assert await keys.claim(KEY, REQUEST) == Answered(b"done")
+    clock.advance(1)
+    again = await claimed(keys)
+    assert not again.repeated
+    await again.answer(b"again")
+    clock.advance(KEPT.total_seconds())
+    await keys.sweep()
+    assert await rows(database) == 0
+
+
+async def test_a_key_belongs_to_one_request(keys: IdempotencyKeys) -> None:
+    claim = await claimed(keys)
+    assert await keys.claim(KEY, OTHER) == Reused()
+    await claim.answer(b"done")
+    assert await keys.claim(KEY, OTHER) == Reused()
+    another = await keys.claim(b"x" * 32, OTHER)
+    assert isinstance(another, Claim)
+    await another.give_up(begun=True)
+    assert await keys.claim(b"x" * 32, REQUEST) == Reused()
+
+
+async def test_of_many_one_runs(database: Database) -> None:
+    nodes = [IdempotencyKeys(database) for _ in range(10)]
+    found = await asyncio.gather(*(node.claim(KEY, REQUEST) for node in nodes))
+    [claim] = [each for each in found if isinstance(each, Claim)]
+    assert found.count(Running()) == 9
+    await claim.give_up(begun=True)
+    found = await asyncio.gather(*(node.claim(KEY, REQUEST) for node in nodes))
+    [claim] = [each for each in found if isinstance(each, Claim)]
+    assert claim.repeated
+    await claim.answer(b"")
+
+
+async def test_a_request_that_changed_nothing_leaves_nothing(
+    keys: IdempotencyKeys, database: Database
+) -> None:
+    await (await claimed(keys)).give_up(begun=False)
+    assert await rows(database) == 0
+    assert not (await claimed(keys)).repeated
+
+
+async def test_a_request_that_was_interrupted_is_repeated_with_its_notes(
+    keys: IdempotencyKeys, clock: Any
+) -> None:
+    first = await claimed(keys)
+    began = first.first_at
+    assert await first.note({"/a": "/a (1)"})
+    await first.give_up(begun=True)
+    clock.advance(5)
+    second = await claimed(keys)
+    assert (second.repeated, second.notes, second.first_at) == (True, {"/a": "/a (1)"}, began)
+    await second.note({"/b": "/b"})
+    await second.give_up(begun=False)  # the first one had begun
+    third = await claimed(keys)
+    assert third.notes == {"/a": "/a (1)", "/b": "/b"}
+    await third.answer(b"")
+
+
+async def test_an_owner_that_vanished_on_another_machine_is_waited_for(
+    keys: IdempotencyKeys, database: Database, clock: Any
+) -> None:
+    lost = await claimed(keys)
+    vanish(lost)
+    clock.advance(LIFETIME.total_seconds() - 1)
+    assert await keys.claim(KEY, REQUEST) == Running()
+    clock.advance(1)
+    taken_over = await claimed(keys)
+    assert taken_over.repeated
+    # The late one can change nothing any more.
+    assert not await lost.is_owned()
+    assert not await lost.note({"/a": "/b"})
+    await lost.answer(b"late")
+    assert await keys.claim(KEY, REQUEST) == Running()
+    await taken_over.answer(b"done")
+    assert await keys.claim(KEY, REQUEST) == Answered(b"done")
+
+
+async def test_an_owner_that_was_suspended_goes_on_if_nobody_took_over(
+    keys: IdempotencyKeys, clock: Any
+) -> None:
+    claim = await claimed(keys)
+    vanish(claim)
+    clock.advance(2 * LIFETIME.total_seconds())
+    assert await claim.is_owned()
+    assert await keys.claim(KEY, REQUEST) == Running()
+
+
+async def test_an_owner_that_ended_on_this_machine_is_noticed_at_once(
+    keys: IdempotencyKeys, database: Database, clock: Any
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    ) as process:
+        name = processes.name_of.__wrapped__(process.pid)
+        vanish(await claimed(keys))
+        await database.execute(update(idempotency_keys).values(owner=f"{name}-0123"))
+        assert await keys.claim(KEY, REQUEST) == Running()
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert (await claimed(keys)).repeated
+
+
+async def test_a_running_request_is_renewed(database: Database) -> None:
+    claim = await claimed(IdempotencyKeys(database, timedelta(seconds=3)))
+    [row] = await database.fetch(select(idempotency_keys))
+    while (await database.fetch(select(idempotency_keys)))[0].owned_until <= row.owned_until:
+        await asyncio.sleep(0.01)
+    await claim.answer(b"")
+    assert claim._renewing.done()
