@@ -5,6 +5,9 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 ARGS ?=
 
+# Tests start dozens of processes; without bytecode each would compile the same files again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests run on this many processes; each starts the servers that it needs.
 TESTERS ?= 3
 
