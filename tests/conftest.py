@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from .cheap_argon2 import CheapArgon2
+
 if TYPE_CHECKING:
     from .servers.postgres import PostgresServer
 
@@ -29,3 +31,19 @@ def postgres() -> "Iterator[PostgresServer]":
 
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_argon2() -> Iterator[CheapArgon2]:
+    cheap = CheapArgon2()
+    cheap.begin()
+    yield cheap
+    cheap.end()
+
+
+@pytest.fixture
+def real_argon2(cheap_argon2: CheapArgon2) -> Iterator[None]:
+    """For tests of the cost itself."""
+    cheap_argon2.end()
+    yield
+    cheap_argon2.begin()

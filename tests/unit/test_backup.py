@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from argon2.low_level import hash_secret_raw
 from sqlalchemy import insert, select, text, update
 from tests.servers.postgres import PostgresServer
 from tests.unit.released_schemas import ADDED_AFTER_0002, ROWS_0002
@@ -258,6 +259,21 @@ class TestFiles:
     async def encrypted(self, migrated_file: Path, tmp_path: Path) -> Path:
         await save(f"sqlite:///{migrated_file}", tmp_path / "encrypted", "correct horse")
         return tmp_path / "encrypted"
+
+    @pytest.mark.usefixtures("real_argon2")
+    async def test_a_passphrase_is_costly_to_guess(
+        self, migrated_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        costs: list[tuple[int, int, int]] = []
+
+        def noted(*arguments: Any, **options: Any) -> bytes:
+            costs.append((options["memory_cost"], options["time_cost"], options["parallelism"]))
+            return hash_secret_raw(*arguments, **options)
+
+        monkeypatch.setattr(archive, "hash_secret_raw", noted)
+        await save(f"sqlite:///{migrated_file}", tmp_path / "encrypted", "correct horse")
+        backup.read(tmp_path / "encrypted", "correct horse")
+        assert costs == [(64 * 1024, 3, 4)] * 2
 
     def test_a_wrong_passphrase(self, encrypted: Path) -> None:
         for passphrase in ("wrong", "", None):

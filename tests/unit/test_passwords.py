@@ -11,6 +11,8 @@ from portico.accounts.passwords import Passwords, check_password
 from portico.accounts.throttle import Attempt, attempt_of
 from portico.errors import InvalidRequest, TooManyRequests
 
+pytestmark = pytest.mark.usefixtures("real_argon2")
+
 
 class Gate:
     """Holds every hashing thread until it is opened, and counts what came through."""
