@@ -16,6 +16,7 @@ import psycopg
 
 from ..gateways import free_port, wait_until
 from . import apt
+from .memory import data_folder
 
 USER = "portico"
 PASSWORD = "p@ss/word"
@@ -90,7 +91,7 @@ class PostgresServer:
     def new_database(self, template: str = "template0") -> str:
         """The URL of a new database, a copy of `template`."""
         name = f"test_{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return self.url(name)
 
     def execute(self, statement: str, database: str = "postgres") -> None:
@@ -142,7 +143,7 @@ class PostgresServer:
 @contextmanager
 def running_postgres(*options: str) -> Iterator[PostgresServer]:
     # Not below pytest's folders, which only their owner may enter.
-    with tempfile.TemporaryDirectory(prefix="portico-postgres-") as folder:
+    with tempfile.TemporaryDirectory(prefix="portico-postgres-", dir=data_folder()) as folder:
         server = PostgresServer(Path(folder), *options)
         server.start()
         try:

@@ -1,7 +1,6 @@
 """A second S3, which checks signatures and tokens: OpenStack Swift, one for the whole run."""
 
 import atexit
-import os
 import shutil
 import subprocess
 import sys
@@ -9,17 +8,17 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from ..memory import data_folder
+
 KEYS = {"access-key-id": "test:tester", "secret-access-key": "swift-test-secret"}
 
-_MEMORY = "/dev/shm"
-"""Swift syncs every file; where there is such a place, that costs nothing."""
 _NODE = Path(__file__).with_name("node.py")
 
 
 @cache
 def swift_s3() -> str:
     """The server's address; it is started when it is first asked for."""
-    folder = tempfile.mkdtemp(prefix="portico-swift-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None)
+    folder = tempfile.mkdtemp(prefix="portico-swift-", dir=data_folder())
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", str(_NODE), folder, KEYS["secret-access-key"]],
         stdout=subprocess.PIPE,
