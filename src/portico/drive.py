@@ -360,11 +360,7 @@ class Drive:
         return free_name(self._claims, self._root, path, self._is_free, everywhere=everywhere)
 
     async def _is_free(self, path: Path) -> bool:
-        try:
-            await self._stat(path)
-        except NotFound:
-            return True
-        return False
+        return await self.find(path) is None
 
 
 def _partial(upload_id: str) -> Path:

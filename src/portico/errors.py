@@ -146,6 +146,12 @@ class FolderNotEmpty(PorticoError):
     code = "folder-not-empty"
 
 
+class DigestMismatch(PorticoError):
+    """What arrived is not what was announced."""
+
+    code = "digest-mismatch"
+
+
 class TooLarge(PorticoError):
     code = "too-large"
 

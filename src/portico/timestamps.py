@@ -8,9 +8,8 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
-from portico.errors import InvalidRequest
-
-_SECONDS = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,9})?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,12}))?")
 _LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
 _MILLISECONDS = [f"{millisecond:03}Z" for millisecond in range(1000)]
 
@@ -72,18 +71,25 @@ def _written(text: str, moment: datetime) -> str:
     return from_datetime(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
+def parse(text: str) -> datetime:
+    """A time that a client sent: ISO 8601, in UTC unless it has a zone, or seconds since 1970, with or without decimals.
+
+    `ValueError` if it is neither, or before 1970.
+    """
+    if seconds := _SECONDS.fullmatch(text):
+        try:
+            moment = _EPOCH + timedelta(
+                seconds=int(seconds[1]), microseconds=int(f"{seconds[2] or '':0<6.6}")
+            )
+        except OverflowError:
+            raise ValueError(f"{text} is beyond the calendar") from None
+    else:
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    if moment < _EPOCH:
+        raise ValueError(f"{text} is before 1970")
+    return moment
+
+
 def to_datetime(text: str) -> datetime:
     return datetime.fromisoformat(text)
-
-
-def parsed(text: str) -> datetime:
-    """A time that a client gives: ISO 8601, in UTC unless it has a zone, or seconds since 1970. `InvalidRequest`"""
-    try:
-        seconds = float(text) if _SECONDS.fullmatch(text) else None
-        moment = datetime.fromisoformat(text) if seconds is None else datetime.fromtimestamp(seconds, UTC)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise InvalidRequest(
-            "The modification time is malformed; send it like 2026-11-14T09:30:00Z, or in seconds since 1970."
-        ) from None

@@ -24,7 +24,7 @@ async def test_a_page_of_a_named_origin_may_read_answers(open_gateway: OpenGatew
         assert answer.header("Vary") == "Origin"
         exposed = answer.header("Access-Control-Expose-Headers").split(", ")
         assert {"X-Request-Id", "ETag", "Content-Range", "Content-Disposition", "Retry-After"} <= set(exposed)
-        assert {"Location", "Content-Location", "Preference-Applied"} <= set(exposed)
+        assert {"Location", "Content-Location", "Preference-Applied", "Repr-Digest"} <= set(exposed)
         assert "access-control-allow-credentials" not in permission(answer)
 
 
@@ -64,8 +64,8 @@ async def test_a_browser_asks_before_it_sends(open_gateway: OpenGateway) -> None
         answer = await gateway.raw("OPTIONS", target.encode(), asking)
         assert answer.status == 204
         assert answer.header("Access-Control-Allow-Origin") == PORTAL
-        assert answer.header("Access-Control-Allow-Methods") == "GET, HEAD, POST, PATCH, DELETE"
-        assert {"Authorization", "Content-Type", "Content-Digest", "Prefer", "Range"} <= set(
+        assert answer.header("Access-Control-Allow-Methods") == "GET, HEAD, POST, PUT, PATCH, DELETE"
+        assert {"Authorization", "Content-Type", "Content-Digest", "Prefer", "Range", "X-Modified"} <= set(
             answer.header("Access-Control-Allow-Headers").split(", ")
         )
         assert answer.header("Vary") == "Origin"

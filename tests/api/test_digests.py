@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from portico.api.digests import Digests
+from portico.operations.hashing import Hashing
 
 from .conftest import OpenGateway
 from .gateways import MULTIPART, Answer, Gateway, address, form, part
@@ -15,6 +15,7 @@ from .gateways import MULTIPART, Answer, Gateway, address, form, part
 ALGORITHMS = {"sha-512": "sha512", "sha-256": "sha256", "sha": "sha1", "md5": "md5"}
 CONTENT = b"what was meant to be stored"
 OLD = b"the old content"
+MISMATCH = "digest-mismatch"
 
 
 def digest(algorithm: str, content: bytes) -> str:
@@ -71,8 +72,8 @@ def stored(gateway: Gateway) -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in gateway.files.iterdir()}
 
 
-def refused(gateway: Gateway, answer: Answer, kept: dict[str, bytes]) -> str:
-    assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+def refused(gateway: Gateway, answer: Answer, kept: dict[str, bytes], code: str = "invalid-request") -> str:
+    assert (answer.status, answer.json()["code"]) == (400, code)
     assert stored(gateway) == kept
     assert gateway.left_over == []
     return str(answer.json()["detail"])
@@ -91,16 +92,16 @@ async def test_a_part_that_does_not_match_its_digest_is_not_stored(
 ) -> None:
     gateway.put("file", OLD)
     answer = await send(gateway, form(file("first", b"kept"), file("file", CONTENT[:-1] + b"?", way)))
-    detail = refused(gateway, answer, {"first": b"kept", "file": OLD})
+    detail = refused(gateway, answer, {"first": b"kept", "file": OLD}, MISMATCH)
     assert "does not match" in detail
     assert (answer.json()["stored"], answer.json()["failed"]) == (["first"], ["file"])
 
 
 async def test_each_of_several_digests_must_match(gateway: Gateway) -> None:
     wrong = ("Repr-Digest", f"md5=:{digest('md5', CONTENT)}:, sha-256=:{digest('sha-256', OLD)}:")
-    refused(gateway, await send(gateway, form(file("file", CONTENT, wrong))), {})
+    refused(gateway, await send(gateway, form(file("file", CONTENT, wrong))), {}, MISMATCH)
     right = ("Content-MD5", digest("md5", CONTENT))
-    refused(gateway, await send(gateway, form(file("file", CONTENT, right, wrong))), {})
+    refused(gateway, await send(gateway, form(file("file", CONTENT, right, wrong))), {}, MISMATCH)
 
 
 @pytest.mark.parametrize("way", range(len(fields(b""))))
@@ -110,7 +111,7 @@ async def test_the_digest_of_a_body_with_one_file_is_verified(gateway: Gateway, 
     assert stored(gateway) == {"file": CONTENT}
     for other in (body[:-1] + b" ", body.replace(b"meant", b"ment")):
         answer = await send(gateway, other, fields(body)[way])
-        assert "does not match" in refused(gateway, answer, {"file": CONTENT})
+        assert "does not match" in refused(gateway, answer, {"file": CONTENT}, MISMATCH)
         assert (answer.json()["stored"], answer.json()["failed"]) == ([], ["file"])
 
 
@@ -141,7 +142,7 @@ async def test_a_header_given_twice(gateway: Gateway) -> None:
     fits = [("Content-Digest", f"{name}=:{digest(name, body)}:") for name in ("md5", "sha-256")]
     assert (await send(gateway, body, *fits)).status == 204
     wrong = ("Content-Digest", f"sha-512=:{digest('sha-512', OLD)}:")
-    refused(gateway, await send(gateway, body, *fits, wrong), {"file": CONTENT})
+    refused(gateway, await send(gateway, body, *fits, wrong), {"file": CONTENT}, MISMATCH)
 
 
 async def test_a_digest_that_is_announced_for_a_trailer_is_refused(gateway: Gateway) -> None:
@@ -163,14 +164,14 @@ async def test_large_bodies_are_hashed_whole_and_off_the_event_loop(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     here: list[int] = []
-    add = Digests._add
+    add = Hashing._add
 
-    def spy(self: Digests, batch: list[bytes]) -> None:
+    def spy(self: Hashing, batch: list[bytes]) -> None:
         if threading.current_thread() is threading.main_thread():
             here.append(sum(map(len, batch)))
         add(self, batch)
 
-    monkeypatch.setattr(Digests, "_add", spy)
+    monkeypatch.setattr(Hashing, "_add", spy)
     content = os.urandom(size)
     body = form(file("file", content, ("Repr-Digest", f"sha-256=:{digest('sha-256', content)}:")))
     answer = await send(gateway, body, ("Content-MD5", digest("md5", body)), piece=50_000)
@@ -180,10 +181,10 @@ async def test_large_bodies_are_hashed_whole_and_off_the_event_loop(
 
 
 async def test_without_a_digest_nothing_is_hashed(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    def made(*_: object) -> None:
+    def made(*_: object, **__: object) -> None:
         raise AssertionError("something is hashed")
 
-    monkeypatch.setattr(Digests, "__init__", made)
+    monkeypatch.setattr(Hashing, "__init__", made)
     assert (await send(gateway, form(file("file", CONTENT)))).status == 204
 
 
@@ -191,4 +192,4 @@ async def test_the_audit_log_has_the_refusal(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway()
     await send(gateway, form(file("file", CONTENT, ("Content-MD5", digest("md5", OLD)))))
     lines = (gateway.settings.home / "audit.log").read_text().splitlines()
-    assert '"outcome":"invalid-request"' in lines[-1].replace(" ", "")
+    assert '"outcome":"digest-mismatch"' in lines[-1].replace(" ", "")

@@ -67,3 +67,24 @@ def test_a_page_of_moments_in_several_forms() -> None:
     ]
     assert timestamps.from_isos(forms) == ["2026-11-14T09:30:00.000Z"] * 4
     assert timestamps.from_isos(forms[:1] * 3) == forms[:1] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("0", datetime(1970, 1, 1, tzinfo=UTC)),
+        ("1000000000.1234567", datetime(2001, 9, 9, 1, 46, 40, 123456, UTC)),
+        ("2001-09-09T03:46:40+02:00", datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)),
+        ("2001-09-09", datetime(2001, 9, 9, tzinfo=UTC)),
+    ],
+)
+def test_a_time_that_a_client_sent(text: str, moment: datetime) -> None:
+    assert timestamps.parse(text) == moment
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "1e3", "١", "999999999999", "1969-12-31T23:59:59Z", "0001-01-01"]
+)
+def test_a_time_that_no_client_should_send(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        timestamps.parse(text)

@@ -10,16 +10,16 @@ Headers = list[tuple[bytes, bytes]]
 
 EXPOSED = (
     "Accept-Ranges, Allow, Content-Disposition, Content-Location, Content-Range, ETag, Idempotency-Key-Lifetime, "
-    "Idempotency-Replayed, Location, Preference-Applied, Retry-After, WWW-Authenticate, X-Request-Id, "
+    "Idempotency-Replayed, Location, Preference-Applied, Repr-Digest, Retry-After, WWW-Authenticate, X-Request-Id, "
     "Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, Upload-Concat, "
     "Upload-Defer-Length, Upload-Expires, Upload-Length, Upload-Metadata, Upload-Offset"
 )
-METHODS = "GET, HEAD, POST, PATCH, DELETE"
+METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
 REQUEST_HEADERS = (
-    "Authorization, Content-Digest, Content-MD5, Content-Type, Digest, Idempotency-Key, Prefer, Range, Repr-Digest, If-Range, "
-    "If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, "
-    "Tus-Resumable, Upload-Checksum, Upload-Concat, Upload-Defer-Length, Upload-Length, Upload-Metadata, "
-    "Upload-Offset, X-HTTP-Method-Override, X-Requested-With, X-Request-ID"
+    "Authorization, Content-Digest, Content-MD5, Content-Type, Digest, Idempotency-Key, If-Match, If-Modified-Since, "
+    "If-None-Match, If-Range, If-Unmodified-Since, Prefer, Range, Repr-Digest, Tus-Resumable, Upload-Checksum, "
+    "Upload-Concat, Upload-Defer-Length, Upload-Length, Upload-Metadata, Upload-Offset, Want-Repr-Digest, "
+    "X-HTTP-Method-Override, X-Modified, X-Request-ID, X-Requested-With"
 )
 _INTERFACE = FILESYSTEM[: FILESYSTEM.index("/", 1) + 1].encode()
 _VARY = (b"vary", b"Origin")

@@ -2,14 +2,14 @@
 
 import asyncio
 import re
-from datetime import UTC, datetime
-from email.utils import format_datetime, parsedate_to_datetime
+from email.utils import format_datetime
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from portico.api import conditions
 from portico.api.request_body import until_gone
 from portico.api.requests import context_of, operations_of, path_of, services_of
 from portico.api.schemas import JsonResponse, TicketBody
@@ -144,21 +144,17 @@ def content_disposition(name: str) -> str:
 def _unchanged(request: Request, entry: Entry) -> bool:
     """Whether the client has this version already; `Changed` if it insists on another one (RFC 9110, 13.2.2)."""
     headers = request.headers
-    if (match := _joined(request, "If-Match")) is not None:
-        if not _names(match, entry.etag):
+    if (match := conditions.joined(request, "If-Match")) is not None:
+        if not conditions.names(match, entry.etag):
             raise Changed("The file is not the version that If-Match names; look at it again.")
-    elif (since := _date(headers.get("If-Unmodified-Since"))) and _modified(entry) > since:
+    elif (since := conditions.date(headers.get("If-Unmodified-Since"))) and conditions.modified(
+        entry
+    ) > since:
         raise Changed("The file has changed since the date of If-Unmodified-Since; look at it again.")
-    if (none_match := _joined(request, "If-None-Match")) is not None:
-        return _names(none_match.replace("W/", ""), entry.etag)
-    since = _date(headers.get("If-Modified-Since"))
-    return since is not None and _modified(entry) <= since
-
-
-def _joined(request: Request, name: str) -> str | None:
-    """A list may be spread over several lines (RFC 9110, 5.3)."""
-    lines = request.headers.getlist(name)
-    return ", ".join(lines) if lines else None
+    if (none_match := conditions.joined(request, "If-None-Match")) is not None:
+        return conditions.names(none_match.replace("W/", ""), entry.etag)
+    since = conditions.date(headers.get("If-Modified-Since"))
+    return since is not None and conditions.modified(entry) <= since
 
 
 def _requested_range(request: Request, entry: Entry) -> tuple[int, int] | None:
@@ -185,20 +181,4 @@ def _if_range_holds(request: Request, entry: Entry) -> bool:
         return True
     if condition.startswith('"'):
         return condition == f'"{entry.etag}"'
-    return _date(condition) == _modified(entry)
-
-
-def _names(condition: str, etag: str | None) -> bool:
-    return condition.strip() == "*" or f'"{etag}"' in (part.strip() for part in condition.split(","))
-
-
-def _modified(entry: Entry) -> datetime:
-    return (entry.modified or datetime.fromtimestamp(0, UTC)).replace(microsecond=0)
-
-
-def _date(text: str | None) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text) if text else None
-    except (ValueError, OverflowError):
-        return None
-    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
+    return conditions.date(condition) == conditions.modified(entry)

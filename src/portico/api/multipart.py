@@ -187,9 +187,13 @@ def _file(segment: MultipartSegment, chunks: AsyncIterator[bytes]) -> FormFile:
     name = _text(disposition.get("name", ""))
     if name != "data":
         raise InvalidRequest(f"A part is named '{name[:40]}'; every part must be a file and be named 'data'.")
-    content_type = headers.get("Content-Type", "").strip()
-    known_type = content_type if _MEDIA_TYPE.fullmatch(content_type) else None
-    return FormFile(_filename(disposition), known_type, chunks, headers)
+    return FormFile(_filename(disposition), media_type(headers.get("Content-Type", "")), chunks, headers)
+
+
+def media_type(text: str) -> str | None:
+    """The media type of a file, if it is one."""
+    text = text.strip()
+    return text if _MEDIA_TYPE.fullmatch(text) else None
 
 
 def _filename(disposition: dict[str, str]) -> str:

@@ -34,6 +34,7 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
     "invalid-request": ProblemType(400, "The request is malformed"),
     "invalid-path": ProblemType(400, "The path is not valid"),
     "invalid-cursor": ProblemType(400, "The cursor is not valid"),
+    "digest-mismatch": ProblemType(400, "The content does not match its digest"),
     "not-signed-in": ProblemType(401, "Sign in first"),
     "forbidden": ProblemType(403, "Not permitted"),
     "address-not-allowed": ProblemType(403, "This address may not use the gateway"),

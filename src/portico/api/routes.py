@@ -17,7 +17,8 @@ from portico.api.idempotency import answered_once
 from portico.api.listing import list_folder, stat
 from portico.api.login import login, logout, show_session
 from portico.api.pages import FILES, asset, config, docs, file, healthz, index, openapi, readyz
-from portico.api.requests import FILESYSTEM, Query, context_of, instance_of, operations_of, path_of
+from portico.api.put import put
+from portico.api.requests import FILESYSTEM, Query, context_of, operations_of, path_of
 from portico.api.upload import upload
 from portico.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFolder, NotFound
 from portico.operations import Operations
@@ -94,6 +95,11 @@ async def _change(request: Request, query: Query, action: WriteAction | None) ->
     return await upload(request, query)
 
 
+async def _put(request: Request) -> Response:
+    context_of(request).action = "upload"
+    return await put(request, Query(request))
+
+
 async def _delete(request: Request) -> Response:
     context_of(request).action = "delete"
     query = Query(request)
@@ -109,7 +115,7 @@ async def _once(request: Request, change: Callable[[], Awaitable[Response]]) -> 
 
 Methods = Mapping[str, Callable[[Request], Awaitable[Response]]]
 
-_FILES: Methods = {"GET": _read, "HEAD": _read, "POST": _write, "DELETE": _delete}
+_FILES: Methods = {"GET": _read, "HEAD": _read, "POST": _write, "PUT": _put, "DELETE": _delete}
 
 
 def _page(endpoint: Callable[[Request], Awaitable[Response]]) -> Methods:
@@ -152,7 +158,7 @@ class Routes(Router):
         methods = self._methods(scope)
         endpoint = methods.get(scope["method"])
         if endpoint is None:
-            raise MethodNotAllowed(_advice(scope, methods), allowed=set(methods))
+            raise MethodNotAllowed(_advice(methods), allowed=set(methods))
         response = await endpoint(Request(scope, receive))
         await response(scope, receive, send)
 
@@ -171,15 +177,8 @@ class Routes(Router):
             raise NotFound("There is nothing at this address; see /backend/docs for the API.") from None
 
 
-def _advice(scope: Scope, methods: Methods) -> str:
+def _advice(methods: Methods) -> str:
     """What to do instead of a method that is not allowed."""
-    if scope["method"] == "PUT" and methods is _FILES:
-        address = instance_of(scope)
-        folder = address.rstrip("/").rpartition("/")[0] if len(address) > len(FILESYSTEM) + 1 else FILESYSTEM
-        return (
-            f"Files are not uploaded with PUT; POST to the folder, {folder}, as multipart/form-data, with the file in "
-            "a part named 'data' that has a filename."
-        )
     return f"This method is not allowed here; use {', '.join(sorted(methods))}."
 
 

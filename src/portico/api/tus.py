@@ -5,6 +5,7 @@ Extensions: creation, creation-with-upload, creation-defer-length, expiration, t
 
 import re
 from base64 import b64decode
+from datetime import datetime
 from email.utils import format_datetime
 from urllib.parse import urlsplit
 
@@ -188,15 +189,23 @@ def _new(header: str, size: int | None) -> NewUpload:
     relative = found.get("relativePath", "")
     if relative not in ("", "null"):
         folder = Path.parse(relative).parent.under(folder)
-    modified = found.get("modified")
     return NewUpload(
         path=folder.child(name),
         size=size,
         content_type=found.get("filetype") or found.get("type") or None,
         on_conflict=_on_conflict(found.get("onConflict")),
-        modified=timestamps.parsed(modified) if modified else None,
+        modified=_modified(found.get("modified")),
         metadata=header,
     )
+
+
+def _modified(text: str | None) -> datetime | None:
+    try:
+        return timestamps.parse(text) if text else None
+    except ValueError:
+        raise InvalidRequest(
+            "The modification time is malformed; send it like 2026-11-14T09:30:00Z, or in seconds since 1970."
+        ) from None
 
 
 def _on_conflict(text: str | None) -> OnConflict | None:

@@ -1,11 +1,13 @@
 """Uploading files as `multipart/form-data`, streamed to the storage as they arrive."""
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.api.digests import Digests, digests_of, has_digest
+from portico import timestamps
+from portico.api.digests import digests_of
 from portico.api.multipart import FormFile, MultipartReader
 from portico.api.problems import problem_response
 from portico.api.request_body import RequestBody, is_content_coded
@@ -14,9 +16,11 @@ from portico.api.schemas import JsonResponse, stored_body
 from portico.entries import Entry
 from portico.errors import InvalidRequest, PorticoError, UnsupportedMediaType
 from portico.operations import OnConflict, Upload
+from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.paths import Path
 
 REPRESENTATION = "return=representation"
+MODIFIED = "X-Modified"
 
 
 async def upload(request: Request, query: Query) -> Response:
@@ -26,15 +30,16 @@ async def upload(request: Request, query: Query) -> Response:
     transfer: Upload | None = None
     try:
         async with operations.upload(folder, on_conflict) as opened:
-            digests = digests_of(request.headers.items())
-            form = _form(request, digests)
+            whole = _whole(request)
+            form = _form(request, whole)
+            modified = modified_of(single_header(request, MODIFIED))
             if "Expect" in request.headers:  # the client waits for a refusal before it sends
                 await opened.check_folder()
-            if (size := _content_length(request)) is not None:
+            if (size := content_length(request)) is not None:
                 opened.announce(size)
             transfer = opened
             while file := await form.next_file():
-                await transfer.store(file.filename, _verified(file, form, digests), file.content_type)
+                await _store(transfer, file, form, whole, modified)
             if not transfer.stored:
                 raise InvalidRequest("The form holds no file; send each file in a part named 'data'.")
     except PorticoError as error:
@@ -45,47 +50,81 @@ async def upload(request: Request, query: Query) -> Response:
     return _stored(request, folder, transfer.stored)
 
 
-def _form(request: Request, digests: Digests | None) -> MultipartReader:
-    if is_content_coded(request):
-        raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
+def _whole(request: Request) -> Hashing | None:
+    """Verifies the digest of the whole form, if there is one."""
+    expected = digests_of(request.headers.items())
+    return Hashing(expected) if expected else None
+
+
+def _form(request: Request, whole: Hashing | None) -> MultipartReader:
+    refuse_coded(request)
     content_type = single_header(request, "Content-Type") or ""
     services = services_of(request)
     body = RequestBody(request.receive, scheduler=services.gateway.scheduler)
-    watched = digests.watch(body) if digests else body
+    watched = whole.watch(body) if whole else body
     return MultipartReader(watched, content_type, max_files=services.max_files)
 
 
-def _content_length(request: Request) -> int | None:
+def refuse_coded(request: Request) -> None:
+    if is_content_coded(request):
+        raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
+
+
+def content_length(request: Request) -> int | None:
     text = request.headers.get("Content-Length", "")
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
-def _verified(file: FormFile, form: MultipartReader, of_body: Digests | None) -> AsyncIterator[bytes]:
-    return _checked(file, form, of_body) if of_body or has_digest(file.headers) else file.chunks
+def modified_of(text: str | None) -> datetime | None:
+    """The time in `X-Modified`."""
+    try:
+        return timestamps.parse(text.strip()) if text is not None else None
+    except ValueError:
+        raise InvalidRequest(
+            f"The header {MODIFIED} is no time from 1970 on; write 2026-11-14T09:30:00Z, or seconds since 1970."
+        ) from None
 
 
-async def _checked(file: FormFile, form: MultipartReader, of_body: Digests | None) -> AsyncIterator[bytes]:
-    """The file's chunks, ending in an error if a digest does not match."""
-    of_file = digests_of(file.headers.items())
-    async for chunk in file.chunks:
-        if of_file:
-            await of_file.update(chunk)
+async def _store(
+    transfer: Upload,
+    file: FormFile,
+    form: MultipartReader,
+    whole: Hashing | None,
+    modified: datetime | None,
+) -> None:
+    chunks = _checked(file.chunks, form, whole) if whole else file.chunks
+    expected: list[ExpectedDigest] = []
+    try:
+        expected = digests_of(file.headers.items())
+        modified = modified_of(file.headers.get(MODIFIED)) or modified
+    except InvalidRequest as error:
+        chunks = _refusal(error)  # so that it is recorded as a failure of this file
+    await transfer.store(file.filename, chunks, file.content_type, expected=expected, modified=modified)
+
+
+async def _refusal(error: InvalidRequest) -> AsyncIterator[bytes]:
+    raise error
+    yield b""
+
+
+async def _checked(
+    chunks: AsyncIterator[bytes], form: MultipartReader, whole: Hashing
+) -> AsyncIterator[bytes]:
+    """The file's chunks, ending in an error if the digest of the whole form does not match."""
+    async for chunk in chunks:
         yield chunk
-    if of_file:
-        await of_file.check()
-    if of_body:
-        # It is known at the end of the form: only a single file can be held back until then.
-        if await form.next_file():
-            raise InvalidRequest(
-                "A digest of the whole form can be verified for one file only; "
-                "send one file, or give each part a digest of its own."
-            )
-        await of_body.check()
+    # It is known at the end of the form: only a single file can be held back until then.
+    if await form.next_file():
+        raise InvalidRequest(
+            "A digest of the whole form can be verified for one file only; "
+            "send one file, or give each part a digest of its own."
+        )
+    await whole.check()
 
 
 def _stored(request: Request, folder: Path, entries: list[Entry]) -> Response:
     """Names the stored files: with `onConflict=rename` the client does not know where they are."""
-    if _prefers_representation(request):
+    if prefers_representation(request):
         applied = (b"preference-applied", REPRESENTATION.encode())
         return JsonResponse(stored_body(folder, entries), 200, applied)
     if len(entries) == 1:
@@ -94,7 +133,7 @@ def _stored(request: Request, folder: Path, entries: list[Entry]) -> Response:
     return Response(status_code=204)
 
 
-def _prefers_representation(request: Request) -> bool:
+def prefers_representation(request: Request) -> bool:
     """Whether `Prefer` (RFC 7240) asks for the entries in the answer; unknown preferences are ignored."""
     for preference in ",".join(request.headers.getlist("Prefer")).split(","):
         name, _, value = preference.partition(";")[0].partition("=")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -115,16 +115,25 @@ class Operations:
         on_conflict: OnConflict | None = None,
         *,
         size: int | None = None,
+        if_match: str | None = None,
+        modified: datetime | None = None,
     ) -> Entry:
         """Store one file of `size` bytes, if that is known. Its entry bears the name under which it was stored."""
         if path.is_root:
             raise root_is_a_folder()
         async with self.upload(path.parent, on_conflict) as upload:
-            return await upload.store(path.name, chunks, content_type, size=size)
+            return await upload.store(
+                path.name, chunks, content_type, size=size, if_match=if_match, modified=modified
+            )
 
     @asynccontextmanager
-    async def upload(self, folder: Path, on_conflict: OnConflict | None = None) -> AsyncIterator[Upload]:
-        """Store several files in a folder. An error between them has an audit line for the folder."""
+    async def upload(
+        self, folder: Path, on_conflict: OnConflict | None = None, *, digest: bool = False
+    ) -> AsyncIterator[Upload]:
+        """Store several files in a folder. An error between them has an audit line for the folder.
+
+        With `digest`, the SHA-256 of each is computed.
+        """
         self._context.action = "upload"
         resources = self._resources
         drive = await self._drive(admitted=False)
@@ -137,6 +146,7 @@ class Operations:
             sessions=resources.sessions,
             audit=resources.audit,
             max_file_size=resources.max_file_size,
+            digest=digest,
         )
         try:
             drive.require(Right.UPLOAD)

@@ -1,7 +1,8 @@
 """`Upload`: the files that one request stores in one folder, and what became of each."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Collection
+from datetime import datetime
 from functools import partial
 
 from portico.accounts.sessions import Sessions
@@ -11,6 +12,7 @@ from portico.entries import Entry, guess_content_type
 from portico.errors import InvalidRequest, NotSignedIn, TooLarge, already_exists
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
+from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.operations.recovery import AlreadyStored, earlier_file, keeps_existing
 from portico.paths import Path
 
@@ -30,19 +32,24 @@ class Upload:
         sessions: Sessions,
         audit: AuditTrail,
         max_file_size: int,
+        digest: bool = False,
     ) -> None:
+        """`digest`: compute the SHA-256 of each file."""
         self._actor = actor
         self._drive = drive
         self._folder = folder
-        self._on_conflict = on_conflict
+        self.on_conflict = on_conflict
         self._sessions = sessions
         self._audit = audit
         self._max_file_size = min(max_file_size or drive.max_file_size, drive.max_file_size)
+        self._digest = digest
         self._checked_at = actor.checked_at
         self._announced: int | None = None
         self._names: set[str] = set()
         self.stored: list[Entry] = []
         self.failed: list[str] = []
+        self.digests: dict[str, bytes] = {}
+        """The SHA-256 of stored files by name, as far as it was computed."""
 
     def announce(self, size: int) -> None:
         """`size` bytes follow at most; `TooLarge` if the storage takes no file of that size."""
@@ -56,6 +63,10 @@ class Upload:
         """Before a body is sent: `NotAFolder` if no file could be stored in the folder."""
         await self._drive.check_target(self._folder)
 
+    async def find(self, name: str) -> Entry | None:
+        """What an upload of `name` would meet; None if there is nothing."""
+        return await self._drive.find(self._folder.child(name))
+
     async def store(
         self,
         name: str,
@@ -63,11 +74,17 @@ class Upload:
         content_type: str | None = None,
         *,
         size: int | None = None,
+        expected: Collection[ExpectedDigest] = (),
+        if_match: str | None = None,
+        modified: datetime | None = None,
+        before_commit: Awaitable[object] | None = None,
     ) -> Entry:
         """Store one file once `chunks` has ended normally; if `chunks` raises, nothing is stored.
 
-        With `size`, a file that is too large is refused before it is read.
+        With `size`, a file that is too large is refused before it is read. `expected` digests are verified, and
+        `before_commit` is awaited, when all of it has been read. `if_match`, `modified`: as `Provider.write`.
         """
+        hashing = Hashing(expected, sha256=self._digest) if expected or self._digest else None
         self.failed.append(name)
         async with Change(self._audit, self._actor.context, "upload", self._folder) as change:
             path = self._folder.child(name)
@@ -79,25 +96,44 @@ class Upload:
                 raise self._too_large(name)
             entry = await self._write(
                 path,
-                self._guarded(name, chunks, change),
+                self._guarded(name, chunks, change, hashing, before_commit),
                 content_type or guess_content_type(name),
-                self._announced if size is None else size,
+                at_most=self._announced if size is None else size,
+                if_match=if_match,
+                modified=modified,
             )
             if entry.name != name:
                 change.line.path = str(self._folder.child(entry.name))
         self.failed.pop()
         self.stored.append(entry)
+        if hashing and (sha256 := hashing.sha256):
+            self.digests[entry.name] = sha256
         return entry
 
     async def _write(
-        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, at_most: int | None
+        self,
+        path: Path,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        *,
+        at_most: int | None,
+        if_match: str | None,
+        modified: datetime | None,
     ) -> Entry:
         """Store the file, unless the request has an idempotency key and an earlier attempt has stored it."""
         attempt, drive = self._actor.context.attempt, self._drive
-        if attempt is None or not keeps_existing(drive, self._on_conflict):
+        if attempt is None or not keeps_existing(drive, self.on_conflict):
             # With a key, replacing the file once more with the same content changes nothing.
-            return await drive.write(path, chunks, content_type, self._on_conflict, at_most=at_most)
-        renames = self._on_conflict is OnConflict.RENAME
+            return await drive.write(
+                path,
+                chunks,
+                content_type,
+                self.on_conflict,
+                at_most=at_most,
+                if_match=if_match,
+                modified=modified,
+            )
+        renames = self.on_conflict is OnConflict.RENAME
         place = attempt.place_of(path) if renames else path
         earlier = await earlier_file(drive, attempt, place) if attempt.is_repeated and place else None
         try:
@@ -109,8 +145,10 @@ class Upload:
                 path,
                 earlier.unless_held(chunks) if earlier else chunks,
                 content_type,
-                self._on_conflict,
+                self.on_conflict,
                 at_most=at_most,
+                if_match=if_match,
+                modified=modified,
                 # What the earlier attempt chose stays noted until it is known whether it holds the file.
                 on_name=None if earlier else partial(attempt.choose, path),
             )
@@ -120,7 +158,14 @@ class Upload:
             if earlier:
                 await earlier.close()
 
-    async def _guarded(self, name: str, chunks: AsyncIterator[bytes], change: Change) -> AsyncIterator[bytes]:
+    async def _guarded(
+        self,
+        name: str,
+        chunks: AsyncIterator[bytes],
+        change: Change,
+        hashing: Hashing | None,
+        before_commit: Awaitable[object] | None,
+    ) -> AsyncIterator[bytes]:
         """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""
         limit = self._max_file_size
         size = change.line.bytes = 0
@@ -129,7 +174,13 @@ class Upload:
             change.line.bytes = size
             if size > limit:
                 raise self._too_large(name)
+            if hashing is not None:
+                await hashing.update(chunk)
             yield chunk
+        if hashing is not None:
+            await hashing.check()
+        if before_commit is not None:
+            await before_commit
         await self._check_user()
         await change.begin()  # the provider commits next
 

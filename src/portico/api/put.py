@@ -1,0 +1,142 @@
+"""`PUT`: the body is the file, and goes to the storage as it arrives."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico.api.conditions import WriteCondition
+from portico.api.digests import digests_of
+from portico.api.multipart import media_type
+from portico.api.request_body import RequestBody
+from portico.api.requests import Query, address_of, operations_of, path_of, services_of, single_header
+from portico.api.upload import MODIFIED, content_length, modified_of, refuse_coded
+from portico.entries import Entry
+from portico.errors import (
+    AlreadyExists,
+    Changed,
+    InvalidRequest,
+    IsAFolder,
+    PorticoError,
+    UnsupportedMediaType,
+    already_exists,
+    cannot_replace_folder,
+)
+from portico.operations import OnConflict, Upload
+from portico.paths import Path
+from portico.rights import Right
+
+
+async def put(request: Request, query: Query) -> Response:
+    operations = await operations_of(request)
+    path = path_of(request)
+    on_conflict = query.choice("onConflict", OnConflict)
+    condition = WriteCondition.of(request, on_conflict)
+    async with operations.upload(path.parent, condition.on_conflict) as upload:
+        content_type = _check(request, path, query)
+        expected = digests_of(request.headers.items())
+        modified = modified_of(single_header(request, MODIFIED))
+        if condition.needs_entry:
+            condition.settle(await upload.find(path.name))
+            upload.on_conflict = condition.on_conflict
+        may_replace = operations.allows(Right.OVERWRITE) and condition.on_conflict in (
+            None,
+            OnConflict.REPLACE,
+        )
+        target = _Target(upload, path, may_replace=may_replace)
+        try:
+            if "Expect" in request.headers:  # the client waits for a refusal before it sends
+                await upload.check_folder()
+                await target.check(condition)
+            elif may_replace and condition.if_match is None:
+                target.look()
+            body = RequestBody(request.receive, scheduler=services_of(request).gateway.scheduler)
+            entry = await upload.store(
+                path.name,
+                body,
+                content_type,
+                size=content_length(request),
+                expected=expected,
+                if_match=condition.if_match,
+                modified=modified,
+                before_commit=target.looking,
+            )
+        except AlreadyExists as error:
+            if condition.only_new:
+                raise Changed(f"'{path.name}' exists already, which If-None-Match excludes.") from error
+            raise
+        finally:
+            target.close()
+    return _stored(path.parent.child(entry.name), entry, upload, new=target.is_new)
+
+
+def _check(request: Request, path: Path, query: Query) -> str | None:
+    """Refuse what is no upload of a whole file; the content type, if there is one."""
+    if path.is_root or path.as_folder:
+        raise IsAFolder("This is the address of a folder; add the name of the file to it.")
+    if query.get("action") is not None:
+        raise InvalidRequest("A PUT has no action; leave the parameter out.")
+    if "Content-Range" in request.headers:
+        raise InvalidRequest(
+            "A part of a file cannot be replaced; send the whole file, without Content-Range."
+        )
+    refuse_coded(request)
+    content_type = media_type(single_header(request, "Content-Type") or "")
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        raise UnsupportedMediaType(
+            "The body of a PUT is the file itself; send a form with POST, to the folder."
+        )
+    # What curl says of any body that it was given with -d or --data-binary.
+    return None if kind == "application/x-www-form-urlencoded" else content_type
+
+
+class _Target:
+    """Whether an upload makes a new file. Where only the storage knows, it is asked while the body arrives."""
+
+    def __init__(self, upload: Upload, path: Path, *, may_replace: bool) -> None:
+        self._upload = upload
+        self._path = path
+        self._may_replace = may_replace
+        self.looking: asyncio.Future[None] | None = None
+        self.is_new = not may_replace
+
+    def look(self) -> None:
+        self.looking = asyncio.ensure_future(self._look())
+
+    async def _look(self) -> None:
+        try:
+            self.is_new = await self._upload.find(self._path.name) is None
+        except PorticoError:
+            pass  # the upload itself meets what is wrong
+
+    async def check(self, condition: WriteCondition) -> None:
+        """Look now: raise what the storage would raise at the end of the body."""
+        found = await self._upload.find(self._path.name)
+        self.is_new = found is None
+        if found is None:
+            if condition.if_match is not None:
+                raise Changed(f"There is no '{self._path.name}' any more; look at it again.")
+            return
+        if condition.on_conflict is OnConflict.RENAME:
+            self.is_new = True
+        elif found.is_folder:
+            raise cannot_replace_folder(found.name)
+        elif not self._may_replace:
+            raise already_exists(found.name)
+        elif condition.if_match not in (None, found.etag):
+            raise Changed("The file is not the version that If-Match names; look at it again.")
+
+    def close(self) -> None:
+        if self.looking is not None:
+            self.looking.cancel()
+
+
+def _stored(path: Path, entry: Entry, upload: Upload, *, new: bool) -> Response:
+    address = address_of(path)
+    headers = {"Content-Location": address}
+    if entry.etag:
+        headers["ETag"] = f'"{entry.etag}"'
+    if new:
+        headers["Location"] = address
+    return Response(status_code=201 if new else 204, headers=headers)
