@@ -12,6 +12,7 @@ from portico.providers.azure_blob import page_tokens
 from portico.providers.azure_blob.copies import copy_blob
 from portico.providers.azure_blob.downloads import open_blob
 from portico.providers.azure_blob.errors import is_taken
+from portico.providers.azure_blob.resumable import BlobUpload
 from portico.providers.azure_blob.service import MAX_PAGE_SIZE, Container
 from portico.providers.azure_blob.uploads import MAX_BLOCKS, ObjectUpload
 from portico.providers.azure_common import ServiceError, credential_and_url, invalid_option, translated
@@ -19,6 +20,7 @@ from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.keys import KeyPage, Version, key_of, name_of
 from portico.providers.memory import MemoryBudget
 from portico.providers.objects import ObjectStore
+from portico.providers.part_store import UploadState
 from portico.providers.parts import max_file_bytes
 from portico.providers.tasks import for_each
 
@@ -104,8 +106,13 @@ class AzureBlobProvider(ObjectStore):
         if_match: str | None = None,
         modified: datetime | None = None,
     ) -> Entry:
-        upload = ObjectUpload(self._service, key, content_type, replace=replace)
+        upload = ObjectUpload(
+            self._service, key, content_type, replace=replace, if_match=if_match, modified=modified
+        )
         return await upload.store(self.memory, chunks, at_most)
+
+    def part_store(self, state: UploadState) -> BlobUpload:
+        return BlobUpload(self._service, state)
 
     async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
         if source.key.endswith("/"):

@@ -6,6 +6,7 @@ They raise `ServiceError` or the SDK's errors, so call them inside `translated`.
 from azure.storage.blob.aio import BlobServiceClient
 
 from portico.entries import Entry
+from portico.providers import modification_times
 from portico.providers.azure_blob import page_tokens
 from portico.providers.azure_blob.errors import is_absent
 from portico.providers.azure_blob.listing import entry_of, read_page
@@ -58,14 +59,21 @@ class Container(Service):
             raise malformed_response("the marker of the request as the next one: the listing would never end")
         return listing, marked, last
 
-    async def find(self, key: str) -> Entry | None:
+    async def find(self, key: str, mark: tuple[str, str] | None = None) -> Entry | None:
+        """The blob; with `mark`, a header and its value, only if it has that."""
         try:
             response = await self.send("HEAD", self.blob_url(key))
         except ServiceError as error:
             if is_absent(error):
                 return None
             raise
-        return entry_of(key, response.headers)
+        if mark and response.headers.get(mark[0]) != mark[1]:
+            return None
+        entry = entry_of(key, response.headers)
+        if not entry.is_folder:
+            mtime = response.headers.get(f"x-ms-meta-{modification_times.MTIME}")
+            entry.last_modified = modification_times.read(mtime) or entry.last_modified
+        return entry
 
     async def read(self, key: str, start: int, stop: int | None, etag: str | None) -> Stream:
         headers = {}

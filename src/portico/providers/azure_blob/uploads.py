@@ -5,20 +5,21 @@ Blocks that are not in a list are invisible. The service drops them after a week
 
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from secrets import token_hex
 
 from azure.core.exceptions import AzureError
 
 from portico import timestamps
 from portico.entries import UNKNOWN_TYPE, Entry
-from portico.errors import already_exists
+from portico.errors import already_exists, changed
 from portico.providers.azure_blob.errors import is_taken, may_have_succeeded
 from portico.providers.azure_blob.listing import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_blob.service import Container
 from portico.providers.azure_common import Body, Response, ServiceError, translated
 from portico.providers.keys import name_of
 from portico.providers.memory import MemoryBudget
+from portico.providers.modification_times import MTIME, as_rfc3339
 from portico.providers.parts import LOOKUP_FRACTION, Parts, UploadPart, part_sizes, split
 from portico.providers.responses import malformed_response
 from portico.providers.transport import MAX_RESPONSE_BYTES
@@ -31,13 +32,24 @@ _BLOCK_LIST_BYTES, _BLOCK_BYTES = 64 * 1024, 256
 class ObjectUpload:
     """The upload of one blob."""
 
-    def __init__(self, container: Container, key: str, content_type: str, *, replace: bool) -> None:
+    def __init__(
+        self,
+        container: Container,
+        key: str,
+        content_type: str,
+        *,
+        replace: bool,
+        if_match: str | None = None,
+        modified: datetime | None = None,
+    ) -> None:
         self._container = container
         self._url = container.blob_url(key)
         self._key = key
         self._name = name_of(key)
         self._content_type = content_type if _is_header(content_type) else UNKNOWN_TYPE
         self._replace = replace
+        self._if_match = if_match
+        self._modified = modified
         self._mark = token_hex(8)
         self._begun: str | None = None
         """When the first block was stored, by the service's clock."""
@@ -80,27 +92,22 @@ class ObjectUpload:
     async def _put_blocks(self, parts: Parts) -> Entry:
         sizes: list[int] = []
 
-        async def put_block(part: UploadPart) -> str:
+        async def send(part: UploadPart) -> str:
             block = self._block(part.number)
-            query = {"comp": "block", "blockid": block}
             with translated(self._name):
-                response = await self._container.send(
-                    "PUT", self._url, query, None, Body(part.chunks, part.size)
-                )
+                response = await put_block(self._container, self._url, block, part)
             self._begun = self._begun or response.headers.get("Date")
             sizes.append(part.size)
             return block
 
-        blocks = await parts.send(put_block)
+        blocks = await parts.send(send)
         return await self._commit(blocks, sum(sizes))
 
     def _block(self, number: int) -> str:
-        # All block names of a blob must have the same length, and two uploads must not share one.
-        return b64encode(f"portico-{self._mark}-{number:05}".encode()).decode()
+        return block_id(self._mark, number)
 
     async def _commit(self, blocks: list[str], size: int) -> Entry:
-        names = "".join([f"<Latest>{block}</Latest>" for block in blocks])
-        text = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{names}</BlockList>'.encode()
+        text = block_list(blocks)
         headers = self._headers() | {"Content-Type": "application/xml"}
         with translated(self._name):
             try:
@@ -138,23 +145,27 @@ class ObjectUpload:
         """
         if not self._replace:
             raise already_exists(self._name)
-        changed = timestamps.from_datetime(moment(found.headers["Last-Modified"]))
-        return Entry(self._key, False, size, changed, self._content_type)
+        if self._if_match is not None:
+            raise changed(self._name)
+        written = timestamps.from_datetime(moment(found.headers["Last-Modified"]))
+        return Entry(self._key, False, size, written, self._content_type)
 
     def _is_newer(self, found: Response) -> bool:
-        begun, changed = self._begun, found.headers.get("Last-Modified")
+        begun, written = self._begun, found.headers.get("Last-Modified")
         # The service rounds to seconds, and sends the time of the response, not of the commit.
         try:
-            return None not in (begun, changed) and moment(changed or "") >= moment(begun or "") - timedelta(
+            return None not in (begun, written) and moment(written or "") >= moment(begun or "") - timedelta(
                 seconds=1
             )
         except (ValueError, OverflowError):
             raise malformed_response("an invalid date") from None
 
     def _headers(self) -> dict[str, str]:
-        headers = {"x-ms-blob-content-type": self._content_type}
+        headers = described(self._content_type, self._modified)
         if not self._replace:
             headers["If-None-Match"] = "*"
+        elif self._if_match is not None:
+            headers["If-Match"] = f'"{self._if_match}"'
         if self._key.endswith("/"):
             headers[f"x-ms-meta-{FOLDER_MARK}"] = "true"
         return headers
@@ -171,11 +182,38 @@ class ObjectUpload:
     def _entry(self, response: Response, size: int) -> Entry:
         entry = entry_of(self._key, response.headers, size)
         entry.content_type = self._content_type
+        if self._modified is not None:
+            entry.last_modified = timestamps.from_datetime(self._modified)
         return entry
 
     def _check_exists(self, error: Exception) -> None:
         if not self._replace and is_taken(error):
             raise already_exists(self._name) from error
+
+
+async def put_block(container: Container, url: str, block: str, part: UploadPart) -> Response:
+    """Store a block, which the service verifies by its MD5."""
+    query = {"comp": "block", "blockid": block}
+    digest = {"Content-MD5": await part.md5()}
+    return await container.send("PUT", url, query, digest, Body(part.chunks, part.size))
+
+
+def block_id(mark: str, number: int) -> str:
+    """The name of a block. All those of a blob must have the same length, and two uploads must not share one."""
+    return b64encode(f"portico-{mark}-{number:05}".encode()).decode()
+
+
+def block_list(blocks: list[str]) -> bytes:
+    names = "".join([f"<Latest>{block}</Latest>" for block in blocks])
+    return f'<?xml version="1.0" encoding="utf-8"?><BlockList>{names}</BlockList>'.encode()
+
+
+def described(content_type: str, modified: datetime | None) -> dict[str, str]:
+    """The headers that describe a new blob."""
+    headers = {"x-ms-blob-content-type": content_type if _is_header(content_type) else UNKNOWN_TYPE}
+    if modified is not None:
+        headers[f"x-ms-meta-{MTIME}"] = as_rfc3339(modified)
+    return headers
 
 
 def _is_header(text: str) -> bool:

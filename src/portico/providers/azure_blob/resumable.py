@@ -1,0 +1,112 @@
+"""Resumable uploads: blocks, which the service keeps for a week, and then their list.
+
+Blocks belong to a key. If another upload to that key is committed meanwhile, the service drops them, and this upload is
+gone.
+"""
+
+from secrets import token_hex
+
+from azure.core.exceptions import AzureError
+
+from portico import timestamps
+from portico.entries import UNKNOWN_TYPE, Entry
+from portico.errors import already_exists, not_found
+from portico.providers.azure_blob.errors import is_taken, may_have_succeeded
+from portico.providers.azure_blob.listing import entry_of
+from portico.providers.azure_blob.service import Container
+from portico.providers.azure_blob.uploads import MAX_BLOCKS, block_id, block_list, described, put_block
+from portico.providers.azure_common import Body, ServiceError, translated
+from portico.providers.keys import name_of
+from portico.providers.part_store import PartLimits, PartStore, UploadState
+from portico.providers.parts import MIB, UploadPart
+
+_MARK = "x-ms-meta-portico_upload"
+"""The metadata that identifies the blob of an upload. A name with a dash, as on other services, is not allowed."""
+_WORD = 16
+"""Letters of the word in the name of a block."""
+_SMALLEST_BLOCK = MIB
+"""The service takes smaller blocks, but each one makes the state of the upload longer."""
+
+
+class BlobUpload(PartStore):
+    begins = False
+    limits = PartLimits(max_number=MAX_BLOCKS, smallest=_SMALLEST_BLOCK)
+
+    def __init__(self, container: Container, state: UploadState) -> None:
+        self._container = container
+        self._state = state
+        self._url = container.blob_url(state.goal)
+        self._name = name_of(state.key)
+        self._writer = token_hex(_WORD // 4)
+        """Part of the names of its blocks: a late block of another writer never replaces one of them."""
+
+    async def begin(self) -> str:
+        return ""
+
+    async def send(self, part: UploadPart) -> str:
+        with translated(self._name):
+            await put_block(self._container, self._url, self._block(self._writer, part.number), part)
+        return self._writer
+
+    def _block(self, writer: str, number: int) -> str:
+        return block_id(self._state.id[: _WORD // 2] + writer, number)
+
+    async def commit(self, last: UploadPart, size: int) -> Entry:
+        text = block_list([self._block(part.result, part.number) for part in self._state.parts])
+        headers = self._headers() | {"Content-Type": "application/xml"}
+        return await self._make({"comp": "blocklist"}, headers, Body([text], len(text)), size)
+
+    async def put(self, whole: UploadPart) -> Entry:
+        headers = self._headers() | {"x-ms-blob-type": "BlockBlob", "Content-MD5": await whole.md5()}
+        return await self._make(None, headers, Body(whole.chunks, whole.size), whole.size)
+
+    async def _make(
+        self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int
+    ) -> Entry:
+        """Make the blob visible. If the response was lost, its mark shows whether it is there."""
+        state = self._state
+        with translated(self._name):
+            try:
+                response = await self._container.send("PUT", self._url, query, headers, body)
+            except (ServiceError, AzureError) as error:
+                dropped = isinstance(error, ServiceError) and error.code == "InvalidBlockList"
+                if (dropped or may_have_succeeded(error)) and (entry := await self.own(state.goal, size)):
+                    return entry
+                if dropped and not state.replaces_goal and await self._container.find(state.goal):
+                    raise already_exists(self._name) from error
+                if dropped:
+                    raise not_found(
+                        self._name, cause="the service has dropped blocks of the upload"
+                    ) from error
+                if is_taken(error) and not state.replaces_goal:
+                    raise already_exists(self._name) from error
+                raise
+        entry = entry_of(state.goal, response.headers, size)
+        entry.content_type = headers["x-ms-blob-content-type"]
+        if state.modified is not None:
+            entry.last_modified = timestamps.from_datetime(state.modified)
+        return entry
+
+    async def put_tail(self, key: str, part: UploadPart) -> None:
+        headers = described(UNKNOWN_TYPE, None) | {
+            "x-ms-blob-type": "BlockBlob",
+            "Content-MD5": await part.md5(),
+        }
+        with translated(self._name):
+            await self._container.send(
+                "PUT", self._container.blob_url(key), None, headers, Body(part.chunks, part.size)
+            )
+
+    async def own(self, key: str, size: int) -> Entry | None:
+        with translated(self._name):
+            entry = await self._container.find(key, (_MARK, self._state.id))
+        return entry if entry and entry.size == size else None
+
+    async def abort(self) -> None:
+        """Nothing to do: the service drops blocks after a week, and no request removes them earlier."""
+
+    def _headers(self) -> dict[str, str]:
+        headers = described(self._state.content_type, self._state.modified) | {_MARK: self._state.id}
+        if not self._state.replaces_goal:
+            headers["If-None-Match"] = "*"
+        return headers
