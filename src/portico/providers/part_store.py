@@ -9,7 +9,14 @@ import msgspec
 
 from portico.entries import Entry
 from portico.paths import RESERVED_PREFIX
-from portico.providers.parts import MIB, MIN_PART_BYTES, UploadPart, max_file_bytes, part_sizes
+from portico.providers.parts import (
+    MAX_PART_BYTES,
+    MIB,
+    MIN_PART_BYTES,
+    UploadPart,
+    max_file_bytes,
+    part_sizes,
+)
 
 UPLOADS_PREFIX = f"{RESERVED_PREFIX}uploads/"
 """Of the keys under which resumable uploads keep what is not yet, or not only, in parts."""
@@ -103,14 +110,19 @@ class PartLimits:
         if self.equal:
             known = part_sizes(state.size, self.max_number * 9 // 10)
             return known(1) if state.size is not None else _EQUAL_BYTES
-        planned = part_sizes(None, self.max_number)(number)
-        # A tenth of the numbers is left to writers that died.
-        left = max(1, (self.max_number + 1 - number) * 9 // 10)
         if state.size is not None:
-            return max(MIN_PART_BYTES, _rounded(-(-(state.size - offset) // left)))
-        if planned < part_sizes(None, self.max_number)(self.max_number):
-            return planned
-        return max(planned, _rounded(-(-(max_file_bytes(self.max_number) - offset) // left)))
+            return max(MIN_PART_BYTES, self._needed(state, number, offset))
+        planned = part_sizes(None, self.max_number)(number)
+        return planned if planned < MAX_PART_BYTES else max(planned, self._needed(state, number, offset))
+
+    def _needed(self, state: UploadState, number: int, offset: int) -> int:
+        """The size of all parts from this one on, with which the numbers suffice for the largest possible file."""
+        assert self.max_number is not None
+        size = max_file_bytes(self.max_number) if state.size is None else state.size
+        left = self.max_number + 1 - number
+        # Some are kept for writers that die: a tenth, and towards the end 64.
+        usable = max(1, min(left * 9 // 10, max(left - 64, left // 2)))
+        return _rounded(-(-(size - offset) // usable))
 
     def sendable(self, state: UploadState, number: int, offset: int, count: int) -> int:
         """How many of the last `count` bytes of a request, which do not fill a part, can be sent as one."""
@@ -125,12 +137,9 @@ class PartLimits:
         """Whether there are numbers enough for a part that is smaller than planned."""
         if self.max_number is None:
             return True
-        if state.size is None:
-            # By the end, a sixteenth of the bytes that the numbers can hold may be lost to small parts.
-            behind = max_file_bytes(number) - (offset + count)
-            return behind <= max_file_bytes(self.max_number) // 16
-        after = self.part_size(state, number + 1, offset + count)
-        return after <= max(MIN_PART_BYTES, self.part_size(state, number, offset))
+        planned = self._needed(state, 1, 0)
+        most = max(MIN_PART_BYTES, planned if state.size is not None else planned * 9 // 8)
+        return number <= self.max_number * 9 // 10 and self._needed(state, number + 1, offset + count) <= most
 
 
 class PartStore(ABC):

@@ -7,7 +7,6 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 from portico.providers.memory import Lease, MemoryBudget
@@ -88,11 +87,15 @@ def part_sizes(at_most: int | None, max_parts: int) -> Callable[[int], int]:
     return lambda number: min(MAX_PART_BYTES, MIN_PART_BYTES << min((number - 1) // _PARTS_PER_SIZE, 3))
 
 
-@lru_cache
 def max_file_bytes(max_parts: int) -> int:
     """The largest file that `part_sizes` can plan for, whether its size is known or not."""
     sizes = part_sizes(None, max_parts)
-    return sum(sizes(number) for number in range(1, max_parts + 1))
+    total, first = 0, 1
+    while first <= max_parts:
+        same = max_parts if sizes(first) == MAX_PART_BYTES else min(max_parts, first + _PARTS_PER_SIZE - 1)
+        total += (same + 1 - first) * sizes(first)
+        first = same + 1
+    return total
 
 
 async def cut(
