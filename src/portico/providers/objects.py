@@ -17,6 +17,7 @@ from portico.errors import (
     NotFound,
     already_exists,
     cannot_replace_folder,
+    changed,
     folder_not_empty,
     is_a_folder,
     not_a_folder,
@@ -144,6 +145,8 @@ class ObjectStore(KeyStore):
             await self._check_no_folder(path)
         else:
             await self.check_target(path)
+        if if_match is not None:  # before the content is sent; the service compares again at the end
+            await self._check_version(path, if_match)
         entry = await self.store(
             key_of(path),
             chunks,
@@ -205,6 +208,11 @@ class ObjectStore(KeyStore):
     async def _check_no_folder(self, path: Path) -> None:
         if await self._is_folder(path):
             raise cannot_replace_folder(path.name)
+
+    async def _check_version(self, path: Path, etag: str) -> None:
+        entry = await self.find(key_of(path))
+        if entry is None or entry.is_folder or entry.etag != etag:
+            raise changed(path.name)
 
     async def _check_free(self, path: Path) -> None:
         if await self.find(key_of(path)):
