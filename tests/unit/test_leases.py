@@ -1,10 +1,14 @@
 import asyncio
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 
+from portico import processes
 from portico.store.database import Database
 from portico.store.leases import LIFETIME, Leases
 from portico.store.tables import leases
@@ -48,6 +52,26 @@ async def test_a_lease_ends_with_its_owner_and_the_fence_grows(one: Leases, two:
     await lost.release()  # of the late owner: without effect
     assert await one.acquire("sweep") is None
     await taken_over.release()
+
+
+async def test_a_lease_of_a_process_that_ended_on_this_machine_ends_at_once(
+    one: Leases, two: Leases, database: Database
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    ) as process:
+        name = processes.name_of.__wrapped__(process.pid)
+        lost = await one.acquire("sweep")
+        assert lost
+        lost._renewing.cancel()
+        await database.execute(update(leases).values(owner=f"a/b/{name}-0123"))
+        assert await two.acquire("sweep") is None
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        taken_over = await two.acquire("sweep")
+        assert taken_over
+        assert taken_over.fence > lost.fence
+        await taken_over.release()
 
 
 async def test_a_lease_is_renewed(database: Database) -> None:

@@ -1,10 +1,11 @@
 """Leases: what only one worker of all nodes does at a time, such as a sweep.
 
-A lease ends by itself when its owner vanishes. Its fence, a number that grows with every owner, identifies the owner: one
+A lease ends by itself when its owner vanishes: at once if that was a process of this machine. Its fence, a number that grows with every owner, identifies the owner: one
 that is late can neither renew nor release the lease of the next.
 """
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -12,14 +13,16 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Final
 
-from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, literal_column, update
+from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, literal_column, select, update
 
+from portico import processes
 from portico.errors import PorticoError
+from portico.processes import ProcessState
 from portico.store.database import Database, upsert
 from portico.store.tables import leases
 
 LIFETIME: Final = timedelta(seconds=60)
-"""How long a lease outlives an owner that vanished."""
+"""How long a lease outlives an owner that vanished on another machine."""
 _KEPT: Final = timedelta(hours=1)
 """How long an expired lease is kept."""
 _MAX_NAME: Final = 64
@@ -62,7 +65,7 @@ class Lease:
 class Leases:
     def __init__(self, database: Database, node: str, lifetime: timedelta = LIFETIME) -> None:
         self._database = database
-        self._owner = f"{node[:64]}/{secrets.token_hex(8)}"
+        self._owner = f"{node[:40]}/{processes.name_of(os.getpid())}-{secrets.token_hex(4)}"
         self._lifetime = lifetime
 
     async def acquire(self, name: str) -> Lease | None:
@@ -77,8 +80,20 @@ class Leases:
             "expires_at": now + self._lifetime // timedelta(milliseconds=1),
         }
         statement = upsert(self._database.dialect, leases, _TAKEN_OVER, where=leases.c.expires_at <= now)
-        found = await self._database.write(statement.values(row).returning(leases.c.fence))
+        taking = statement.values(row).returning(leases.c.fence)
+        found = await self._database.write(taking)
+        if not found and await self._end_abandoned(name):
+            found = await self._database.write(taking)
         return Lease(self._database, name, found[0].fence, self._lifetime) if found else None
+
+    async def _end_abandoned(self, name: str) -> bool:
+        """End the lease if its owner was a process of this machine that has ended."""
+        row = await self._database.first(select(leases).where(leases.c.name == name))
+        if row is None or processes.state_of(row.owner.rpartition("/")[2]) is not ProcessState.ENDED:
+            return False
+        its = and_(leases.c.name == name, leases.c.fence == row.fence)
+        await self._database.execute(update(leases).where(its).values(expires_at=0))
+        return True
 
     async def sweep(self) -> None:
         """Remove the leases of owners that vanished long ago."""
