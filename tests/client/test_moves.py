@@ -1,4 +1,4 @@
-"""Moves and copies that fail after the gateway may have started."""
+"""Moves and copies that fail after the gateway may have started, if it ignores idempotency keys."""
 
 import json
 import shutil
@@ -18,6 +18,8 @@ from portico.client import (
 )
 
 from ..servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset
+
+pytestmark = pytest.mark.usefixtures("old_gateway")
 
 HALF = {"code": "provider-unavailable", "detail": "2 of 5 files were moved."}
 CONFLICTS: list[OnConflict | None] = [None, "replace", "fail", "rename"]

@@ -63,7 +63,12 @@ def test_what_is_not_temporary_is_not_repeated(proxied: Client, proxy: FaultProx
     assert len(proxy.calls) == 1
 
 
-def test_a_deletion_whose_answer_is_lost(proxied: Client, proxy: FaultProxy, root: Path) -> None:
+@pytest.mark.parametrize("old", [False, True])
+def test_a_deletion_whose_answer_is_lost(
+    request: pytest.FixtureRequest, proxied: Client, proxy: FaultProxy, root: Path, old: bool
+) -> None:
+    if old:
+        request.getfixturevalue("old_gateway")
     (root / "file").touch()
     proxy.on(anything, Lost())
     proxied.delete("/file")
@@ -72,6 +77,7 @@ def test_a_deletion_whose_answer_is_lost(proxied: Client, proxy: FaultProxy, roo
         proxied.delete("/file")
 
 
+@pytest.mark.usefixtures("old_gateway")
 def test_an_upload_whose_fate_a_proxy_does_not_know(proxied: Client, proxy: FaultProxy, root: Path) -> None:
     """The file was stored, but a proxy timed out before the gateway responded."""
     gone = Altered(lambda reply: Reply(504))
@@ -84,6 +90,7 @@ def test_an_upload_whose_fate_a_proxy_does_not_know(proxied: Client, proxy: Faul
     assert {path.name for path in root.iterdir()} == {"file", "file (1)"}
 
 
+@pytest.mark.usefixtures("old_gateway")
 def test_a_copy_whose_answer_is_lost(proxied: Client, proxy: FaultProxy, root: Path) -> None:
     (root / "old").touch()
     proxy.on(anything, Lost())
@@ -112,6 +119,7 @@ def test_a_stream_that_comes_once_is_not_repeated(proxied: Client, proxy: FaultP
     assert list(root.iterdir()) == []
 
 
+@pytest.mark.usefixtures("old_gateway")
 def test_an_upload_that_may_not_replace_is_looked_for(proxied: Client, proxy: FaultProxy, root: Path) -> None:
     proxy.on(is_upload, Reset(100_000), AWAY)
     proxied.upload(HUGE, "/file", on_conflict="fail")
@@ -125,6 +133,7 @@ def test_an_upload_that_may_not_replace_is_looked_for(proxied: Client, proxy: Fa
         proxied.upload(HUGE, "/other", on_conflict="fail")
 
 
+@pytest.mark.usefixtures("old_gateway")
 def test_an_upload_that_renames_makes_no_second_file(proxied: Client, proxy: FaultProxy, root: Path) -> None:
     proxy.on(is_upload, Reset(100_000), BUSY)
     proxied.upload(HUGE, "/file", on_conflict="rename")

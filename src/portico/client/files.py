@@ -1,7 +1,8 @@
 """Requests without content: list, stat, make a folder, delete.
 
-All are retried after temporary failures. If the response to a delete was lost and the path is gone on retry, the delete
-has succeeded. For moves and copies, see `moves`.
+All are retried after temporary failures. Changes have an idempotency key, so that the gateway makes them once. If it ignores
+keys, the response to a delete was lost, and the path is gone on retry, the delete has succeeded. For moves and copies,
+see `moves`.
 """
 
 from typing import Literal
@@ -10,6 +11,7 @@ from portico.client.auth.session import AuthSession
 from portico.client.entries import Entry, Page, entry_of, page_of
 from portico.client.errors import ConnectionFailed, IsAFolder, NotFound, NotPossible, Temporary
 from portico.client.http.effects import Operation, Request, Response
+from portico.client.http.idempotency import new_key
 from portico.client.paths import clean, split, target
 
 OnConflict = Literal["replace", "fail", "rename"]
@@ -61,12 +63,12 @@ def described(path: str, response: Response) -> Entry:
 
 
 def make_folder(session: AuthSession, path: str) -> Operation[None]:
-    yield from session.request(Request("POST", target(clean(path), action="MKDIR")))
+    yield from session.request(Request("POST", target(clean(path), action="MKDIR"), new_key()))
 
 
 def delete(session: AuthSession, path: str, *, recursive: bool) -> Operation[None]:
     request = Request(
-        "DELETE", target(clean(path), recursive="true" if recursive else None), long_running=True
+        "DELETE", target(clean(path), recursive="true" if recursive else None), new_key(), long_running=True
     )
     backoff = session.backoff()
     lost = False
@@ -75,9 +77,9 @@ def delete(session: AuthSession, path: str, *, recursive: bool) -> Operation[Non
             yield from session.request_once(request)
             return
         except NotFound:
-            if lost:
-                return
-            raise
+            if not lost or (yield from session.honours_keys()):
+                raise
+            return
         except Temporary as error:
             lost = lost or (isinstance(error, ConnectionFailed) and error.sent)
             yield from backoff.wait(error)

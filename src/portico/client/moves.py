@@ -1,7 +1,8 @@
 """Moves and copies on the gateway.
 
-If the gateway cannot have started, the request is retried. Otherwise the outcome is checked first: with `fail`, a second
-request would be rejected because of what the first one created, and with `rename` it would create a second copy.
+Each has an idempotency key: the gateway carries it out once, and the request is simply retried. Only if the outcome is
+unknown and the gateway ignores keys, as older ones do, the outcome is checked first: with `fail`, a second request would
+be rejected because of what the first one created, and with `rename` it would create a second copy.
 
 - A move is complete if the source is gone and the target exists, and has not started if it is the other way round.
 - A copy that may replace the target is retried. So is such a move if the gateway itself reported the failure: it
@@ -21,10 +22,13 @@ from portico.client.errors import (
     Forbidden,
     NotAFolder,
     NotFound,
+    RequestRunning,
     Temporary,
+    Unavailable,
 )
 from portico.client.files import OnConflict
 from portico.client.http.effects import Operation, Request
+from portico.client.http.idempotency import new_key
 from portico.client.paths import clean, target
 
 Action = Literal["MOVE", "COPY"]
@@ -35,27 +39,35 @@ def transfer(
 ) -> Operation[None]:
     source, destination = clean(source), clean(destination)
     place = target(source, action=action, target=destination, onConflict=on_conflict)
+    request = Request("POST", place, new_key(), long_running=True)
     backoff = session.backoff()
     doubt: Temporary | None = None
     """The last failure after which the gateway may have started."""
     while True:
         try:
-            yield from session.request_once(Request("POST", place, long_running=True))
+            yield from session.request_once(request)
             return
         except (AlreadyExists, NotFound):
-            if doubt is None:
+            if doubt is None or ((yield from session.honours_keys()) and _is_without_answer(doubt)):
                 raise
             if not (yield from _is_done(session, action, source, destination, on_conflict)):
                 raise doubt from None
             return
         except Temporary as error:
-            if not is_unprocessed(error):
+            if not isinstance(error, RequestRunning) and not is_unprocessed(error):
                 doubt = error
-                if (yield from _is_done(session, action, source, destination, on_conflict)):
+                if (yield from session.honours_keys()):
+                    pass
+                elif (yield from _is_done(session, action, source, destination, on_conflict)):
                     return
-                if not (yield from _may_repeat(session, action, source, destination, on_conflict, error)):
+                elif not (yield from _may_repeat(session, action, source, destination, on_conflict, error)):
                     raise
             yield from backoff.wait(error)
+
+
+def _is_without_answer(error: Temporary) -> bool:
+    """Whether the gateway itself has said nothing. If it has, that says more than a conflict with what it left."""
+    return isinstance(error, ConnectionFailed | Unavailable)
 
 
 def _is_done(

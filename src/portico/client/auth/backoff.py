@@ -3,10 +3,12 @@
 import random
 from collections.abc import Callable
 
-from portico.client.errors import ConnectionFailed, Temporary, TooManyRequests, Unavailable
+from portico.client.errors import ConnectionFailed, RequestRunning, Temporary, TooManyRequests, Unavailable
 from portico.client.http.effects import Operation, Sleep
 
 _MAX_DELAY = 60.0
+_MAX_RUNNING = 120.0
+"""How long to wait for an earlier attempt that still runs, or that ended with its node, in seconds."""
 
 
 def is_unprocessed(error: Temporary) -> bool:
@@ -25,9 +27,13 @@ class Backoff:
         self._reached = reached
         self._attempts = attempts
         self._failures = 0
+        self._running = 0.0
 
     def wait(self, error: Temporary) -> Operation[None]:
         """Wait before the next attempt; raise the error if there are no attempts left."""
+        if isinstance(error, RequestRunning):
+            yield from self._wait_for_earlier(error)
+            return
         self._failures += 1
         requested = error.retry_after or 0.0
         # A sign-in within a request has its own retries: retrying the request too would square the attempts.
@@ -42,6 +48,15 @@ class Backoff:
         # Jitter: clients that failed together must not retry together.
         delay = min(0.25 * 2 ** (self._failures - 1), _MAX_DELAY) * random.uniform(0.5, 1.0)  # noqa: S311
         yield Sleep(max(requested, delay))
+
+    def _wait_for_earlier(self, error: RequestRunning) -> Operation[None]:
+        """That is no failure: the request was received."""
+        delay = error.retry_after or 1.0
+        self._running += delay
+        if self._running > _MAX_RUNNING:
+            error.final = True
+            raise error
+        yield Sleep(delay)
 
     def reset(self) -> None:
         """Start over, after progress was made."""

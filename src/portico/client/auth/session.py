@@ -12,6 +12,7 @@ from portico.client.auth.backoff import Backoff
 from portico.client.auth.tokens import Credentials, Tokens, TokenStore
 from portico.client.errors import ClientError, NotAGateway, NotSignedIn, SignInFailed, Temporary
 from portico.client.http.effects import Exclusive, Operation, Piece, Request, Response, blocking, send
+from portico.client.http.idempotency import LIFETIME_HEADER
 from portico.client.http.problems import problem
 
 _LOGIN = "/backend/login"
@@ -28,6 +29,7 @@ class AuthSession:
         self.reached = False
         """Whether the gateway has ever responded. Until then, a refused connection means a wrong address rather than a
         gateway that restarts."""
+        self._honours_keys: bool | None = None
 
     def backoff(self) -> Backoff:
         return Backoff(self._attempts, lambda: self.reached)
@@ -52,6 +54,19 @@ class AuthSession:
         yield Exclusive(self._renew(token))
         assert self.tokens is not None
         return (yield from self._checked(_with_token(request, self.tokens.access_token)))
+
+    def honours_keys(self) -> Operation[bool]:
+        """Whether the gateway carries out a request once that is sent again with its idempotency key.
+
+        Older gateways ignore keys. It is asked only when that matters: after a request whose outcome is unknown.
+        """
+        if self._honours_keys is None:
+            try:
+                response = yield from self.request(Request("GET", "/backend/session"))
+            except Temporary:
+                return False
+            self._honours_keys = LIFETIME_HEADER in response.headers
+        return self._honours_keys
 
     def set_credentials(self, username: str | None, password: str | None) -> None:
         self._credentials.username = username or self._credentials.username

@@ -7,7 +7,7 @@ from dataclasses import replace
 from portico.client.errors import ClientError, SourceChanged
 from portico.client.paths import check_name, clean, join, split
 from portico.client.transfers.multipart import UploadItem
-from portico.client.transfers.sources import BytesSource, Uploadable, source_of
+from portico.client.transfers.sources import BytesSource, FileSource, Uploadable, source_of
 
 SMALL = 1024 * 1024
 """Files up to this size share requests."""
@@ -70,13 +70,15 @@ def read_all(batch: list[UploadItem], failures: dict[str, Exception]) -> list[Up
 
 
 def refresh(batch: list[UploadItem], failures: dict[str, Exception]) -> list[UploadItem]:
-    """Read the files of a batch again that have changed."""
+    """The batch for a retry: files that have changed are read anew."""
     refreshed = []
     for file in batch:
         source = file.source
         try:
             refreshed.append(
-                replace(file, source=source.refreshed()) if isinstance(source, BytesSource) else file
+                replace(file, source=source.refreshed())
+                if isinstance(source, BytesSource | FileSource)
+                else file
             )
         except (OSError, SourceChanged) as error:
             failures[file.path] = error

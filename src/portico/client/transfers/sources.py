@@ -54,6 +54,7 @@ class FileSource:
         """The file when it was last read; None if a change right after might not be detectable."""
         status = os.stat(path)
         self.size: int | None = status.st_size
+        self._version = _version_of(status)
         self._once = not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
         self._begun = False
         if self._once or (stat.S_ISREG(status.st_mode) and not status.st_size and _has_bytes(self.path)):
@@ -71,6 +72,10 @@ class FileSource:
             else:
                 self.status = stable_status(os.fstat(file.fileno()))
                 yield from _exactly(file, self.size, self.path)
+
+    def refreshed(self) -> "FileSource":
+        """Another source if the file has changed, so that a retry is not taken for the same request."""
+        return self if _version_of(os.stat(self.path)) == self._version else FileSource(self.path)
 
     def read(self) -> BytesSource:
         """Read a small file into memory."""

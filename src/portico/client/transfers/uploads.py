@@ -1,9 +1,11 @@
 """Uploads of one file, or of many in shared and concurrent requests.
 
 After a temporary failure, the files are sent again that can be read again and that the gateway did not report as stored.
-If they may replace existing files, that is safe. With `fail`, a file is sent again if the request was not sent
-completely, if the gateway cannot have processed it, or if the file does not exist. With `rename`, it is sent again only
-if the gateway cannot have stored it, since a retry could create a second file.
+Requests have an idempotency key: the same files are stored once.
+
+If the gateway ignores keys, as older ones do, repeating is safe if existing files may be replaced. With `fail`, a file is
+sent again if the request was not sent completely, if the gateway cannot have processed it, or if the file does not exist.
+With `rename`, it is sent again only if the gateway cannot have stored it, since a retry could create a second file.
 """
 
 import time
@@ -24,17 +26,19 @@ from portico.client.errors import (
     InvalidPath,
     NotAGateway,
     NotFound,
+    RequestRunning,
     Temporary,
     TransfersFailed,
     WrongSize,
 )
 from portico.client.files import OnConflict
 from portico.client.http.effects import Concurrently, Operation, Request, Response, blocking
+from portico.client.http.idempotency import new_key
 from portico.client.paths import clean, path_of, split, target
 from portico.client.transfers.batches import SMALL, batches, read_all, refresh
 from portico.client.transfers.multipart import MultipartForm, UploadItem
 from portico.client.transfers.progress import Meter, Progress, Receipt, Received
-from portico.client.transfers.sources import Uploadable
+from portico.client.transfers.sources import Source, Uploadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +86,18 @@ def _send(
     lost = False
     backoff = session.backoff()
     left = batch
+    key: dict[str, str] = {}
+    keyed: list[Source] = []
+    """What the key is for."""
     while left:
+        if (sources := [file.source for file in left]) != keyed:
+            key, keyed = new_key(), sources
         meter = Meter(left[0].path, left[0].source.size, options.progress) if len(batch) == 1 else None
         form = MultipartForm(left, meter)
         rest: list[UploadItem] = []
         place = target(split(left[0].path)[0], onConflict=options.on_conflict)
         try:
-            headers = {"Content-Type": form.content_type, "Prefer": "return=representation"}
+            headers = {"Content-Type": form.content_type, "Prefer": "return=representation", **key}
             began = time.monotonic()
             response = yield from session.request_once(
                 Request("POST", place, headers, body=form, long_running=True)
@@ -98,13 +107,20 @@ def _send(
             stored, rest = _split_stored(left, error)
             if stored:
                 backoff.reset()
-            if not form.replayable or not (yield from _may_repeat(session, form, left[0], error, options)):
+            if not form.replayable:
                 raise
+            only_with_key = False
+            if not isinstance(error, RequestRunning) and _is_doubtful(form, error, options):
+                only_with_key = yield from session.honours_keys()
+                if not only_with_key and not (yield from _may_repeat(session, left[0], options)):
+                    raise
             yield from backoff.wait(error)
             # Of several files, the first may be stored even if the request was not sent completely.
             broken = isinstance(error, ConnectionFailed) or not is_unprocessed(error)
             lost = lost or (broken and (form.closed or len(left) > 1))
             rest = yield from blocking(partial(refresh, rest, failures))
+            if only_with_key and [file.source for file in rest] != keyed:
+                raise  # another content is another file, and the first one may be stored
         except ClientError as error:
             stored, rest = _split_stored(left, error)
             rejected = [file for file in rest if file.name in error.failed]
@@ -114,7 +130,12 @@ def _send(
                 rejected = rest
             rest = [file for file in rest if file not in rejected]
             for file in rejected:
-                if lost and isinstance(error, AlreadyExists) and (yield from _was_stored(session, file)):
+                if (
+                    lost
+                    and isinstance(error, AlreadyExists)
+                    and not (yield from session.honours_keys())
+                    and (yield from _was_stored(session, file))
+                ):
                     stored.append(file)
                 else:
                     failures[file.path] = error
@@ -146,15 +167,17 @@ def _split_stored(batch: list[UploadItem], error: ClientError) -> tuple[list[Upl
     return stored, [file for file in batch if file.name not in error.stored]
 
 
-def _may_repeat(
-    session: AuthSession, form: MultipartForm, file: UploadItem, error: Temporary, options: Options
-) -> Operation[bool]:
+def _is_doubtful(form: MultipartForm, error: Temporary, options: Options) -> bool:
+    """Whether the file may have been stored, so that sending it again could do harm."""
     if options.on_conflict in (None, "replace") or not form.closed:
-        return True
+        return False
+    return isinstance(error, ConnectionFailed) or not is_unprocessed(error)
+
+
+def _may_repeat(session: AuthSession, file: UploadItem, options: Options) -> Operation[bool]:
+    """Whether a gateway that ignores keys has certainly not stored the file."""
     if options.on_conflict == "rename":
-        return not isinstance(error, ConnectionFailed) and is_unprocessed(error)
-    if not isinstance(error, ConnectionFailed) and is_unprocessed(error):
-        return True
+        return False
     try:
         yield from files.stat(session, file.path)
     except NotFound:
