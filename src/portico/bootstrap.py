@@ -36,6 +36,7 @@ from portico.providers.registry import PATH_OPTIONS
 from portico.settings import Settings, generated_client
 from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
+from portico.store.digests import FileDigests
 from portico.store.idempotency import IdempotencyKeys
 from portico.store.leases import Leases
 from portico.store.sealed import Sealed
@@ -120,6 +121,8 @@ async def open_gateway(
             uploads=uploads,
             upload_lifetime=settings.upload_lifetime,
             now=database.now,
+            digests=FileDigests(database),
+            always_digest=settings.upload_digest == "always",
         )
         async with (
             _sweeping(

@@ -96,7 +96,7 @@ class Drive:
         """
         self.require(Right.LIST)
         path = folder.under(self._root)
-        scope = f"{self._provider.kind}\0{self._provider.identity}\0{path}"
+        scope = self._scope(path)
         token = None if cursor is None else self._seal.open(cursor, scope)
         try:
             page = await self._provider.list_page(
@@ -112,6 +112,13 @@ class Drive:
         if page.token is not None:
             page.token = self._seal.close(page.token, scope)
         return page
+
+    def location(self, path: Path) -> str:
+        """Names the place for all who see it: users with other roots, workers and nodes."""
+        return self._scope(path.under(self._root))
+
+    def _scope(self, path: Path) -> str:
+        return f"{self._provider.kind}\0{self._provider.identity}\0{path}"
 
     async def stat(self, path: Path) -> Entry:
         self.require(Right.LIST)

@@ -221,3 +221,9 @@ def log_level(text: object) -> str:
     if (level := str(text).lower()) not in ("debug", "info", "warning", "error"):
         raise ValueError("must be one of debug, info, warning, error")
     return level
+
+
+def upload_digest(text: object) -> str:
+    if (choice := str(text).lower()) not in ("asked", "always"):
+        raise ValueError("must be asked or always")
+    return choice

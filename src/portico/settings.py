@@ -190,6 +190,11 @@ class Settings(BaseModel):
         alias="uploads.expire-after",
         description="How long an unfinished upload can be resumed, at most 30 days. Azure Blob Storage and Google Cloud Storage forget it after 7 days.",
     )
+    upload_digest: Annotated[str, BeforeValidator(setting_parsers.upload_digest)] = Field(
+        "asked",
+        alias="uploads.digest",
+        description="asked: the SHA-256 of an uploaded file is computed and recorded if the client wants it (Want-Repr-Digest, or a receipt). always: that of every file.",
+    )
     path_depth: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 4096))] = Field(
         100,
         alias="limits.path-depth",

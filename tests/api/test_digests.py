@@ -5,9 +5,11 @@ import os
 import threading
 from base64 import b64encode
 
+import httpx2
 import pytest
 
 from portico.operations.hashing import Hashing
+from portico.store.digests import FileDigests
 
 from .conftest import OpenGateway
 from .gateways import MULTIPART, Answer, Gateway, address, form, part
@@ -193,3 +195,123 @@ async def test_the_audit_log_has_the_refusal(open_gateway: OpenGateway) -> None:
     await send(gateway, form(file("file", CONTENT, ("Content-MD5", digest("md5", OLD)))))
     lines = (gateway.settings.home / "audit.log").read_text().splitlines()
     assert '"outcome":"digest-mismatch"' in lines[-1].replace(" ", "")
+
+
+# Digests that are wanted
+
+WANTED = {"Want-Repr-Digest": "sha-256=5, sha-512=0"}
+FIELD = f"sha-256=:{digest('sha-256', CONTENT)}:"
+
+
+async def put(
+    gateway: Gateway, path: str, content: bytes = CONTENT, headers: dict[str, str] | None = None
+) -> httpx2.Response:
+    return await gateway.call("PUT", path, content=content, headers=headers)
+
+
+async def shown(gateway: Gateway, path: str, user: str = "web") -> list[str | None]:
+    """The digest of a file by every way to ask for it."""
+    name = path.rpartition("/")[2]
+    folder = await gateway.list(path.rpartition("/")[0], user, fields="digest")
+    listed = [each.get("digest") for each in folder.json()["content"] if each["name"] == name]
+    stat = await gateway.list(path, user, action="STAT", fields="digest")
+    wanted = await gateway.call("GET", path, user=user, params={"action": "STAT"}, headers=WANTED)
+    answers = [
+        await gateway.call("GET", path, user=user, headers=WANTED),
+        await gateway.call("HEAD", path, user=user, headers=WANTED),
+        await gateway.call("GET", path, user=user, headers=WANTED | {"Range": "bytes=2-3"}),
+    ]
+    return [
+        *listed,
+        stat.json().get("digest"),
+        wanted.json().get("digest"),
+        *(answer.headers.get("Repr-Digest") for answer in answers),
+    ]
+
+
+async def test_a_wanted_digest_is_computed_and_shown(gateway: Gateway) -> None:
+    made = await put(gateway, "a/file", headers=WANTED)
+    assert (made.status_code, made.headers["Repr-Digest"]) == (201, FIELD)
+    assert await shown(gateway, "a/file") == [FIELD] * 6
+    assert await shown(gateway, "a/file", "reader") == [FIELD] * 6
+    by_form = await send(gateway, form(file("b", CONTENT)), *WANTED.items())
+    assert (by_form.status, by_form.header("Repr-Digest")) == (204, FIELD)
+    assert await shown(gateway, "b") == [FIELD] * 6
+    several = await send(gateway, form(file("c", CONTENT), file("d", OLD)), *WANTED.items())
+    assert several.status == 204
+    assert await shown(gateway, "c") == [FIELD] * 6
+    assert (await shown(gateway, "d"))[0] == f"sha-256=:{digest('sha-256', OLD)}:"
+
+
+async def test_a_digest_is_not_that_of_another_version(gateway: Gateway) -> None:
+    await put(gateway, "file", headers=WANTED)
+    await put(gateway, "file", b"shorter")
+    assert await shown(gateway, "file") == [None] * 6
+    await put(gateway, "file", headers=WANTED)
+    (gateway.files / "file").write_bytes(b"behind the gateway's back")
+    assert await shown(gateway, "file") == [None] * 6
+
+
+async def test_a_user_with_another_root_sees_the_same_digest(gateway: Gateway) -> None:
+    await put(gateway, "sub/file", headers=WANTED)
+    await gateway.users.change("reader", root="/web/sub")
+    assert await shown(gateway, "file", "reader") == [FIELD] * 6
+
+
+async def test_a_renamed_file_has_the_digest(gateway: Gateway) -> None:
+    gateway.put("file", OLD)
+    made = await gateway.call("PUT", "file", content=CONTENT, params={"onConflict": "rename"}, headers=WANTED)
+    assert made.headers["Repr-Digest"] == FIELD
+    assert await shown(gateway, "file (1)") == [FIELD] * 6
+    assert await shown(gateway, "file") == [None] * 6
+
+
+async def test_a_verified_digest_is_returned_but_not_recorded(gateway: Gateway) -> None:
+    made = await put(gateway, "file", headers={"Repr-Digest": FIELD})
+    assert made.headers["Repr-Digest"] == FIELD
+    assert await shown(gateway, "file") == [None] * 6
+
+
+async def test_nothing_is_asked_of_the_database_without_a_wish(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> None:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(FileDigests, "find", never)
+    monkeypatch.setattr(FileDigests, "record", never)
+    assert (await put(gateway, "file")).status_code == 201
+    assert (await send(gateway, form(file("b", CONTENT)))).status == 204
+    for wish in ({}, {"Want-Repr-Digest": "sha-256=0"}, {"Want-Repr-Digest": "sha-512=10"}):
+        for method in ("GET", "HEAD"):
+            answer = await gateway.call(method, "file", headers=wish)
+            assert (answer.status_code, "Repr-Digest" in answer.headers) == (200, False)
+        assert "digest" not in (await gateway.list("file", action="STAT")).json()
+    assert "digest" not in (await gateway.list("")).text
+
+
+async def test_always(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"uploads.digest": "always"})
+    assert (await put(gateway, "file")).headers["Repr-Digest"] == FIELD
+    by_form = await send(gateway, form(file("b", CONTENT)))
+    assert "repr-digest" not in dict(by_form.headers)  # the answer to a plain form stays as it is
+    for name in ("file", "b"):
+        assert await shown(gateway, name) == [FIELD] * 6
+
+
+@pytest.mark.parametrize("fields", ["", "Digest", "digest,size", "etag"])
+async def test_there_is_no_other_field(gateway: Gateway, fields: str) -> None:
+    gateway.put("file")
+    for answer in (
+        await gateway.list(fields=fields),
+        await gateway.list("file", action="STAT", fields=fields),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid-request")
+        assert "must be digest" in answer.json()["detail"]
+
+
+async def test_a_ticket_shows_the_digest_of_its_file(gateway: Gateway) -> None:
+    await put(gateway, "file", headers=WANTED)
+    ticket = (await gateway.call("POST", "file", params={"action": "TICKET"})).json()["ticket"]
+    answer = await gateway.client.get(address("file"), params={"ticket": ticket}, headers=WANTED)
+    assert (answer.status_code, answer.headers["Repr-Digest"]) == (200, FIELD)

@@ -1,4 +1,4 @@
-"""Digests that are announced with a body.
+"""Digests that are announced with a body, or asked for.
 
 `Content-Digest` and `Repr-Digest` are those of RFC 9530, `Digest` is their predecessor (RFC 3230) and `Content-MD5` that
 of RFC 1864. They come with a request, for its whole body, or in the headers of a part, for the content of that part.
@@ -7,11 +7,13 @@ Content is never coded here, so that what is sent and what it represents have th
 
 import hashlib
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 
+from starlette.requests import Request
+
 from portico.errors import InvalidRequest
-from portico.operations.hashing import ALGORITHMS, ExpectedDigest
+from portico.operations.hashing import ALGORITHMS, SHA_256, ExpectedDigest
 
 _FIELDS = {
     "content-md5": "Content-MD5",
@@ -19,6 +21,7 @@ _FIELDS = {
     "repr-digest": "Repr-Digest",
     "digest": "Digest",
 }
+_WANTED = frozenset(map(str, range(1, 11)))
 _MEMBER = re.compile(r"\s*([A-Za-z*][\w.*-]*)=(:?)([A-Za-z0-9+/]*={0,2})(:?)(?:\s*;.*)?\s*", re.ASCII)
 
 
@@ -36,6 +39,20 @@ def digests_of(headers: Iterable[tuple[str, str]]) -> list[ExpectedDigest]:
         elif name == "trailer" and not _FIELDS.keys().isdisjoint(map(str.strip, value.lower().split(","))):
             raise InvalidRequest("A digest in a trailer cannot be verified; send it as a header.")
     return expected
+
+
+def wants_sha256(request: Request) -> bool:
+    """Whether `Want-Repr-Digest` (RFC 9530, 4) asks for the one digest that is computed here."""
+    for member in ",".join(request.headers.getlist("Want-Repr-Digest")).split(","):
+        algorithm, _, preference = member.partition("=")
+        if algorithm.strip().lower() == SHA_256:
+            return preference.strip() in _WANTED
+    return False
+
+
+def digest_text(sha256: bytes) -> str:
+    """As in `Repr-Digest`."""
+    return f"{SHA_256}=:{b64encode(sha256).decode()}:"
 
 
 def _md5(value: str) -> list[ExpectedDigest]:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from portico.api import conditions
+from portico.api.digests import digest_text, wants_sha256
 from portico.api.request_body import until_gone
 from portico.api.requests import context_of, operations_of, path_of, services_of
 from portico.api.schemas import JsonResponse, TicketBody
@@ -46,18 +47,45 @@ async def download(request: Request, operations: Operations, path: Path) -> Resp
     scheduler = services_of(request).gateway.scheduler
     if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
         # No condition depends on the entry: one call to the storage is enough.
-        return FileResponse(await operations.read(path), scheduler, partial=False)
+        content = await operations.read(path)
+        return await _file(request, operations, path, content, scheduler, partial=False)
     entry = await operations.stat_for_download(path)
     if _unchanged(request, entry):
         return Response(status_code=304, headers=_validators(entry))
     span = _requested_range(request, entry)
     if request.method == "HEAD":
-        return Response(status_code=206 if span else 200, headers=_headers(entry, span))
+        digest = await _digest(request, operations, path, entry)
+        return Response(status_code=206 if span else 200, headers=_headers(entry, span) | digest)
     start, stop = span or (0, None)
     # A change in the meantime matters only to a client that asked for a part, or for this version.
     version = entry.etag if span or "If-Match" in request.headers else None
     content = await operations.read(path, start, stop, etag=version)
-    return FileResponse(content, scheduler, partial=span is not None)
+    return await _file(request, operations, path, content, scheduler, partial=span is not None)
+
+
+async def _file(
+    request: Request,
+    operations: Operations,
+    path: Path,
+    content: Download,
+    scheduler: FairScheduler,
+    *,
+    partial: bool,
+) -> Response:
+    try:
+        digest = await _digest(request, operations, path, content.entry)
+    except BaseException:
+        await content.chunks.aclose()
+        raise
+    return FileResponse(content, scheduler, partial=partial, more=digest)
+
+
+async def _digest(request: Request, operations: Operations, path: Path, entry: Entry) -> dict[str, str]:
+    """`Repr-Digest`, if it is wanted and known."""
+    if "Want-Repr-Digest" not in request.headers or not wants_sha256(request):
+        return {}
+    sha256 = await operations.digest(path, entry)
+    return {"Repr-Digest": digest_text(sha256)} if sha256 else {}
 
 
 async def issue_ticket(request: Request) -> Response:
@@ -81,9 +109,17 @@ def _refuse_to_be_run(request: Request) -> None:
 class FileResponse(Response):
     """A download on its way to the client, closed whatever happens on that way."""
 
-    def __init__(self, content: Download, scheduler: FairScheduler, *, partial: bool) -> None:
+    def __init__(
+        self,
+        content: Download,
+        scheduler: FairScheduler,
+        *,
+        partial: bool,
+        more: dict[str, str] | None = None,
+    ) -> None:
         span = (content.start, content.stop) if partial else None
-        super().__init__(status_code=206 if partial else 200, headers=_headers(content.entry, span))
+        headers = _headers(content.entry, span) | (more or {})
+        super().__init__(status_code=206 if partial else 200, headers=headers)
         self._content = content
         self._scheduler = scheduler
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.api.conditions import WriteCondition
-from portico.api.digests import digests_of
+from portico.api.digests import digest_text, digests_of, wants_sha256
 from portico.api.multipart import media_type
 from portico.api.request_body import RequestBody
 from portico.api.requests import Query, address_of, operations_of, path_of, services_of, single_header
@@ -32,7 +32,8 @@ async def put(request: Request, query: Query) -> Response:
     path = path_of(request)
     on_conflict = query.choice("onConflict", OnConflict)
     condition = WriteCondition.of(request, on_conflict)
-    async with operations.upload(path.parent, condition.on_conflict) as upload:
+    digest = wants_sha256(request)
+    async with operations.upload(path.parent, condition.on_conflict, digest=digest) as upload:
         content_type = _check(request, path, query)
         expected = digests_of(request.headers.items())
         modified = modified_of(single_header(request, MODIFIED))
@@ -137,6 +138,8 @@ def _stored(path: Path, entry: Entry, upload: Upload, *, new: bool) -> Response:
     headers = {"Content-Location": address}
     if entry.etag:
         headers["ETag"] = f'"{entry.etag}"'
+    if sha256 := upload.digests.get(entry.name):
+        headers["Repr-Digest"] = digest_text(sha256)
     if new:
         headers["Location"] = address
     return Response(status_code=201 if new else 204, headers=headers)

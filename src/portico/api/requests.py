@@ -19,7 +19,7 @@ FILESYSTEM = "/backend/1.0.0/filesystem"
 DEFAULT_SIZE = 250
 
 _MAX_PARAMETERS = 16
-_KNOWN = frozenset({"action", "cursor", "onConflict", "recursive", "size", "target", "ticket"})
+_KNOWN = frozenset({"action", "cursor", "fields", "onConflict", "recursive", "size", "target", "ticket"})
 _DIGITS = frozenset("0123456789")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
@@ -165,6 +165,13 @@ class Query:
         if not value or not _DIGITS.issuperset(value) or not value.strip("0"):
             raise InvalidRequest("The parameter 'size' must be a whole number of at least 1.")
         return int(value[-18:]) if len(value) <= 18 else 10**18
+
+    def wants_digest(self) -> bool:
+        """Whether `fields` asks for digests, the only thing that it can ask for."""
+        value = self._values.get("fields")
+        if value not in (None, "digest"):
+            raise InvalidRequest("The parameter 'fields' must be digest.")
+        return value is not None
 
     def cursor(self) -> str | None:
         return self._values.get("cursor")

@@ -57,7 +57,7 @@ async def _read(request: Request) -> Response:
         case ReadAction.DOWNLOAD:
             return await download(request, operations, path)
         case ReadAction.STAT:
-            return await stat(operations, path)
+            return await stat(request, operations, path, query)
     return await _list_or_download(request, operations, path, query)
 
 

@@ -20,6 +20,8 @@ class EntryBody(msgspec.Struct, gc=False):
     lastModified: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
     exists: bool = True
     isCurrentFolder: bool = False  # noqa: N815
+    digest: str | msgspec.UnsetType = msgspec.UNSET
+    """The SHA-256 of the file, if it was asked for and is known: `sha-256=:Base64:`."""
 
 
 class PageBody(msgspec.Struct):

@@ -7,13 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico import timestamps
-from portico.api.digests import digests_of
+from portico.api.digests import digest_text, digests_of, wants_sha256
 from portico.api.multipart import FormFile, MultipartReader
 from portico.api.problems import problem_response
 from portico.api.request_body import RequestBody, is_content_coded
 from portico.api.requests import Query, address_of, operations_of, path_of, services_of, single_header
 from portico.api.schemas import JsonResponse, stored_body
-from portico.entries import Entry
 from portico.errors import InvalidRequest, PorticoError, UnsupportedMediaType
 from portico.operations import OnConflict, Upload
 from portico.operations.hashing import ExpectedDigest, Hashing
@@ -29,7 +28,7 @@ async def upload(request: Request, query: Query) -> Response:
     on_conflict = query.choice("onConflict", OnConflict)
     transfer: Upload | None = None
     try:
-        async with operations.upload(folder, on_conflict) as opened:
+        async with operations.upload(folder, on_conflict, digest=wants_sha256(request)) as opened:
             whole = _whole(request)
             form = _form(request, whole)
             modified = modified_of(single_header(request, MODIFIED))
@@ -47,7 +46,7 @@ async def upload(request: Request, query: Query) -> Response:
             raise
         names = [entry.name for entry in transfer.stored]
         return problem_response(request, error, stored=names, failed=transfer.failed)
-    return _stored(request, folder, transfer.stored)
+    return _stored(request, folder, transfer)
 
 
 def _whole(request: Request) -> Hashing | None:
@@ -122,15 +121,19 @@ async def _checked(
     await whole.check()
 
 
-def _stored(request: Request, folder: Path, entries: list[Entry]) -> Response:
+def _stored(request: Request, folder: Path, transfer: Upload) -> Response:
     """Names the stored files: with `onConflict=rename` the client does not know where they are."""
+    entries = transfer.stored
     if prefers_representation(request):
         applied = (b"preference-applied", REPRESENTATION.encode())
         return JsonResponse(stored_body(folder, entries), 200, applied)
-    if len(entries) == 1:
-        location = address_of(folder.child(entries[0].name))
-        return Response(status_code=204, headers={"Content-Location": location})
-    return Response(status_code=204)
+    if len(entries) > 1:
+        return Response(status_code=204)
+    (entry,) = entries
+    headers = {"Content-Location": address_of(folder.child(entry.name))}
+    if wants_sha256(request):
+        headers["Repr-Digest"] = digest_text(transfer.digests[entry.name])
+    return Response(status_code=204, headers=headers)
 
 
 def prefers_representation(request: Request) -> bool:

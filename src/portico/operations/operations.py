@@ -1,7 +1,7 @@
 """`Operations`: what one actor can do. Every front end works through it, and only through it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -25,6 +25,7 @@ from portico.operations.resumable import HELD_AT_ONCE, ResumableUploads
 from portico.operations.uploads import Upload
 from portico.paths import Path
 from portico.rights import Right
+from portico.store.digests import FileDigests
 from portico.store.uploads import Uploads
 
 __all__ = ["OnConflict", "Operations", "Resources", "Ticket"]
@@ -40,6 +41,7 @@ class Resources:
     audit: AuditTrail
     admission: Admission
     long_work: CancellableWork
+    digests: FileDigests
     max_file_size: int
     """Bytes; 0 is no limit."""
     uploads: Uploads
@@ -48,6 +50,8 @@ class Resources:
     now: Callable[[], int]
     """Milliseconds since the epoch, the same on all nodes."""
     held: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
+    always_digest: bool = False
+    """Whether the SHA-256 of every upload is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,24 @@ class Operations:
     async def stat(self, path: Path) -> Entry:
         self._context.action = "stat"
         return await (await self._drive()).stat(path)
+
+    async def digests(self, folder: Path, entries: Iterable[Entry]) -> dict[str, bytes]:
+        """The known SHA-256 of files in a folder, by name: of those that are still what was hashed."""
+        drive = await self._drive()
+        files = {folder.child(entry.name): entry for entry in entries if not entry.is_folder}
+        return {path.name: digest for path, digest in (await self._digests(drive, files)).items()}
+
+    async def digest(self, path: Path, entry: Entry) -> bytes | None:
+        """The known SHA-256 of a file that is about to be read."""
+        return (await self._digests(await self._drive(download=path), {path: entry})).get(path)
+
+    async def _digests(self, drive: Drive, files: Mapping[Path, Entry]) -> dict[Path, bytes]:
+        places = {drive.location(path): path for path in files}
+        connection = self._actor.session.user.connection
+        found = await self._resources.digests.find(
+            connection, {place: files[path] for place, path in places.items()}
+        )
+        return {places[place]: digest for place, digest in found.items()}
 
     async def stat_for_download(self, path: Path) -> Entry:
         """The entry of a file that is about to be read; `IsAFolder` if it is none. Needs the right to download."""
@@ -132,7 +154,7 @@ class Operations:
     ) -> AsyncIterator[Upload]:
         """Store several files in a folder. An error between them has an audit line for the folder.
 
-        With `digest`, the SHA-256 of each is computed.
+        With `digest`, the SHA-256 of each is computed and recorded.
         """
         self._context.action = "upload"
         resources = self._resources
@@ -146,7 +168,8 @@ class Operations:
             sessions=resources.sessions,
             audit=resources.audit,
             max_file_size=resources.max_file_size,
-            digest=digest,
+            digests=resources.digests,
+            digest=digest or resources.always_digest,
         )
         try:
             drive.require(Right.UPLOAD)

@@ -1,0 +1,101 @@
+"""The digests of files that were computed while they were uploaded.
+
+A digest holds as long as the file is the one that was hashed. Nothing removes the row of a file that is deleted or moved
+meanwhile: it matches no other file, and is overwritten by the next digest for its path, or goes with its connection.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import literal_column, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from portico.entries import Entry
+from portico.errors import PorticoError
+from portico.store.database import AnyRow, Database, upsert
+from portico.store.tables import digests
+
+_MAX_ETAG: Final = 1024
+_REPLACED = {
+    column.name: literal_column(f"excluded.{column.name}", column.type)
+    for column in digests.columns
+    if not column.primary_key
+}
+
+log = structlog.get_logger()
+
+
+class FileDigests:
+    """A location is a text that names the storage and the path in it: the same for all who see the file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._insert = upsert(database.dialect, digests, _REPLACED)
+        self._collecting: _Batch | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    async def record(self, connection: str, location: str, entry: Entry, digest: bytes) -> None:
+        """Remember the SHA-256 of a file that was just stored; those of concurrent uploads are written together.
+
+        The file is stored in any case: if the database fails, its digest is unknown.
+        """
+        if entry.etag is None or len(entry.etag) > _MAX_ETAG:
+            return
+        if self._collecting is None:
+            self._collecting = _Batch()
+            self._collecting.written = asyncio.create_task(self._write(self._collecting, self._writing))
+        batch = self._collecting
+        key = _key(connection, location)
+        batch.rows[key] = {
+            "location": key,
+            "connection": connection,
+            "sha256": digest,
+            "etag": entry.etag,
+            "size": entry.size or 0,
+            "last_modified": entry.last_modified or "",
+            "stored_at": self._database.now(),
+        }
+        assert batch.written
+        await asyncio.shield(batch.written)
+
+    async def find(self, connection: str, files: Mapping[str, Entry]) -> dict[str, bytes]:
+        """The known digests of these files, given by location, with one query."""
+        keys = {_key(connection, location): location for location in files}
+        if not keys:
+            return {}
+        found = await self._database.fetch(select(digests).where(digests.c.location.in_(keys)))
+        return {
+            location: row.sha256 for row in found if _is_of(row, files[location := keys[bytes(row.location)]])
+        }
+
+    async def _write(self, batch: "_Batch", previous: asyncio.Task[None] | None) -> None:
+        if previous:
+            await asyncio.wait([previous])
+        self._collecting, self._writing = None, batch.written
+        rows = [batch.rows[key] for key in sorted(batch.rows)]  # in one order: nodes cannot block each other
+        try:
+            await self._database.execute(self._insert, rows)
+        except (PorticoError, SQLAlchemyError) as error:
+            log.warning(
+                "digests-not-recorded", files=len(rows), cause=getattr(error, "cause", None) or repr(error)
+            )
+
+
+class _Batch:
+    def __init__(self) -> None:
+        self.rows: dict[bytes, dict[str, Any]] = {}
+        self.written: asyncio.Task[None] | None = None
+
+
+def _key(connection: str, location: str) -> bytes:
+    return sha256(f"{connection}\0{location}".encode()).digest()
+
+
+def _is_of(row: AnyRow, entry: Entry) -> bool:
+    """Whether the file is the one that was hashed. Some listings have no etag."""
+    if entry.etag is not None:
+        return bool(row.etag == entry.etag)
+    return bool((row.size, row.last_modified) == (entry.size, entry.last_modified))
