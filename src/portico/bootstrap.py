@@ -30,6 +30,7 @@ from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.idempotency import Idempotency
 from portico.operations.operations import Resources
 from portico.operations.readiness import Readiness
+from portico.operations.receipts import Receipts
 from portico.operations.resumable import sweep_uploads
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PATH_OPTIONS
@@ -110,6 +111,7 @@ async def open_gateway(
         idempotency_keys = IdempotencyKeys(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
         uploads = Uploads(database, Sealed(key.derive("uploads")), settings.node)
+        receipts = Receipts(key.derive("receipts"), database.now, settings.public_url)
         resources = Resources(
             drives,
             sessions,
@@ -117,11 +119,12 @@ async def open_gateway(
             audit,
             Admission(),
             long_work,
+            FileDigests(database),
+            receipts,
             max_file_size=settings.max_file_size,
             uploads=uploads,
             upload_lifetime=settings.upload_lifetime,
             now=database.now,
-            digests=FileDigests(database),
             always_digest=settings.upload_digest == "always",
         )
         async with (
@@ -143,6 +146,7 @@ async def open_gateway(
                 scheduler=FairScheduler(),
                 readiness=readiness,
                 stop=uploads.stop,
+                receipts=receipts,
                 client_id=settings.client_id,
                 client_secret=settings.client_secret,
             )

@@ -23,7 +23,7 @@ def digests(database: Database, connections: Connections) -> FileDigests:
 
 
 async def test_a_digest_holds_for_the_file_that_was_hashed(digests: FileDigests) -> None:
-    await digests.record("local", "a", file(), DIGEST)
+    await digests.record("local", [("a", file(), DIGEST)])
     assert await digests.find("local", {"a": file()}) == {"a": DIGEST}
     assert await digests.find("local", {"a": file("2")}) == {}
     assert await digests.find("local", {"b": file()}) == {}
@@ -32,22 +32,22 @@ async def test_a_digest_holds_for_the_file_that_was_hashed(digests: FileDigests)
 
 
 async def test_without_an_etag_size_and_time_decide(digests: FileDigests) -> None:
-    await digests.record("local", "a", file(), DIGEST)
+    await digests.record("local", [("a", file(), DIGEST)])
     assert await digests.find("local", {"a": file(None)}) == {"a": DIGEST}
     assert await digests.find("local", {"a": file(None, size=4)}) == {}
     assert await digests.find("local", {"a": file(None, modified="2026-11-14T09:30:00.001Z")}) == {}
 
 
 async def test_the_next_digest_of_a_path_replaces_it(digests: FileDigests) -> None:
-    await digests.record("local", "a", file(), DIGEST)
-    await digests.record("local", "a", file("2", 5, "x"), b"e" * 32)
+    await digests.record("local", [("a", file(), DIGEST)])
+    await digests.record("local", [("a", file("2", 5, "x"), b"e" * 32)])
     assert await digests.find("local", {"a": file()}) == {}
     assert await digests.find("local", {"a": file("2")}) == {"a": b"e" * 32}
     assert await digests.find("local", {"a": file(None, 5, "x")}) == {"a": b"e" * 32}
 
 
 async def test_a_page_is_one_query(digests: FileDigests, queries: list[None]) -> None:
-    await digests.record("local", "7", file(), DIGEST)
+    await digests.record("local", [("7", file(), DIGEST)])
     queries.clear()
     page = {str(number): file() for number in range(5000)}
     assert await digests.find("local", page) == {"7": DIGEST}
@@ -65,7 +65,9 @@ async def test_concurrent_uploads_are_recorded_together(
         return await execute(statement, rows)
 
     monkeypatch.setattr(database, "execute", spy)
-    await asyncio.gather(*(digests.record("local", str(n % 50), file(str(n)), DIGEST) for n in range(100)))
+    await asyncio.gather(
+        *(digests.record("local", [(str(n % 50), file(str(n)), DIGEST)]) for n in range(100))
+    )
     assert sum(batches) in range(50, 101)
     assert len(batches) < 50
     page = {str(n): file(str(n + 50)) for n in range(50)}
@@ -77,10 +79,10 @@ async def test_nobody_waits_for_those_that_come_later(digests: FileDigests) -> N
 
     async def keep_coming() -> None:
         while not ended:
-            await digests.record("local", "other", file(), DIGEST)
+            await digests.record("local", [("other", file(), DIGEST)])
 
     others = [asyncio.create_task(keep_coming()) for _ in range(3)]
-    await digests.record("local", "a", file(), DIGEST)
+    await digests.record("local", [("a", file(), DIGEST)])
     ended = True
     await asyncio.gather(*others)
 
@@ -93,18 +95,18 @@ async def test_a_database_that_fails_costs_the_digest_only(
 
     with monkeypatch.context() as patch:
         patch.setattr(database, "execute", fail)
-        await digests.record("local", "a", file(), DIGEST)
-    await digests.record("no such connection", "b", file(), DIGEST)
-    await digests.record("local", "c", file(etag=None), DIGEST)
-    await digests.record("local", "d", file(etag="x" * 1025), DIGEST)
-    await digests.record("local", "e", file(), DIGEST)
+        await digests.record("local", [("a", file(), DIGEST)])
+    await digests.record("no such connection", [("b", file(), DIGEST)])
+    await digests.record("local", [("c", file(etag=None), DIGEST)])
+    await digests.record("local", [("d", file(etag="x" * 1025), DIGEST)])
+    await digests.record("local", [("e", file(), DIGEST)])
     page = {name: file() for name in "abcde"}
     assert await digests.find("local", page) == {"e": DIGEST}
 
 
 async def test_a_cancelled_upload_does_not_stop_the_others(digests: FileDigests) -> None:
-    first = asyncio.create_task(digests.record("local", "a", file(), DIGEST))
-    second = asyncio.create_task(digests.record("local", "b", file(), DIGEST))
+    first = asyncio.create_task(digests.record("local", [("a", file(), DIGEST)]))
+    second = asyncio.create_task(digests.record("local", [("b", file(), DIGEST)]))
     await asyncio.sleep(0)
     first.cancel()
     await second
@@ -112,6 +114,6 @@ async def test_a_cancelled_upload_does_not_stop_the_others(digests: FileDigests)
 
 
 async def test_digests_go_with_their_connection(digests: FileDigests, connections: Connections) -> None:
-    await digests.record("local", "a", file(), DIGEST)
+    await digests.record("local", [("a", file(), DIGEST)])
     await connections.delete("local")
     assert await digests.find("local", {"a": file()}) == {}

@@ -6,12 +6,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.api.conditions import WriteCondition
-from portico.api.digests import digest_text, digests_of, wants_sha256
+from portico.api.digests import digest_text, digests_of
 from portico.api.multipart import media_type
+from portico.api.receipts import representation
 from portico.api.request_body import RequestBody
-from portico.api.requests import Query, address_of, operations_of, path_of, services_of, single_header
-from portico.api.upload import MODIFIED, content_length, modified_of, refuse_coded
-from portico.entries import Entry
+from portico.api.requests import (
+    Query,
+    address_of,
+    operations_of,
+    path_of,
+    prefers_representation,
+    services_of,
+    single_header,
+)
+from portico.api.upload import MODIFIED, content_length, hashed, modified_of, refuse_coded
 from portico.errors import (
     AlreadyExists,
     Changed,
@@ -22,7 +30,7 @@ from portico.errors import (
     already_exists,
     cannot_replace_folder,
 )
-from portico.operations import OnConflict, Upload
+from portico.operations import OnConflict, Operations, Upload
 from portico.paths import Path
 from portico.rights import Right
 
@@ -30,36 +38,28 @@ from portico.rights import Right
 async def put(request: Request, query: Query) -> Response:
     operations = await operations_of(request)
     path = path_of(request)
-    on_conflict = query.choice("onConflict", OnConflict)
-    condition = WriteCondition.of(request, on_conflict)
-    digest = wants_sha256(request)
-    async with operations.upload(path.parent, condition.on_conflict, digest=digest) as upload:
+    condition = WriteCondition.of(request, query.choice("onConflict", OnConflict))
+    async with operations.upload(path.parent, condition.on_conflict, **hashed(request)) as upload:
         content_type = _check(request, path, query)
-        expected = digests_of(request.headers.items())
-        modified = modified_of(single_header(request, MODIFIED))
         if condition.needs_entry:
             condition.settle(await upload.find(path.name))
             upload.on_conflict = condition.on_conflict
-        may_replace = operations.allows(Right.OVERWRITE) and condition.on_conflict in (
-            None,
-            OnConflict.REPLACE,
-        )
-        target = _Target(upload, path, may_replace=may_replace)
+        replaces = condition.on_conflict in (None, OnConflict.REPLACE)
+        target = _Target(upload, path, may_replace=replaces and operations.allows(Right.OVERWRITE))
         try:
             if "Expect" in request.headers:  # the client waits for a refusal before it sends
                 await upload.check_folder()
                 await target.check(condition)
-            elif may_replace and condition.if_match is None:
+            elif target.may_replace and condition.if_match is None:
                 target.look()
-            body = RequestBody(request.receive, scheduler=services_of(request).gateway.scheduler)
             entry = await upload.store(
                 path.name,
-                body,
+                RequestBody(request.receive, scheduler=services_of(request).gateway.scheduler),
                 content_type,
                 size=content_length(request),
-                expected=expected,
+                expected=digests_of(request.headers.items()),
                 if_match=condition.if_match,
-                modified=modified,
+                modified=modified_of(single_header(request, MODIFIED)),
                 before_commit=target.looking,
             )
         except AlreadyExists as error:
@@ -68,7 +68,24 @@ async def put(request: Request, query: Query) -> Response:
             raise
         finally:
             target.close()
-    return _stored(path.parent.child(entry.name), entry, upload, new=target.is_new)
+    return _stored(request, operations, path.parent.child(entry.name), upload, new=target.is_new)
+
+
+def _stored(request: Request, operations: Operations, path: Path, upload: Upload, *, new: bool) -> Response:
+    (entry,) = upload.stored
+    headers = {"ETag": f'"{entry.etag}"'} if entry.etag else {}
+    if new:
+        headers["Location"] = address_of(path)
+    if prefers_representation(request):
+        status = 201 if new else 200
+        return representation(
+            operations, path.parent, [entry], upload.digests, status=status, headers=headers
+        )
+    # Not beside a body: it would not be what they speak of.
+    headers["Content-Location"] = address_of(path)
+    if sha256 := upload.digests.get(entry.name):
+        headers["Repr-Digest"] = digest_text(sha256)
+    return Response(status_code=201 if new else 204, headers=headers)
 
 
 def _check(request: Request, path: Path, query: Query) -> str | None:
@@ -98,7 +115,7 @@ class _Target:
     def __init__(self, upload: Upload, path: Path, *, may_replace: bool) -> None:
         self._upload = upload
         self._path = path
-        self._may_replace = may_replace
+        self.may_replace = may_replace
         self.looking: asyncio.Future[None] | None = None
         self.is_new = not may_replace
 
@@ -123,7 +140,7 @@ class _Target:
             self.is_new = True
         elif found.is_folder:
             raise cannot_replace_folder(found.name)
-        elif not self._may_replace:
+        elif not self.may_replace:
             raise already_exists(found.name)
         elif condition.if_match not in (None, found.etag):
             raise Changed("The file is not the version that If-Match names; look at it again.")
@@ -131,15 +148,3 @@ class _Target:
     def close(self) -> None:
         if self.looking is not None:
             self.looking.cancel()
-
-
-def _stored(path: Path, entry: Entry, upload: Upload, *, new: bool) -> Response:
-    address = address_of(path)
-    headers = {"Content-Location": address}
-    if entry.etag:
-        headers["ETag"] = f'"{entry.etag}"'
-    if sha256 := upload.digests.get(entry.name):
-        headers["Repr-Digest"] = digest_text(sha256)
-    if new:
-        headers["Location"] = address
-    return Response(status_code=201 if new else 204, headers=headers)

@@ -66,6 +66,15 @@ def single_header(request: Request, name: str) -> str | None:
     return values[0] if values else None
 
 
+def prefers_representation(request: Request) -> bool:
+    """Whether `Prefer` (RFC 7240) asks for what was stored; unknown preferences are ignored."""
+    for preference in ",".join(request.headers.getlist("Prefer")).split(","):
+        name, _, value = preference.partition(";")[0].partition("=")
+        if name.strip().lower() == "return":  # the first one counts
+            return value.strip().strip('"') == "representation"
+    return False
+
+
 def instance_of(scope: Scope) -> str:
     """The path of the request as it was sent; never the query, which may hold a ticket."""
     raw: bytes = scope["raw_path"]

@@ -18,6 +18,7 @@ from portico.api.listing import list_folder, stat
 from portico.api.login import login, logout, show_session
 from portico.api.pages import FILES, asset, config, docs, file, healthz, index, openapi, readyz
 from portico.api.put import put
+from portico.api.receipts import receipt_key
 from portico.api.requests import FILESYSTEM, Query, context_of, operations_of, path_of
 from portico.api.upload import upload
 from portico.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFolder, NotFound
@@ -128,6 +129,7 @@ ROUTES: dict[str, Methods] = {
     "/backend/logout": {"POST": logout},
     "/backend/session": _page(show_session),
     tus.UPLOADS: {"OPTIONS": tus.describe, "POST": tus.create},
+    "/backend/1.0.0/receipts/key": _page(receipt_key),
     "/backend/openapi.json": _page(openapi),
     "/backend/docs": _page(docs),
     "/healthz": _page(healthz),

@@ -1,6 +1,6 @@
 """The JSON bodies of requests and responses."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -31,10 +31,20 @@ class PageBody(msgspec.Struct):
     content: list[EntryBody]
 
 
-class StoredBody(msgspec.Struct):
-    """The files that an upload stored, in the order in which they were sent, each under its final name."""
+class StoredEntryBody(EntryBody, gc=False):
+    """A file that an upload stored, under its final name."""
 
-    content: list[EntryBody]
+    etag: str | msgspec.UnsetType = msgspec.UNSET
+    storedAt: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    receiptId: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    receipt: str | msgspec.UnsetType = msgspec.UNSET
+    """The signed receipt: a compact JWS."""
+
+
+class StoredBody(msgspec.Struct):
+    """The files that an upload stored, in the order in which they were sent."""
+
+    content: list[StoredEntryBody]
 
 
 class TokenBody(msgspec.Struct):
@@ -60,6 +70,8 @@ class HealthBody(msgspec.Struct):
     status: str
 
 
+Body = TypeVar("Body", bound=EntryBody)
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -82,27 +94,23 @@ class JsonResponse(Response):
 
 def page_body(folder: Path, page: Page, *, first: bool) -> PageBody:
     """The page. The first one begins with an entry for the folder itself."""
-    content = _entry_bodies(folder, page.entries)
+    content = entry_bodies(folder, page.entries, EntryBody)
     if first:
         current = EntryBody(folder.name, str(folder), "DIRECTORY", FOLDER_TYPE, isCurrentFolder=True)
         content.insert(0, current)
     return PageBody(page.token, content)
 
 
-def stored_body(folder: Path, entries: list[Entry]) -> StoredBody:
-    return StoredBody(_entry_bodies(folder, entries))
-
-
 def entry_body(path: Path, entry: Entry) -> EntryBody:
-    (body,) = _entry_bodies(path.parent, [entry])
+    (body,) = entry_bodies(path.parent, [entry], EntryBody)
     body.absolutePath = str(path)
     return body
 
 
-def _entry_bodies(folder: Path, entries: list[Entry]) -> list[EntryBody]:
+def entry_bodies(folder: Path, entries: list[Entry], kind: type[Body]) -> list[Body]:
     above = "/" if folder.is_root else f"{folder}/"
     return [
-        EntryBody(
+        kind(
             entry.name,
             above + entry.name,
             "DIRECTORY" if entry.is_folder else "REGULAR",

@@ -10,15 +10,22 @@ from portico import timestamps
 from portico.api.digests import digest_text, digests_of, wants_sha256
 from portico.api.multipart import FormFile, MultipartReader
 from portico.api.problems import problem_response
+from portico.api.receipts import representation
 from portico.api.request_body import RequestBody, is_content_coded
-from portico.api.requests import Query, address_of, operations_of, path_of, services_of, single_header
-from portico.api.schemas import JsonResponse, stored_body
+from portico.api.requests import (
+    Query,
+    address_of,
+    operations_of,
+    path_of,
+    prefers_representation,
+    services_of,
+    single_header,
+)
 from portico.errors import InvalidRequest, PorticoError, UnsupportedMediaType
-from portico.operations import OnConflict, Upload
+from portico.operations import OnConflict, Operations, Upload
 from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.paths import Path
 
-REPRESENTATION = "return=representation"
 MODIFIED = "X-Modified"
 
 
@@ -28,7 +35,7 @@ async def upload(request: Request, query: Query) -> Response:
     on_conflict = query.choice("onConflict", OnConflict)
     transfer: Upload | None = None
     try:
-        async with operations.upload(folder, on_conflict, digest=wants_sha256(request)) as opened:
+        async with operations.upload(folder, on_conflict, **hashed(request)) as opened:
             whole = _whole(request)
             form = _form(request, whole)
             modified = modified_of(single_header(request, MODIFIED))
@@ -46,7 +53,7 @@ async def upload(request: Request, query: Query) -> Response:
             raise
         names = [entry.name for entry in transfer.stored]
         return problem_response(request, error, stored=names, failed=transfer.failed)
-    return _stored(request, folder, transfer)
+    return _stored(request, operations, folder, transfer)
 
 
 def _whole(request: Request) -> Hashing | None:
@@ -67,6 +74,11 @@ def _form(request: Request, whole: Hashing | None) -> MultipartReader:
 def refuse_coded(request: Request) -> None:
     if is_content_coded(request):
         raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
+
+
+def hashed(request: Request) -> dict[str, bool]:
+    """For `Operations.upload`: what the request wants to know of its files."""
+    return {"digest": wants_sha256(request), "receipt": prefers_representation(request)}
 
 
 def content_length(request: Request) -> int | None:
@@ -121,12 +133,11 @@ async def _checked(
     await whole.check()
 
 
-def _stored(request: Request, folder: Path, transfer: Upload) -> Response:
+def _stored(request: Request, operations: Operations, folder: Path, transfer: Upload) -> Response:
     """Names the stored files: with `onConflict=rename` the client does not know where they are."""
     entries = transfer.stored
     if prefers_representation(request):
-        applied = (b"preference-applied", REPRESENTATION.encode())
-        return JsonResponse(stored_body(folder, entries), 200, applied)
+        return representation(operations, folder, entries, transfer.digests)
     if len(entries) > 1:
         return Response(status_code=204)
     (entry,) = entries
@@ -134,12 +145,3 @@ def _stored(request: Request, folder: Path, transfer: Upload) -> Response:
     if wants_sha256(request):
         headers["Repr-Digest"] = digest_text(transfer.digests[entry.name])
     return Response(status_code=204, headers=headers)
-
-
-def prefers_representation(request: Request) -> bool:
-    """Whether `Prefer` (RFC 7240) asks for the entries in the answer; unknown preferences are ignored."""
-    for preference in ",".join(request.headers.getlist("Prefer")).split(","):
-        name, _, value = preference.partition(";")[0].partition("=")
-        if name.strip().lower() == "return":  # the first one counts
-            return value.strip().strip('"') == "representation"
-    return False

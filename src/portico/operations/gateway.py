@@ -9,6 +9,7 @@ from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.idempotency import Idempotency
 from portico.operations.operations import Operations
 from portico.operations.readiness import Readiness
+from portico.operations.receipts import Receipts
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Gateway:
     readiness: Readiness
     stop: Callable[[], None]
     """Ends the requests that a client can continue with another worker or node."""
+    receipts: Receipts
     client_id: str
     client_secret: str
     """Of the OAuth client, equal on all nodes."""

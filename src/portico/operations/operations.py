@@ -21,6 +21,7 @@ from portico.operations.admission import Admission
 from portico.operations.auditing import Change, line_of
 from portico.operations.cancellation import CancellableWork
 from portico.operations.idempotency import Attempt
+from portico.operations.receipts import Receipt, Receipts
 from portico.operations.resumable import HELD_AT_ONCE, ResumableUploads
 from portico.operations.uploads import Upload
 from portico.paths import Path
@@ -42,6 +43,7 @@ class Resources:
     admission: Admission
     long_work: CancellableWork
     digests: FileDigests
+    receipts: Receipts
     max_file_size: int
     """Bytes; 0 is no limit."""
     uploads: Uploads
@@ -150,11 +152,16 @@ class Operations:
 
     @asynccontextmanager
     async def upload(
-        self, folder: Path, on_conflict: OnConflict | None = None, *, digest: bool = False
+        self,
+        folder: Path,
+        on_conflict: OnConflict | None = None,
+        *,
+        digest: bool = False,
+        receipt: bool = False,
     ) -> AsyncIterator[Upload]:
         """Store several files in a folder. An error between them has an audit line for the folder.
 
-        With `digest`, the SHA-256 of each is computed and recorded.
+        With `digest`, the SHA-256 of each is computed and recorded; with `receipt`, it is computed.
         """
         self._context.action = "upload"
         resources = self._resources
@@ -168,8 +175,7 @@ class Operations:
             sessions=resources.sessions,
             audit=resources.audit,
             max_file_size=resources.max_file_size,
-            digests=resources.digests,
-            digest=digest or resources.always_digest,
+            sha256=digest or receipt or resources.always_digest,
         )
         try:
             drive.require(Right.UPLOAD)
@@ -182,6 +188,20 @@ class Operations:
                 line.path = str(folder)
                 await resources.audit.end(line)
             raise
+        finally:
+            if digest or resources.always_digest:
+                await self._record_digests(drive, folder, upload)
+
+    async def _record_digests(self, drive: Drive, folder: Path, upload: Upload) -> None:
+        digests = [
+            (drive.location(folder.child(entry.name)), entry, upload.digests[entry.name])
+            for entry in upload.stored
+        ]
+        await self._resources.digests.record(self._actor.session.user.connection, digests)
+
+    def receipt(self, path: Path, entry: Entry, sha256: bytes | None) -> Receipt:
+        """A signed receipt for a file that this actor has just stored."""
+        return self._resources.receipts.issue(self._actor.user_name, path, entry, sha256)
 
     @property
     def resumable(self) -> ResumableUploads:

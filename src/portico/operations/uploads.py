@@ -15,7 +15,6 @@ from portico.operations.auditing import Change
 from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.operations.recovery import AlreadyStored, earlier_file, keeps_existing
 from portico.paths import Path
-from portico.store.digests import FileDigests
 
 TRUSTED_SECONDS = 0.2
 """How long a check of the user holds. With the session cache it stays within the second for which a disabled account
@@ -32,11 +31,10 @@ class Upload:
         *,
         sessions: Sessions,
         audit: AuditTrail,
-        digests: FileDigests,
         max_file_size: int,
-        digest: bool = False,
+        sha256: bool = False,
     ) -> None:
-        """`digest`: compute and record the SHA-256 of each file."""
+        """`sha256`: compute that of each file."""
         self._actor = actor
         self._drive = drive
         self._folder = folder
@@ -44,8 +42,7 @@ class Upload:
         self._sessions = sessions
         self._audit = audit
         self._max_file_size = min(max_file_size or drive.max_file_size, drive.max_file_size)
-        self._digests = digests
-        self._digest = digest
+        self._sha256 = sha256
         self._checked_at = actor.checked_at
         self._announced: int | None = None
         self._names: set[str] = set()
@@ -87,7 +84,7 @@ class Upload:
         With `size`, a file that is too large is refused before it is read. `expected` digests are verified, and
         `before_commit` is awaited, when all of it has been read. `if_match`, `modified`: as `Provider.write`.
         """
-        hashing = Hashing(expected, sha256=self._digest) if expected or self._digest else None
+        hashing = Hashing(expected, sha256=self._sha256) if expected or self._sha256 else None
         self.failed.append(name)
         async with Change(self._audit, self._actor.context, "upload", self._folder) as change:
             path = self._folder.child(name)
@@ -111,8 +108,6 @@ class Upload:
         self.stored.append(entry)
         if hashing and (sha256 := hashing.sha256):
             self.digests[entry.name] = sha256
-            if self._digest:
-                await self._record(entry, sha256)
         return entry
 
     async def _write(
@@ -188,10 +183,6 @@ class Upload:
             await before_commit
         await self._check_user()
         await change.begin()  # the provider commits next
-
-    async def _record(self, entry: Entry, sha256: bytes) -> None:
-        location = self._drive.location(self._folder.child(entry.name))
-        await self._digests.record(self._actor.session.user.connection, location, entry, sha256)
 
     def _too_large(self, name: str) -> TooLarge:
         return TooLarge(f"'{name}' is larger than the limit of {self._max_file_size} bytes per file.")

@@ -5,7 +5,7 @@ meanwhile: it matches no other file, and is overwritten by the next digest for i
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
@@ -37,20 +37,29 @@ class FileDigests:
         self._collecting: _Batch | None = None
         self._writing: asyncio.Task[None] | None = None
 
-    async def record(self, connection: str, location: str, entry: Entry, digest: bytes) -> None:
-        """Remember the SHA-256 of a file that was just stored; those of concurrent uploads are written together.
+    async def record(self, connection: str, files: Iterable[tuple[str, Entry, bytes]]) -> None:
+        """Remember the SHA-256 of files that were just stored, given with their locations.
 
-        The file is stored in any case: if the database fails, its digest is unknown.
+        Those of concurrent uploads are written together. If the database fails, they are unknown.
         """
-        if entry.etag is None or len(entry.etag) > _MAX_ETAG:
+        rows = [
+            self._row(connection, location, entry, digest)
+            for location, entry, digest in files
+            if entry.etag is not None and len(entry.etag) <= _MAX_ETAG
+        ]
+        if not rows:
             return
         if self._collecting is None:
             self._collecting = _Batch()
             self._collecting.written = asyncio.create_task(self._write(self._collecting, self._writing))
         batch = self._collecting
-        key = _key(connection, location)
-        batch.rows[key] = {
-            "location": key,
+        batch.rows |= {row["location"]: row for row in rows}
+        assert batch.written
+        await asyncio.shield(batch.written)
+
+    def _row(self, connection: str, location: str, entry: Entry, digest: bytes) -> dict[str, Any]:
+        return {
+            "location": _key(connection, location),
             "connection": connection,
             "sha256": digest,
             "etag": entry.etag,
@@ -58,8 +67,6 @@ class FileDigests:
             "last_modified": entry.last_modified or "",
             "stored_at": self._database.now(),
         }
-        assert batch.written
-        await asyncio.shield(batch.written)
 
     async def find(self, connection: str, files: Mapping[str, Entry]) -> dict[str, bytes]:
         """The known digests of these files, given by location, with one query."""
