@@ -213,7 +213,9 @@ KEY_STORES = frozenset(
 """The providers that keep files by key, where a file and a folder may share a name."""
 
 SECOND_LAYER: Mapping[str, frozenset[str]] = {
-    "s3-swift": frozenset({"test_content", "test_cursors", "test_listing"}),
+    "s3-swift": frozenset(
+        {"test_conditions", "test_content", "test_cursors", "test_listing", "test_resumable"}
+    ),
 }
 """Further servers of a kind, and the modules for which they are worth their time: here signatures, paging and
 conditions, which the first server takes lightly."""

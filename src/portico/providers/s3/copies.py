@@ -1,6 +1,7 @@
 """Copying an object within the service."""
 
 import asyncio
+from secrets import token_hex
 from typing import Any
 
 from portico.errors import AlreadyExists, NotFound, PorticoError, already_exists, changed, not_found
@@ -96,8 +97,11 @@ async def _copy_in_parts(
             tasks = [group.create_task(send(upload_id, number + 1)) for number in range(-(-size // step))]
         return [task.result() for task in tasks]
 
-    metadata = {name: value for name, value in described.get("Metadata", {}).items() if name != MARK}
-    goal = Target(target, described.get("ContentType", "binary/octet-stream"), replace, metadata)
+    metadata: dict[str, str] = described.get("Metadata", {})
+    content_type = described.get("ContentType", "binary/octet-stream")
+    # The copy keeps the mark, as it does when it is made by one request.
+    mark = metadata.get(MARK) or token_hex(16)
+    goal = Target(target, content_type, replace, metadata=metadata, mark=mark)
     try:
         await multipart(service, goal, send_parts, lambda: size)
     except* PorticoError as errors:

@@ -6,30 +6,23 @@ the upload runs. An entry that was not renewed for a day belongs to a process th
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
-from typing import Any
 
 import structlog
 
 from portico.entries import Entry
 from portico.errors import NotFound, PorticoError
 from portico.paths import RESERVED_PREFIX
-from portico.providers.progress import Progress
 from portico.providers.s3.errors import translated
 from portico.providers.s3.service import Service
+from portico.providers.s3.unfinished import abort, abort_begun_at
 
 FOLDER = f"{RESERVED_PREFIX}uploads/"
 STALE = timedelta(hours=24)
 _RENEWAL_SECONDS = 3600.0
-_BEGINNING = timedelta(minutes=10)
-"""How long after its entry was written an upload can begin."""
-
 _MAX_ENTRY_BYTES = 16 * 1024
-_ABORT_FRACTION = 3
-"""Aborting an upload may take the timeout divided by this: the client may wait to learn that it failed."""
 
 log = structlog.get_logger()
 
@@ -100,47 +93,8 @@ async def _clear(service: Service, record: Entry) -> None:
     except (ValueError, KeyError, TypeError):
         log.warning("upload-note-unreadable", note=record.name)
     else:
-        uploads = [upload_id] if upload_id else await _begun_with(service, key, record)
-        for upload in uploads:
-            await abort(service, key, str(upload))
+        if upload_id:
+            await abort(service, key, str(upload_id))
+        elif record.modified is not None:
+            await abort_begun_at(service, key, record.modified)
     await service.call("delete_object", Key=record.name)
-
-
-async def _begun_with(service: Service, key: str, record: Entry) -> list[str]:
-    """Uploads of the key that began right after the entry was written.
-
-    Their process died before it recorded the id.
-    """
-    return [
-        upload["UploadId"]
-        async for upload in _uploads(service, key)
-        if upload.get("Key") == key
-        and upload.keys() >= {"UploadId", "Initiated"}
-        and record.modified is not None
-        and -timedelta(seconds=1) <= upload["Initiated"] - record.modified <= _BEGINNING
-    ]
-
-
-async def _uploads(service: Service, prefix: str) -> AsyncIterator[dict[str, Any]]:
-    """The unfinished uploads of all keys with the prefix."""
-    markers: dict[str, str] = {}
-    progress = Progress()
-    while True:
-        response = await service.call("list_multipart_uploads", Prefix=prefix, MaxUploads=250, **markers)
-        found: list[dict[str, Any]] = response.get("Uploads", [])
-        goes_on = bool(response.get("IsTruncated"))
-        markers = {
-            "KeyMarker": response.get("NextKeyMarker", ""),
-            "UploadIdMarker": response.get("NextUploadIdMarker", ""),
-        }
-        progress.page([upload.get("UploadId", "") for upload in found], str(markers) if goes_on else None)
-        for upload in found:
-            yield upload
-        if not goes_on:
-            return
-
-
-async def abort(service: Service, key: str, upload_id: str) -> None:
-    with suppress(NotFound):
-        within = service.timeout / _ABORT_FRACTION
-        await service.call("abort_multipart_upload", within=within, Key=key, UploadId=upload_id)

@@ -10,11 +10,13 @@ from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.keys import KeyPage, Version
 from portico.providers.memory import MemoryBudget
 from portico.providers.objects import ObjectStore
+from portico.providers.part_store import UploadState
 from portico.providers.parts import max_file_bytes, part_sizes, split
 from portico.providers.s3 import copies, downloads, journal, uploads
 from portico.providers.s3.errors import code_of, error_for
 from portico.providers.s3.listing import read_listing
 from portico.providers.s3.responses import entry_of
+from portico.providers.s3.resumable import S3Parts
 from portico.providers.s3.service import RAW, Service
 from portico.providers.s3.uploads import MAX_PARTS, Target
 from portico.providers.tasks import for_each
@@ -91,11 +93,14 @@ class S3Provider(ObjectStore):
         modified: datetime | None = None,
     ) -> Entry:
         await self._service.open()
-        target = Target(key, content_type, replace)
+        target = Target(key, content_type, replace, modified, if_match)
         async with split(self.memory, chunks, part_sizes(at_most, MAX_PARTS), at_most) as parts:
             if parts.first.last:
                 return await uploads.put(self._service, target, parts.first)
             return await uploads.put_parts(self._service, target, parts)
+
+    def part_store(self, state: UploadState) -> S3Parts:
+        return S3Parts(self._service, state)
 
     async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
         await copies.copy(self._service, source, target, replace=replace)

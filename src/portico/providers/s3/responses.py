@@ -6,13 +6,16 @@ from typing import Any
 
 from portico import timestamps
 from portico.entries import Entry
+from portico.providers import modification_times
+from portico.providers.modification_times import MTIME
 from portico.providers.responses import etag_of, malformed_response, size_of
 
 
 def entry_of(key: str, response: dict[str, Any], size: int | None = None) -> Entry:
     """The object that a GET or HEAD describes; `size` if it is not the length of the content."""
     try:
-        modified = timestamps.from_datetime(require(response, "LastModified"))
+        modified = modification_times.read(response.get("Metadata", {}).get(MTIME))
+        modified = modified or timestamps.from_datetime(require(response, "LastModified"))
     except ValueError:
         raise malformed_response("an object with an invalid date") from None
     return Entry(

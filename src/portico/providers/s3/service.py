@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Coroutine
 from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import cache, partial
+from time import monotonic
 from typing import Any, TypeVar
 
 from aiobotocore.config import AioConfig
@@ -66,7 +69,9 @@ class Service:
         self.timeout = timeout
         """Seconds for a call with all its attempts, or without progress while content is transferred."""
         self._region = region
-        self._endpoint_url = endpoint_url
+        self.endpoint_url = endpoint_url
+        self._date: tuple[str, float] | None = None
+        """The date of the last response, and when it arrived."""
         self._keys = (access_key_id, secret_access_key) if access_key_id else None
         self._role_arn = role_arn
         self._profile = profile
@@ -114,6 +119,8 @@ class Service:
                     response: dict[str, Any] = await getattr(client, operation)(
                         Bucket=self.bucket, **parameters
                     )
+                    date = response["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+                    self._date = (date, monotonic()) if date else self._date
                     return response
             except TimeoutError:
                 if failure.error is None:
@@ -121,6 +128,14 @@ class Service:
                 raise failure.error from None
             finally:
                 _LAST_FAILURE.reset(before)
+
+    def now(self) -> datetime:
+        """The time by the service's clock, as far as a response has told it."""
+        date, arrived = self._date or ("", 0.0)
+        try:
+            return parsedate_to_datetime(date) + timedelta(seconds=monotonic() - arrived)
+        except ValueError:
+            return datetime.now(UTC)
 
     async def head(self, key: str, *, within: float = 0) -> dict[str, Any] | None:
         """The metadata of an object; None if it does not exist. `within`: as of `call`."""
@@ -157,7 +172,7 @@ class Service:
         if self._role_arn:
             session._credentials = await self._role_credentials(session, self._role_arn, region)
         client = await session.create_client(
-            "s3", region_name=region, endpoint_url=self._endpoint_url, config=self._config()
+            "s3", region_name=region, endpoint_url=self.endpoint_url, config=self._config()
         ).__aenter__()
         _adapt(client.meta.events)
         return client
@@ -187,7 +202,7 @@ class Service:
         return AioDeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
     def _config(self) -> AioConfig:
-        plain = bool(self._endpoint_url and self._endpoint_url.startswith("http:"))
+        plain = bool(self.endpoint_url and self.endpoint_url.startswith("http:"))
         return AioConfig(
             connect_timeout=transport.CONNECT_SECONDS,
             read_timeout=self.timeout,
@@ -198,7 +213,7 @@ class Service:
             signature_version="s3v4",
             user_agent_extra="portico",
             s3={
-                "addressing_style": "path" if self._endpoint_url else "auto",
+                "addressing_style": "path" if self.endpoint_url else "auto",
                 # TLS protects the content; without it, signing does.
                 "payload_signing_enabled": plain,
             },

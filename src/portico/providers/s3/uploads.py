@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from secrets import token_hex
 from typing import Any
 
@@ -19,16 +20,20 @@ from portico.errors import (
     ProviderUnavailable,
     TooLarge,
     already_exists,
+    changed,
 )
 from portico.providers import transport
 from portico.providers.keys import name_of
+from portico.providers.modification_times import MTIME, as_seconds
 from portico.providers.parts import LOOKUP_FRACTION, MARK, Parts, UploadPart
 from portico.providers.responses import etag_of, malformed_response
 from portico.providers.s3.errors import code_of, timed_out
-from portico.providers.s3.journal import JournalEntry, abort
+from portico.providers.s3.journal import JournalEntry
 from portico.providers.s3.request_body import Body, checksum
 from portico.providers.s3.responses import entry_of, require, response_time
 from portico.providers.s3.service import Service
+from portico.providers.s3.unfinished import abort
+from portico.timestamps import from_datetime
 
 MAX_PARTS = 10_000
 _SMALL = 64 * 1024
@@ -44,25 +49,30 @@ class Target:
     key: str
     content_type: str
     replace: bool
+    modified: datetime | None = None
+    if_match: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: token_hex(16))
 
     @property
     def condition(self) -> dict[str, str]:
+        if self.if_match is not None:
+            return {"IfMatch": f'"{self.if_match}"'}
         return {} if self.replace else {"IfNoneMatch": "*"}
 
     @property
     def description(self) -> dict[str, Any]:
-        return {"ContentType": self.content_type, "Metadata": {**self.metadata, MARK: self.mark}}
+        times = {MTIME: as_seconds(self.modified)} if self.modified else {}
+        return {"ContentType": self.content_type, "Metadata": {**self.metadata, **times, MARK: self.mark}}
 
 
 async def put(service: Service, target: Target, part: UploadPart) -> Entry:
     """The whole file in one request."""
     sums = {"ChecksumCRC32": await checksum(part)} if service.is_amazon else {}
 
-    async def commit() -> dict[str, Any]:
+    async def commit(condition: dict[str, str]) -> dict[str, Any]:
         return await _send(
-            service, "put_object", part, Key=target.key, **target.description, **target.condition, **sums
+            service, "put_object", part, Key=target.key, **target.description, **condition, **sums
         )
 
     return await _committed(service, target, commit, part.size)
@@ -77,17 +87,44 @@ async def put_parts(service: Service, target: Target, parts: Parts) -> Entry:
         if part.number > MAX_PARTS:
             raise TooLarge("The file is too large for this storage.")
         size += part.size
-        number = {"PartNumber": part.number}
-        sums = {"ChecksumCRC32": await checksum(part)} if service.is_amazon else {}
-        response = await _send(
-            service, "upload_part", part, Key=target.key, UploadId=upload_id, **number, **sums
-        )
-        return {"ETag": require(response, "ETag"), **number, **sums}
+        return await send_part(service, target.key, upload_id, part)
 
     async def send_parts(upload_id: str) -> list[dict[str, Any]]:
         return await parts.send(lambda part: send(part, upload_id))
 
     return await multipart(service, target, send_parts, lambda: size)
+
+
+async def send_part(service: Service, key: str, upload_id: str, part: UploadPart) -> dict[str, Any]:
+    """Send one part; returns what `complete` has to say about it."""
+    number = {"PartNumber": part.number}
+    sums = {"ChecksumCRC32": await checksum(part)} if service.is_amazon else {}
+    response = await _send(service, "upload_part", part, Key=key, UploadId=upload_id, **number, **sums)
+    return {"ETag": require(response, "ETag"), **number, **sums}
+
+
+async def begin(service: Service, target: Target) -> str:
+    """Begin a multipart upload; returns its id."""
+    sums = {"ChecksumAlgorithm": "CRC32"} if service.is_amazon else {}
+    response = await service.call("create_multipart_upload", Key=target.key, **target.description, **sums)
+    return str(require(response, "UploadId"))
+
+
+async def complete(
+    service: Service, target: Target, upload_id: str, parts: list[dict[str, Any]], size: int
+) -> Entry:
+    """Make the object of the parts."""
+
+    async def commit(condition: dict[str, str]) -> dict[str, Any]:
+        return await service.work(
+            "complete_multipart_upload",
+            Key=target.key,
+            UploadId=upload_id,
+            MultipartUpload={"Parts": parts},
+            **condition,
+        )
+
+    return await _committed(service, target, commit, size)
 
 
 async def multipart(
@@ -102,18 +139,10 @@ async def multipart(
     upload_id = await _begin(service, target, record)
     try:
         record.keep(upload_id)
-        parts = await send_parts(upload_id)
-
-        async def commit() -> dict[str, Any]:
-            return await service.work(
-                "complete_multipart_upload",
-                Key=target.key,
-                UploadId=upload_id,
-                MultipartUpload={"Parts": parts},
-                **target.condition,
-            )
-
-        entry = await _committed(service, target, commit, size())
+        entry = await complete(service, target, upload_id, await send_parts(upload_id), size())
+    except NotFound as error:
+        await service.finish(_give_up(service, target.key, upload_id, record))
+        raise malformed_response("an error about a missing upload") from error
     except BaseException:
         await service.finish(_give_up(service, target.key, upload_id, record))
         raise
@@ -123,21 +152,17 @@ async def multipart(
 
 async def _begin(service: Service, target: Target, record: JournalEntry) -> str:
     """The id of a new upload. On an error the journal entry is removed, unless the upload may have begun."""
-    sums = {"ChecksumAlgorithm": "CRC32"} if service.is_amazon else {}
 
-    async def begin() -> str:
+    async def begin_recorded() -> str:
         try:
-            response = await service.call(
-                "create_multipart_upload", Key=target.key, **target.description, **sums
-            )
+            return await begin(service, target)
         except (ProviderTimeout, ProviderUnavailable):
             raise
         except PorticoError:
             await _forget(record)
             raise
-        return str(require(response, "UploadId"))
 
-    task = asyncio.ensure_future(begin())
+    task = asyncio.ensure_future(begin_recorded())
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -181,38 +206,63 @@ async def _send(service: Service, operation: str, part: UploadPart, **parameters
 
 
 async def _committed(
-    service: Service, target: Target, commit: Callable[[], Awaitable[dict[str, Any]]], size: int
+    service: Service,
+    target: Target,
+    commit: Callable[[dict[str, str]], Awaitable[dict[str, Any]]],
+    size: int,
 ) -> Entry:
     """Commit; after an uncertain error, look up whether it succeeded."""
-    if not target.replace and not service.is_amazon and await service.head(target.key):
-        # Not every service honors the condition; with those that do not, checking first leaves only a race.
-        raise already_exists(name_of(target.key))
+    await _check_condition(service, target)
+    condition = target.condition
     for attempt in range(_MAX_ATTEMPTS):
         try:
-            response = await commit()
+            response = await commit(condition)
         except _UNCERTAIN as error:
+            if condition and code_of(error) == "NotImplemented":
+                condition = {}  # we have checked ourselves; this service offers no more
+                continue
             if (
                 code_of(error) in ("ConditionalRequestConflict", "OperationAborted")
                 and attempt < _MAX_ATTEMPTS - 1
             ):
                 await asyncio.sleep(random.uniform(0.1, 0.5) * 2**attempt)  # noqa: S311
                 continue
-            if entry := await _own(service, target, size):
+            if entry := await own(service, target.key, target.mark, size):
                 return entry
-            if isinstance(error, NotFound):
-                raise malformed_response("an error about a missing upload") from error
+            if target.if_match is not None and _is_unmet(error):
+                raise changed(name_of(target.key)) from error
             raise
         etag = etag_of(require(response, "ETag"))
-        return Entry(target.key, False, size, response_time(response), target.content_type, etag)
+        stored = from_datetime(target.modified) if target.modified else response_time(response)
+        return Entry(target.key, False, size, stored, target.content_type, etag)
     raise AssertionError
 
 
-async def _own(service: Service, target: Target, size: int) -> Entry | None:
-    """The object at the target, if this upload made it."""
+async def _check_condition(service: Service, target: Target) -> None:
+    """Not every service honors the condition; with those that do not, checking first leaves only a race."""
+    if service.is_amazon or not target.condition:
+        return
+    found = await service.head(target.key)
+    if target.if_match is None:
+        if found:
+            raise already_exists(name_of(target.key))
+    elif not found or etag_of(found.get("ETag")) != target.if_match:
+        raise changed(name_of(target.key))
+
+
+def _is_unmet(error: PorticoError) -> bool:
+    """Whether the object has another version, or is gone. A lost upload is something else."""
+    return isinstance(error, AlreadyExists | NotFound) and code_of(error) != "NoSuchUpload"
+
+
+async def own(service: Service, key: str, mark: str, size: int) -> Entry | None:
+    """The object at the key, if the upload with this mark made it; None if that cannot be known now."""
     try:
-        found = await service.head(target.key, within=service.timeout / LOOKUP_FRACTION)
+        found = await service.head(key, within=service.timeout / LOOKUP_FRACTION)
     except PorticoError:
         return None
-    if not found or found.get("Metadata", {}).get(MARK) != target.mark or found.get("ContentLength") != size:
-        return None
-    return entry_of(target.key, found)
+    return entry_of(key, found) if found and is_marked(found, mark, size) else None
+
+
+def is_marked(found: dict[str, Any], mark: str, size: int) -> bool:
+    return found.get("Metadata", {}).get(MARK) == mark and found.get("ContentLength") == size
