@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "mv": CommandEntry("Move or rename files and folders.", _REMOTE),
     "cp": CommandEntry("Copy files and folders.", _REMOTE),
     "rm": CommandEntry("Remove files and folders.", _REMOTE),
+    "receipt": CommandEntry("Verify what a gateway says that it stored.", "portico.cli.remote.receipt"),
     "completion": CommandEntry("Print a completion script for your shell.", "portico.cli.completion"),
 }
 

@@ -160,11 +160,11 @@ def _job_count(text: str) -> int:
     raise UsageMistake(f"--jobs must be a whole number from 1 to {MAX_JOBS}.")
 
 
-def _json(parser: Parser) -> None:
+def json_option(parser: Parser) -> None:
     parser.add_flag("--json", dest="as_json", help="Print JSON, one object per line.")
 
 
-def _profile(parser: Parser) -> None:
+def profile_option(parser: Parser) -> None:
     parser.add_option(
         "--profile", metavar="NAME", help="The sign-in to use. Default: PORTICO_PROFILE, or 'default'."
     )
@@ -179,7 +179,7 @@ _TRANSFER = (
     _quiet,
     _checksum,
     _jobs,
-    _profile,
+    profile_option,
 )
 
 COMMANDS = {
@@ -187,15 +187,17 @@ COMMANDS = {
         run,
         "Sign in, and stay signed in. The token is kept in the system's key ring, or in a file that only you can "
         "read. The password is asked for, or read from standard input; it is not kept.",
-        (_login, _profile),
+        (_login, profile_option),
         "Example:\n  portico login https://files.example.com --user anna",
     ),
-    "logout": Command(run, "Sign out, here and on the gateway.", (_profile,)),
-    "whoami": Command(run, "Show who is signed in, where, and with which rights.", (_json, _profile)),
+    "logout": Command(run, "Sign out, here and on the gateway.", (profile_option,)),
+    "whoami": Command(
+        run, "Show who is signed in, where, and with which rights.", (json_option, profile_option)
+    ),
     "ls": Command(
         run,
         "List folders; by default the root.",
-        (_ls, _json, _profile),
+        (_ls, json_option, profile_option),
         f"{_PATTERNS}\n\nExamples:\n  portico ls -l /reports\n  portico ls '/reports/*.csv'",
         short_help=False,
     ),
@@ -217,37 +219,37 @@ COMMANDS = {
     "sync": Command(
         run,
         "Make a folder on the gateway like a local one (up), or a local one like one on the gateway (down).",
-        (_sync, _dry_run, _continue_on_error, _quiet, _checksum, _jobs, _profile),
+        (_sync, _dry_run, _continue_on_error, _quiet, _checksum, _jobs, profile_option),
         "Examples:\n  portico sync up photos /backup/photos\n  portico sync down --delete /backup/photos photos",
     ),
     "cat": Command(
         run,
         "Write files to standard output, one after the other.",
-        (_cat, _profile),
+        (_cat, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico cat '/logs/*.txt' | sort",
     ),
     "mkdir": Command(
         run,
         "Make folders, with their parents. Existing folders are fine.",
-        (_mkdir, _profile),
+        (_mkdir, profile_option),
         "Example:\n  portico mkdir /reports/2026",
     ),
     "mv": Command(
         run,
         "Move or rename files and folders on the gateway.",
-        (_source_and_target, _no_clobber, _continue_on_error, _profile),
+        (_source_and_target, _no_clobber, _continue_on_error, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico mv '/reports/2025*' /archive/",
     ),
     "cp": Command(
         run,
         "Copy files and folders on the gateway.",
-        (_source_and_target, _recursive, _no_clobber, _continue_on_error, _profile),
+        (_source_and_target, _recursive, _no_clobber, _continue_on_error, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico cp -r /reports /archive/",
     ),
     "rm": Command(
         run,
         "Remove files and empty folders on the gateway.",
-        (_rm, _recursive, _continue_on_error, _dry_run, _profile),
+        (_rm, _recursive, _continue_on_error, _dry_run, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico rm -r --dry-run /old",
     ),
 }

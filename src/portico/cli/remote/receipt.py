@@ -1,0 +1,58 @@
+"""`portico receipt`: fetches the key of a gateway, and verifies receipts with it."""
+
+from types import SimpleNamespace
+
+from portico.cli.parser import Command, Group, Parser
+from portico.cli.remote.arguments import json_option, profile_option
+from portico.cli.remote.command import reporting
+
+
+def _key(parser: Parser) -> None:
+    parser.add_option(
+        "-o", "--output", metavar="FILE", help="Write the key to a file, too; - is standard output."
+    )
+
+
+def _verify(parser: Parser) -> None:
+    parser.add_argument("file", "FILE", help="The file that was uploaded, or downloaded again.")
+    parser.add_argument(
+        "receipt", "RECEIPT", help="A file with the receipt or the response that has it; - is standard input."
+    )
+    parser.add_option(
+        "--key",
+        metavar="FILE",
+        help="The gateway's key, as a JWK set. Default: those that 'receipt key' fetched.",
+    )
+
+
+def key(options: SimpleNamespace) -> int:
+    from portico.cli.remote.receipts import fetch_key
+
+    return reporting(lambda: fetch_key(options))
+
+
+def verify(options: SimpleNamespace) -> int:
+    from portico.cli.remote.receipts import verify_receipt
+
+    return reporting(lambda: verify_receipt(options))
+
+
+COMMANDS = {
+    "receipt": Group(
+        "Verify receipts: what a gateway says that it stored.",
+        {
+            "key": Command(
+                key,
+                "Fetch the gateway's key for receipts, and keep it, so that receipts can be verified without the gateway.",
+                (_key, profile_option),
+            ),
+            "verify": Command(
+                verify,
+                "Check that a receipt was signed by the gateway, and that a file is the one it speaks of. Nothing is sent.",
+                (_verify, json_option),
+                "Needs the package cryptography: pip install 'portico-gateway[receipts]'.\n\n"
+                "Example:\n  portico receipt verify report.pdf report.receipt",
+            ),
+        },
+    )
+}

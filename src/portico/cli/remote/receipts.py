@@ -1,0 +1,231 @@
+"""The keys of gateways, and the verification of receipts: a compact JWS with Ed25519 over JSON."""
+
+import binascii
+import hashlib
+import json
+import sys
+from base64 import urlsafe_b64decode
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from portico.cli.exits import DONE, Missing, UsageMistake
+from portico.cli.remote.connect import connect
+from portico.cli.terminal import read_standard_input, speaks_unicode, standard_output
+from portico.client.auth import profiles
+from portico.client.auth.private_files import write_private
+from portico.client.errors import NotAGateway, ProfileUnusable
+from portico.client.http.effects import Request
+from portico.errors import PorticoError
+
+ADDRESS = "/backend/1.0.0/receipts/key"
+_MAX_TEXT = 64 * 2**20
+
+
+class NotVerified(PorticoError):
+    """The receipt is not valid, or not one for this file."""
+
+    code = "not-verified"
+
+
+def fetch_key(options: SimpleNamespace) -> int:
+    with connect(options) as gateway:
+        keys = gateway.run(gateway.session.request(Request("GET", ADDRESS))).json()
+        url = gateway.url
+    if not _by_id(keys):
+        raise NotAGateway("The gateway returned no key; is it older than receipts?")
+    _keep(keys)
+    text = json.dumps(keys, indent=2) + "\n"
+    if options.output == "-":
+        sys.stdout.write(text)
+        return DONE
+    if options.output:
+        Path(options.output).write_text(text, encoding="utf-8")
+    print(f"Kept the key of {url} in {_kept_file()}.")
+    return DONE
+
+
+def verify_receipt(options: SimpleNamespace) -> int:
+    _check_library()
+    receipts = _receipts(options.receipt)
+    keys = _by_id(_read_keys(options.key)) if options.key else _kept()
+    size, sha256 = _content_of(options.file)
+    claims = [_verified(receipt, keys) for receipt in receipts]
+    fitting = [each for each in claims if (each.get("size"), each.get("sha256")) == (size, sha256)]
+    if not fitting:
+        raise NotVerified(_difference(options.file, size, sha256, claims))
+    (claim, *_) = fitting
+    if options.as_json:
+        print(json.dumps(claim, ensure_ascii=not speaks_unicode(standard_output())))
+        return DONE
+    issuer = f" at {claim['issuer']}" if claim.get("issuer") else ""
+    print(
+        f"{options.file} is what was stored as {claim.get('path')} for {claim.get('user')}{issuer} on "
+        f"{claim.get('storedAt')} ({size} bytes, SHA-256 {sha256}, receipt {claim.get('id')})."
+    )
+    return DONE
+
+
+def _check_library() -> None:
+    try:
+        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
+    except ImportError:
+        raise NotVerified(
+            "Receipts cannot be verified without the package cryptography; install it with: "
+            "pip install 'portico-gateway[receipts]'"
+        ) from None
+
+
+def _content_of(file: str) -> tuple[int, str]:
+    try:
+        with open(file, "rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            return stream.tell(), digest
+    except FileNotFoundError:
+        raise Missing(f"There is no file '{file}'.", folder=False) from None
+
+
+def _read(file: str) -> str:
+    if file == "-":
+        return read_standard_input()
+    try:
+        with open(file, encoding="utf-8") as stream:
+            return stream.read(_MAX_TEXT)
+    except FileNotFoundError:
+        raise Missing(f"There is no file '{file}'.", folder=False) from None
+    except UnicodeDecodeError:
+        raise NotVerified(f"{file} is not text; is it a receipt?") from None
+
+
+def _receipts(file: str) -> list[str]:
+    """The receipts in a file: one as it is, or all in a response of the gateway, or in the output of `put --json`."""
+    text = _read(file).strip()
+    if text.count(".") == 2 and not text.startswith("{"):
+        return [text]
+    found: list[str] = []
+    try:
+        try:
+            _collect(json.loads(text), found)
+        except ValueError:  # one object per line
+            for line in text.splitlines():
+                _collect(json.loads(line), found)
+    except (ValueError, RecursionError):
+        found = []
+    if not found:
+        raise NotVerified(f"There is no receipt in {'standard input' if file == '-' else file}.")
+    return found
+
+
+def _collect(value: Any, found: list[str]) -> None:
+    if isinstance(value, dict):
+        if isinstance(receipt := value.get("receipt"), str):
+            found.append(receipt)
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            _collect(each, found)
+
+
+def _verified(receipt: str, keys: dict[str, bytes]) -> dict[str, Any]:
+    """What a receipt says, if a known gateway has signed it."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        head, body, signature = receipt.split(".")
+        header, claims = json.loads(_decoded(head)), json.loads(_decoded(body))
+        signed = _decoded(signature)
+        if header["alg"] != "EdDSA" or not isinstance(claims, dict):
+            raise ValueError
+        key = keys.get(str(header["kid"]))
+    except (ValueError, TypeError, KeyError):
+        raise NotVerified("This is not a receipt of a Portico gateway, or it is incomplete.") from None
+    if key is None:
+        raise NotVerified(
+            "The key of this receipt is not known here; fetch it with 'portico receipt key', or give the gateway's key "
+            "with --key."
+        )
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signed, f"{head}.{body}".encode())
+    except (InvalidSignature, ValueError):
+        raise NotVerified(
+            "The signature is not valid: the receipt was altered, or is not the gateway's."
+        ) from None
+    return claims
+
+
+def _difference(file: str, size: int, sha256: str, claims: list[dict[str, Any]]) -> str:
+    if len(claims) > 1:
+        return f"None of the {len(claims)} receipts is for the content of {file} ({size} bytes, SHA-256 {sha256})."
+    (claim,) = claims
+    if claim.get("size") != size:
+        return f"{file} has {size} bytes, but {claim.get('size')} were stored as {claim.get('path')}."
+    if not claim.get("sha256"):
+        return "The receipt has no SHA-256; the gateway did not compute it."
+    return f"The content of {file} is not what was stored as {claim.get('path')}; their SHA-256 differ."
+
+
+# Keys
+
+
+def _by_id(keys: Any) -> dict[str, bytes]:
+    """The Ed25519 keys of a JWK set, or of a single JWK; what is anything else is left out."""
+    found: dict[str, bytes] = {}
+    listed = keys.get("keys", [keys]) if isinstance(keys, dict) else []
+    for key in listed if isinstance(listed, list) else []:
+        try:
+            if (key["kty"], key["crv"]) == ("OKP", "Ed25519"):
+                found[str(key["kid"])] = _decoded(key["x"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def _read_keys(file: str) -> Any:
+    try:
+        keys = json.loads(_read(file))
+    except ValueError:
+        keys = None
+    if not _by_id(keys):
+        raise UsageMistake(f"{file} has no key for receipts; fetch it with 'portico receipt key -o FILE'.")
+    return keys
+
+
+def _kept_file() -> Path:
+    try:
+        return profiles.folder().parent / "receipt-keys.json"
+    except RuntimeError:
+        raise ProfileUnusable("There is no home folder for keys; use --output and --key.") from None
+
+
+def _kept_keys() -> dict[str, Any]:
+    try:
+        kept = json.loads(_kept_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        kept = {}
+    return {id_: key for key in kept.get("keys", []) for id_ in _by_id(key)} if isinstance(kept, dict) else {}
+
+
+def _kept() -> dict[str, bytes]:
+    try:
+        return _by_id({"keys": list(_kept_keys().values())})
+    except ProfileUnusable:
+        return {}
+
+
+def _keep(keys: dict[str, Any]) -> None:
+    """Add keys to those of other gateways, and to former ones: their receipts stay valid."""
+    file = _kept_file()
+    known = _kept_keys() | {id_: key for key in keys["keys"] for id_ in _by_id(key)}
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(file, json.dumps({"keys": list(known.values())}, indent=2) + "\n")
+    except OSError as error:
+        raise ProfileUnusable(f"The file {file} cannot be written: {error.strerror}.") from None
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error:
+        raise ValueError("not Base64") from None
