@@ -29,6 +29,8 @@ def test_policy_is_strict() -> None:
 
 
 MOST_REQUESTS = 8
+FETCH_ICON = "() => fetch(document.querySelector('link[rel~=icon]').href).then((answer) => answer.ok)"
+"""As a browser with tabs does; one without has no use for it."""
 
 
 def test_a_first_load_takes_few_requests_and_a_reload_asks_for_the_page_only(
@@ -39,11 +41,13 @@ def test_a_first_load_takes_few_requests_and_a_reload_asks_for_the_page_only(
     page = user.page
     expect(page.get_by_label("Username")).to_be_visible()
     assert 3 <= len(user.requests) <= MOST_REQUESTS, user.requests
+    assert page.evaluate(FETCH_ICON)
     for name in ("page.js", "page.css", "icon.svg", "en.js"):
         wait_until(lambda name=name: f"/{name}" in gateway.output[began:], f"{name} was asked for")
     asked = len(gateway.output)
     page.reload()
     expect(page.get_by_label("Username")).to_be_visible()
+    assert page.evaluate(FETCH_ICON)
     # The gateway's own log, because a browser counts what it finds in its cache as a request.
     wait_until(lambda: '"path":"/"' in gateway.output[asked:], "the page was asked for")
     assert PREFIX not in gateway.output[asked:]
