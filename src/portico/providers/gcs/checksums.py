@@ -16,8 +16,25 @@ FAST = google_crc32c.implementation == "c"
 
 class Checksum:
     def __init__(self) -> None:
+        self.known = True
+        """Whether it includes all bytes from the first one on."""
         self._crc = 0
         self._md5 = None if FAST else hashlib.md5(usedforsecurity=False)
+
+    @classmethod
+    def restored(cls, state: str) -> "Checksum":
+        """The checksum with this `state`."""
+        checksum = cls()
+        if state and FAST:
+            checksum._crc = int(state, 16)
+        else:
+            checksum.known = False
+        return checksum
+
+    @property
+    def state(self) -> str:
+        """All that `restored` needs, unless it is empty: then the checksum cannot be restored."""
+        return f"{self._crc:x}" if FAST and self.known else ""
 
     def add(self, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
@@ -39,12 +56,14 @@ class Checksum:
     @property
     def header(self) -> dict[str, str]:
         """The header of a request."""
+        if not self.known:
+            return {}
         return {"X-Goog-Hash": f"{'crc32c' if self._md5 is None else 'md5'}={self.text}"}
 
     def matches(self, stored: ObjectResource) -> bool:
         """Whether the stored object has this checksum, if the response names one."""
         theirs = stored.crc32c if self._md5 is None else stored.md5_hash
-        return theirs is None or theirs == self.text
+        return theirs is None or not self.known or theirs == self.text
 
     def matches_header(self, hashes: str) -> bool:
         """Whether the header of a download has this checksum, if it names one."""

@@ -13,11 +13,13 @@ from portico.providers.gcs.credentials import AccessTokens, Anonymous
 from portico.providers.gcs.downloads import ObjectReader
 from portico.providers.gcs.errors import ServiceError, translated
 from portico.providers.gcs.listing import list_objects
+from portico.providers.gcs.resumable import GcsUpload
 from portico.providers.gcs.service import Request, Service
 from portico.providers.gcs.uploads import PART_BYTES, ObjectUpload, insert, upload_parts
 from portico.providers.keys import KeyPage, Version, name_of
 from portico.providers.memory import MemoryBudget
 from portico.providers.objects import ObjectStore
+from portico.providers.part_store import UploadState
 from portico.providers.parts import split
 from portico.providers.tasks import for_each
 
@@ -76,15 +78,18 @@ class GcsProvider(ObjectStore):
         if_match: str | None = None,
         modified: datetime | None = None,
     ) -> Entry:
-        if key.startswith(_FORBIDDEN_PREFIX):
-            raise InvalidPath("The storage service reserves the folder '.well-known/acme-challenge'.")
-        upload = ObjectUpload(key, content_type, replace=replace)
+        _check_allowed(key)
+        upload = ObjectUpload(key, content_type, replace=replace, if_match=if_match, modified=modified)
         async with split(self.memory, chunks, lambda _: PART_BYTES, at_most) as parts:
             if parts.first.last:
                 stored = await insert(self._service, upload, parts.first)
             else:
                 stored = await upload_parts(self._service, upload, parts)
         return stored.entry()
+
+    def part_store(self, state: UploadState) -> GcsUpload:
+        _check_allowed(state.key)
+        return GcsUpload(self._service, state)
 
     async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
         await copy_object(self._service, source, target, replace=replace)
@@ -108,6 +113,11 @@ class GcsProvider(ObjectStore):
                 gone = error.status == 404 and not error.missing_bucket
                 if not (gone or (error.status == 412 and version.etag is not None)):
                     raise
+
+
+def _check_allowed(key: str) -> None:
+    if key.startswith(_FORBIDDEN_PREFIX):
+        raise InvalidPath("The storage service reserves the folder '.well-known/acme-challenge'.")
 
 
 def _check_options(bucket: str, key_file: str | None, endpoint: str | None, anonymous: str) -> None:

@@ -6,12 +6,16 @@ import msgspec
 
 from portico import timestamps
 from portico.entries import Entry, guess_content_type
+from portico.providers.modification_times import MTIME
+from portico.providers.modification_times import read as read_mtime
 from portico.providers.parts import MARK
 from portico.providers.responses import malformed_response, size_of
 
 T = TypeVar("T")
 
 OBJECT_FIELDS = "kind,name,size,updated,contentType,generation,crc32c,md5Hash,metadata"
+GSUTIL_MTIME = "goog-reserved-file-mtime"
+"""The metadata in which gsutil keeps a modification time, in seconds. rclone reads and writes it beside its own."""
 REWRITE_FIELDS = "kind,done,rewriteToken,totalBytesRewritten"
 
 
@@ -33,9 +37,11 @@ class ObjectResource(msgspec.Struct, rename="camel"):
     def entry(self) -> Entry:
         """The entry, named by the whole key. Its etag is the generation, which changes only with the content."""
         kind = self.content_type or guess_content_type(self.name)
-        return Entry(
-            self.name, False, size_of(str(self.size)), stamp(self.updated), kind, str(self.generation)
-        )
+        written = self._mtime() or stamp(self.updated)
+        return Entry(self.name, False, size_of(str(self.size)), written, kind, str(self.generation))
+
+    def _mtime(self) -> str | None:
+        return read_mtime(self.metadata.get(MTIME)) or read_mtime(self.metadata.get(GSUTIL_MTIME))
 
 
 def stamp(text: str) -> str:

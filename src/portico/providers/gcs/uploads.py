@@ -1,8 +1,11 @@
 """Uploads: one request for what fits into a part, otherwise a resumable session."""
 
 import asyncio
+import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from secrets import token_hex
 from urllib.parse import urlsplit, urlunsplit
 
@@ -10,18 +13,21 @@ import msgspec
 import structlog
 
 from portico.entries import UNKNOWN_TYPE
-from portico.errors import ProviderUnavailable, already_exists
+from portico.errors import PorticoError, ProviderUnavailable, already_exists, changed
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
-from portico.providers.gcs.responses import OBJECT_FIELDS, ObjectResource, read_object
+from portico.providers.gcs.responses import GSUTIL_MTIME, OBJECT_FIELDS, ObjectResource, read_object
 from portico.providers.gcs.service import Backoff, Request, Response, Service
 from portico.providers.keys import name_of
+from portico.providers.modification_times import MTIME, as_rfc3339
 from portico.providers.parts import LOOKUP_FRACTION, MARK, MIB, Parts, UploadPart
 from portico.providers.responses import malformed_response
 
 PART_BYTES = 8 * MIB
 """Of a resumable upload; the service requires a multiple of 256 KiB."""
 _CANCEL_SECONDS = 10
+_LOST = (404, 410)
+"""What the service answers about a session that it does not know."""
 
 log = structlog.get_logger()
 
@@ -29,11 +35,31 @@ log = structlog.get_logger()
 class ObjectUpload:
     """What both kinds of upload need to know."""
 
-    def __init__(self, key: str, content_type: str, *, replace: bool) -> None:
+    def __init__(
+        self,
+        key: str,
+        content_type: str,
+        *,
+        replace: bool,
+        if_match: str | None = None,
+        modified: datetime | None = None,
+        mark: str | None = None,
+    ) -> None:
+        """`if_match`: the generation of the only version that is replaced."""
         self.key = key
         self.content_type = content_type if _is_plain(content_type) else UNKNOWN_TYPE
-        self.replace = replace
-        self.mark = token_hex(8)
+        self.modified = modified
+        self.mark = mark or token_hex(8)
+        self.generation = None if replace else 0
+        """Of the object that may be replaced; 0 if it must not exist, None for any."""
+        if if_match is not None:
+            if not re.fullmatch("[1-9][0-9]{0,18}", if_match):
+                raise changed(name_of(key))
+            self.generation = int(if_match)
+
+    def refusal(self) -> PorticoError:
+        """What it means that the condition is not met."""
+        return changed(name_of(self.key)) if self.generation else already_exists(name_of(self.key))
 
     def params(self, kind: str, generation: int | None) -> dict[str, str | None]:
         """`generation`: of the object that may be replaced; 0 if it must not exist, None for any."""
@@ -44,7 +70,11 @@ class ObjectUpload:
         }
 
     def metadata(self, checksum: Checksum | None = None) -> bytes:
-        known = {"name": self.key, "contentType": self.content_type, "metadata": {MARK: self.mark}}
+        custom = {MARK: self.mark}
+        if self.modified is not None:
+            seconds = math.floor(self.modified.timestamp())
+            custom |= {MTIME: as_rfc3339(self.modified), GSUTIL_MTIME: str(seconds)}
+        known = {"name": self.key, "contentType": self.content_type, "metadata": custom}
         return msgspec.json.encode(known | (checksum.metadata if checksum else {}))
 
 
@@ -54,14 +84,14 @@ async def insert(service: Service, upload: ObjectUpload, part: UploadPart) -> Ob
     If the response is lost, a look-up shows whether the object is ours. If it is not, the next attempt replaces
     only the version that was found, so that a delayed first attempt cannot undo another upload.
     """
-    with _storing(upload.key):
+    with storing(upload):
         return await _insert(service, upload, part)
 
 
 async def _insert(service: Service, upload: ObjectUpload, part: UploadPart) -> ObjectResource:
     checksum = Checksum()
     checksum.add(part.chunks)
-    generation = None if upload.replace else 0
+    generation = upload.generation
     backoff = Backoff()
     in_doubt = False
     while True:
@@ -77,9 +107,10 @@ async def _insert(service: Service, upload: ObjectUpload, part: UploadPart) -> O
         found = await service.find(upload.key, service.timeout / LOOKUP_FRACTION)
         if found and found.mark == upload.mark:
             return found
-        if found and not upload.replace:
-            raise already_exists(name_of(upload.key))
-        generation = found.generation if found else 0
+        current = found.generation if found else 0
+        if upload.generation not in (None, current):
+            raise upload.refusal()
+        generation = current
         await backoff.after(lost, again=superseded or None)
 
 
@@ -102,15 +133,24 @@ def _single_request(
     )
 
 
-class ResumableSession:
-    """A resumable upload: parts of one size, in order. The service reports how much it has."""
+class SessionLost(ProviderUnavailable):
+    """The service no longer knows a session: it expired, was cancelled or has failed."""
 
-    def __init__(self, service: Service, address: str) -> None:
+
+class ResumableSession:
+    """A resumable upload: parts in order. The service reports how much it has."""
+
+    def __init__(
+        self, service: Service, address: str, kept: int = 0, checksum: Checksum | None = None
+    ) -> None:
+        """`kept` and `checksum`: how many bytes another process has sent, and their checksum."""
         self._service = service
-        # The address grants access and outlives the token, so it must not be logged.
-        self._address = address
-        self._kept = 0
-        self._checksum = Checksum()
+        # It grants access and outlives the token, so it must not be logged.
+        self.address = address
+        self.kept = kept
+        """How many bytes were sent. After a resumption, the service may have more, and ignores them."""
+        self.checksum = checksum or Checksum()
+        self._resumed = checksum is not None
         self._order = asyncio.Lock()
         self._broken = False
 
@@ -119,7 +159,7 @@ class ResumableSession:
         request = Request(
             "POST",
             service.uploads_url,
-            upload.params("resumable", None if upload.replace else 0),
+            upload.params("resumable", upload.generation),
             {"Content-Type": "application/json; charset=UTF-8", "X-Upload-Content-Type": upload.content_type},
             [upload.metadata()],
         )
@@ -138,11 +178,11 @@ class ResumableSession:
                 raise
 
     async def _send(self, part: UploadPart) -> ObjectResource | None:
-        start, end = self._kept, self._kept + part.size
+        start, end = self.kept, self.kept + part.size
         total = str(end) if part.last else "*"
-        self._checksum.add(part.chunks)
+        self.checksum.add(part.chunks)
         backoff = Backoff()
-        in_doubt = silent = False
+        in_doubt, silent = not part.size, False
         while True:
             try:
                 if in_doubt:
@@ -150,23 +190,25 @@ class ResumableSession:
                     async with asyncio.timeout(self._service.timeout / LOOKUP_FRACTION if silent else None):
                         response = await self._put((), f"bytes */{total}", part.last)
                 else:
-                    content = _skip(part.chunks, self._kept - start)
-                    response = await self._put(content, f"bytes {self._kept}-{end - 1}/{total}", part.last)
+                    content = _skip(part.chunks, self.kept - start)
+                    response = await self._put(content, f"bytes {self.kept}-{end - 1}/{total}", part.last)
                 if response.status != 308:
                     return self._stored(response, end if part.last else None)
                 kept = _kept(response)
-                if not self._kept <= kept <= end:
+                if self._resumed and not part.last:
+                    kept = min(kept, end)
+                if not self.kept <= kept <= end:
                     raise malformed_response("an inconsistent offset of a resumable upload")
                 if kept == end and not part.last:
-                    self._kept = kept
+                    self.kept = kept
                     return None
-                if kept > self._kept:
+                if kept > self.kept:
                     backoff = Backoff()
                 elif not in_doubt or kept == end:
                     await backoff.after(
                         malformed_response("a resumable upload that makes no progress"), again=True
                     )
-                self._kept = kept
+                self.kept = kept
                 in_doubt = kept == end  # everything is stored but not committed: send the end again
             except FAILURES as error:
                 # A service that timed out may have stored the bytes.
@@ -176,19 +218,19 @@ class ResumableSession:
 
     def _stored(self, response: Response, end: int | None) -> ObjectResource:
         stored = read_object(response.body)
-        if stored.size != end or not self._checksum.matches(stored):
+        if stored.size != end or not self.checksum.matches(stored):
             raise malformed_response("an object with another size or checksum than was sent")
         return stored
 
     async def _put(self, content: Sequence[bytes | memoryview], content_range: str, last: bool) -> Response:
-        headers = {"Content-Range": content_range, **(self._checksum.header if last else {})}
-        request = Request("PUT", self._address, headers=headers, body=content, signed=False)
+        headers = {"Content-Range": content_range, **(self.checksum.header if last else {})}
+        request = Request("PUT", self.address, headers=headers, body=content, signed=False)
         try:
             return await self._service.once(request)
         except ServiceError as error:
-            if error.status not in (404, 410):
+            if error.status not in _LOST:
                 raise
-            raise ProviderUnavailable(
+            raise SessionLost(
                 "The storage service lost the upload; send the file again.",
                 retry_after=1,
                 cause=f"Google Cloud Storage no longer knows a resumable upload ({error.status})",
@@ -196,35 +238,37 @@ class ResumableSession:
 
     async def cancel(self) -> None:
         """Discard what was uploaded. If that fails, the session, which is invisible, expires after a week."""
-        request = Request("DELETE", self._address, signed=False)
+        request = Request("DELETE", self.address, signed=False)
         try:
             async with asyncio.timeout(_CANCEL_SECONDS):
                 await self._service.call(request)
         except FAILURES as error:
+            if isinstance(error, ServiceError) and error.status in _LOST:
+                return
             # Only the type: the message may contain the address.
             log.warning("upload-not-cancelled", provider="gcs", why=type(error).__name__)
 
 
 @contextmanager
-def _storing(key: str) -> Iterator[None]:
-    """As `translated`, where 412 means that the object exists, and 404 that the bucket does not."""
-    with translated(name_of(key)):
+def storing(upload: ObjectUpload) -> Iterator[None]:
+    """As `translated`, where 412 means that the object may not be replaced, and 404 that the bucket does not exist."""
+    with translated(name_of(upload.key)):
         try:
             yield
         except ServiceError as error:
             if error.status == 412:
-                raise already_exists(name_of(key)) from None
+                raise upload.refusal() from None
             error.missing_bucket = error.status == 404
             raise
 
 
 async def upload_parts(service: Service, upload: ObjectUpload, parts: Parts) -> ObjectResource:
     """Store an object by a resumable upload."""
-    with _storing(upload.key):
+    with storing(upload):
         session = await ResumableSession.begin(service, upload)
 
     async def send(part: UploadPart) -> ObjectResource | None:
-        with _storing(upload.key):  # not around everything: errors of the stream are not the service's
+        with storing(upload):  # not around everything: errors of the stream are not the service's
             return await session.send(part)
 
     try:
