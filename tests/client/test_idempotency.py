@@ -8,10 +8,11 @@ import pytest
 from portico.client import AlreadyExists, Client, ConnectionFailed, NotFound, OnConflict, RequestRunning
 from portico.client.auth.backoff import Backoff
 from portico.client.http.effects import Sleep
+from portico.client.transfers import uploads
 
 from ..servers.proxy import Altered, Call, Fault, FaultProxy, Lost, Reply, Reset
 from .conftest import both_clients
-from .faults import is_upload
+from .faults import HUGE, is_upload
 from .test_uploads import LARGE
 
 CONFLICTS: list[OnConflict | None] = [None, "replace", "fail", "rename"]
@@ -161,3 +162,17 @@ def test_a_gateway_that_cannot_be_asked_counts_as_an_old_one(
     proxy.on(lambda call: call.path == "/backend/session", Reply(503), turns=9)
     with pytest.raises(ConnectionFailed):
         proxied.copy("/old", "/new", on_conflict="rename")
+
+
+@both_clients
+def test_a_large_upload_that_is_replayed_is_not_sent(
+    client: Client, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway answers before the body, which waits for its invitation."""
+    monkeypatch.setattr(uploads, "new_key", lambda: {"Idempotency-Key": f'"{root.stat().st_ino}-large"'})
+    for _ in range(2):
+        entry = client.upload(HUGE, "/file", on_conflict="rename")
+        assert entry
+        assert entry.path == "/file"
+    assert [path.name for path in root.iterdir()] == ["file"]
+    assert client.stat("/file").size == len(HUGE)

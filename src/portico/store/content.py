@@ -22,8 +22,11 @@ from portico.store.tables import metadata
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-MOMENTARY: Final = frozenset({"families", "access_tokens", "refresh_tokens", "tickets", "attempts", "leases"})
-"""Tables that are not part of a backup: a session that was ended since must not come back with it."""
+MOMENTARY: Final = frozenset(
+    {"families", "access_tokens", "refresh_tokens", "tickets", "attempts", "leases", "idempotency_keys"}
+)
+"""Tables that are not part of a backup: a session that was ended since must not come back with it, nor the answer to a
+change that a restore of the files has undone."""
 
 _BATCH: Final = 500
 """Rows that are in memory at a time."""

@@ -99,12 +99,12 @@ class Database:
         # If the connection breaks, it may have been committed.
         return await _retried(work, _Conflict)
 
-    async def write(self, statement: Executable) -> Sequence[AnyRow]:
+    async def write(self, statement: Executable, parameters: Parameters = None) -> Sequence[AnyRow]:
         """As `execute`, for a statement with RETURNING: the rows that it returns."""
 
         async def work() -> Sequence[AnyRow]:
             async with self._single() as connection:
-                return (await connection.execute(statement)).all()
+                return (await connection.execute(statement, parameters)).all()
 
         return await _retried(work, _Conflict)
 

@@ -15,7 +15,19 @@ from typing import Any, Final
 
 import msgspec
 import structlog
-from sqlalchemy import ColumnElement, LargeBinary, and_, delete, func, literal, literal_column, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    LargeBinary,
+    and_,
+    bindparam,
+    delete,
+    func,
+    literal,
+    literal_column,
+    select,
+    update,
+)
 
 from portico import processes
 from portico.errors import PorticoError, Unavailable
@@ -32,6 +44,12 @@ _RENEWALS: Final = 3
 _ATTEMPTS: Final = 5
 _NOBODY: Final = ""
 _NO_NOTES: Final = b"{}"
+
+_ANSWERING: Final = (
+    update(keys)
+    .where(keys.c.digest == bindparam("key"), keys.c.owner == bindparam("me"))
+    .values(owner=bindparam("nobody"), response=bindparam("answer"))
+)
 
 log = structlog.get_logger()
 
@@ -58,7 +76,8 @@ class Claim:
         self, database: Database, digest: bytes, owner: str, row: AnyRow | None, lifetime: timedelta
     ) -> None:
         self._database = database
-        self._mine: ColumnElement[bool] = and_(keys.c.digest == digest, keys.c.owner == owner)
+        self._digest = digest
+        self._owner = owner
         self._lifetime = lifetime
         self._owned_until = database.now() + _milliseconds(lifetime)
         self._renewing = asyncio.create_task(self._renew())
@@ -83,7 +102,8 @@ class Claim:
     async def answer(self, response: bytes) -> None:
         await self._end()
         try:
-            await self._change(owner=_NOBODY, response=response)
+            values = {"key": self._digest, "me": self._owner, "nobody": _NOBODY, "answer": response}
+            await self._database.execute(_ANSWERING, values)
         except PorticoError as error:
             # It is done, and the client learns that. A repeated request finds the row as after a crash.
             log.warning("idempotency-key-not-answered", cause=error.cause)
@@ -98,6 +118,10 @@ class Claim:
                 await self._database.execute(delete(keys).where(self._mine))
         except PorticoError as error:  # then it expires
             log.warning("idempotency-key-not-released", cause=error.cause)
+
+    @property
+    def _mine(self) -> ColumnElement[bool]:
+        return and_(keys.c.digest == self._digest, keys.c.owner == self._owner)
 
     async def _end(self) -> None:
         self._renewing.cancel()
@@ -127,6 +151,7 @@ class IdempotencyKeys:
     def __init__(self, database: Database, lifetime: timedelta = LIFETIME) -> None:
         self._database = database
         self._lifetime = lifetime
+        self._taking = _taking(database.dialect)
 
     async def claim(self, digest: bytes, request: bytes) -> Claim | Answered | Running | Reused:
         """`digest` identifies the key, `request` the request under it."""
@@ -156,32 +181,40 @@ class IdempotencyKeys:
     async def _take(self, digest: bytes, request: bytes, owner: str) -> list[AnyRow]:
         """The row, if the key is new, or was of the same request and its owner vanished: then `response` is set."""
         now = self._database.now()
-        taken_over = {
-            "owner": literal_column("excluded.owner"),
-            "owned_until": literal_column("excluded.owned_until"),
-            "response": func.coalesce(keys.c.response, _no_notes()),
-        }
-        vanished = and_(
-            keys.c.request == request,
-            keys.c.owner != _NOBODY,
-            keys.c.owned_until <= now,
-            keys.c.expires_at > now,
-        )
         row = {
             "digest": digest,
             "request": request,
             "owner": owner,
             "owned_until": now + _milliseconds(self._lifetime),
-            "response": None,
             "expires_at": now + _milliseconds(KEPT),
+            "now": now,
         }
-        statement = upsert(self._database.dialect, keys, taken_over, where=vanished).values(row)
-        return list(await self._database.write(statement.returning(keys.c.response, keys.c.expires_at)))
+        return list(await self._database.write(self._taking, row))
 
     async def sweep(self) -> None:
         """Remove the keys that are older than a day."""
         expired = keys.c.expires_at <= self._database.now()
         await self._database.execute(delete(keys).where(expired), wait=SWEEP_WAIT)
+
+
+def _taking(dialect: str) -> Executable:
+    """The statement behind `_take`. Building it takes longer than the database needs."""
+    taken_over = {
+        "owner": literal_column("excluded.owner"),
+        "owned_until": literal_column("excluded.owned_until"),
+        "response": func.coalesce(keys.c.response, _no_notes()),
+    }
+    vanished = and_(
+        keys.c.request == literal_column("excluded.request"),
+        keys.c.owner != _NOBODY,
+        keys.c.owned_until <= bindparam("now"),
+        keys.c.expires_at > bindparam("now"),
+    )
+    columns = ("digest", "request", "owner", "owned_until", "expires_at")
+    statement = upsert(dialect, keys, taken_over, where=vanished)
+    return statement.values({name: bindparam(name) for name in columns}).returning(
+        keys.c.response, keys.c.expires_at
+    )
 
 
 def _milliseconds(duration: timedelta) -> int:
