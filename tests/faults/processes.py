@@ -17,12 +17,18 @@ from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
+from portico.errors import NotFound
+from portico.paths import RESERVED_PREFIX
+from portico.paths import Path as StoragePath
+from portico.providers.registry import open_provider
 from portico.providers.s3 import S3Provider, journal
 from portico.store.database import Database
 
 from ..gateways import FILES, Gateway, wait_until
+from ..servers.azure_files import Share, azure_files_server
 from ..servers.azurite import KEY as AZURITE_KEY
 from ..servers.azurite import Azurite
+from ..servers.gcs import shared_server as gcs_server
 from ..servers.moto_s3 import KEYS as S3_KEYS
 from ..servers.moto_s3 import moto_s3
 from ..servers.s3_buckets import make_buckets, plain_client
@@ -30,7 +36,7 @@ from ..servers.swift_s3 import KEYS as SWIFT_KEYS
 from ..servers.swift_s3 import swift_s3
 from .raw_http import Answer, Wire, ask, form, get, post
 
-_SECRETS = ("secret-access-key", "account-key")
+_SECRETS = ("secret-access-key", "account-key", "connection-string")
 
 _WITH_CONSTANTS = """
 import importlib, json, resource, sys
@@ -248,8 +254,71 @@ class AzureBlobStorage(Storage):
         pass
 
 
+class AzureFilesStorage(Storage):
+    kind = "azure-files"
+    part = 4 * 2**20
+
+    def __init__(self, gateway: TunedGateway) -> None:
+        super().__init__(gateway)
+        self._share = f"share-{token_hex(8)}"
+
+    async def prepare(self) -> None:
+        server = azure_files_server()
+        server.shares[self._share] = Share()
+        options = {"share": self._share, "connection-string": server.connection_string}
+        await connect(self._gateway, "azure-files", options)
+
+    async def left_over(self) -> list[str]:
+        provider = open_provider(
+            "azure-files",
+            {"share": self._share, "connection-string": azure_files_server().connection_string},
+        )
+        try:
+            page = await provider.list_page(StoragePath((f"{RESERVED_PREFIX}staging",)), 1000, None)
+            return [entry.name for entry in page.entries]
+        except NotFound:
+            return []
+        finally:
+            await provider.close()
+
+    async def sweep(self) -> None:
+        pass
+
+
+class GcsStorage(Storage):
+    kind = "gcs"
+    part = 8 * 2**20
+
+    def __init__(self, gateway: TunedGateway) -> None:
+        super().__init__(gateway)
+        self._bucket = gcs_server().make_bucket(f"bucket-{token_hex(8)}")
+
+    async def prepare(self) -> None:
+        server = gcs_server()
+        options = {
+            "bucket": self._bucket.name,
+            "endpoint-url": server.address,
+            "service-account-file": server.write_key_file(self._gateway.home / "key.json"),
+        }
+        await connect(self._gateway, "gcs", options)
+
+    async def left_over(self) -> list[str]:
+        return [key for key in self._bucket.objects if key.startswith(RESERVED_PREFIX)]
+
+    async def sweep(self) -> None:
+        pass
+
+
 STORAGES: Mapping[str, type[Storage]] = {
-    storage.kind: storage for storage in (LocalStorage, S3Storage, SwiftStorage, AzureBlobStorage)
+    storage.kind: storage
+    for storage in (
+        LocalStorage,
+        S3Storage,
+        SwiftStorage,
+        AzureBlobStorage,
+        AzureFilesStorage,
+        GcsStorage,
+    )
 }
 
 
