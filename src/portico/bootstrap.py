@@ -41,6 +41,7 @@ from portico.store.digests import FileDigests
 from portico.store.idempotency import IdempotencyKeys
 from portico.store.leases import Leases
 from portico.store.sealed import Sealed
+from portico.store.upload_log import UploadLogs
 from portico.store.uploads import Uploads
 from portico.tracing import Tracing
 
@@ -80,6 +81,7 @@ async def open_gateway(
             memory=upload_memory,
             path_depth=settings.path_depth,
             tracing=tracing,
+            upload_logs=UploadLogs(database, Sealed(key.derive("uploads")), settings.node),
         )
         stack.push_async_callback(drives.close)
 

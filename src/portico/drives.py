@@ -36,6 +36,7 @@ from portico.providers.registry import PREFIX_OPTION, open_provider
 from portico.rights import ALL_RIGHTS, Right
 from portico.single_flight import SingleFlight
 from portico.store.leases import Leases
+from portico.store.upload_log import UploadLogs
 from portico.tracing import Tracing
 
 _TRUSTED_SECONDS = 1.0
@@ -82,6 +83,7 @@ class Drives:
         memory: MemoryBudget | None = None,
         path_depth: int = PATH_DEPTH,
         tracing: Tracing | None = None,
+        upload_logs: UploadLogs | None = None,
     ) -> None:
         """`timeout`, `memory`: as `open_provider` takes them. `leases`: shared with other workers and nodes."""
         self._connections = connections
@@ -89,6 +91,7 @@ class Drives:
         self._memory = memory or MemoryBudget()
         self._path_depth = path_depth
         self._tracing = tracing
+        self._upload_logs = upload_logs
         self._metrics = metrics
         self._leases = leases
         self._seal = seal
@@ -221,7 +224,7 @@ class Drives:
     async def _sweep(self, name: str) -> None:
         try:
             async with asyncio.timeout(SWEEP_TIMEOUT_SECONDS), self._leases.held(f"sweep-of:{name}") as mine:
-                if mine and (swept := await (await self._open(name)).provider.sweep()):
+                if mine and (swept := await self._swept(name, (await self._open(name)).provider)):
                     log.info("swept", connection=name, left_over=swept)
         except PorticoError as error:
             log.warning("sweep-failed", connection=name, code=error.code, cause=error.cause)
@@ -231,6 +234,21 @@ class Drives:
             )
         except Exception as error:
             log.error("bug", connection=name, exc_info=error)
+
+    async def _swept(self, name: str, provider: Provider) -> int:
+        """Remove what processes that died left in a connection. Returns how many uploads there were."""
+        swept = await provider.sweep()
+        if self._upload_logs is None:
+            return swept
+        async for upload in self._upload_logs.expired(name):
+            try:
+                await (await provider.resume_upload(upload.state)).abandon()
+            except PorticoError as error:  # the others can be removed; this one is tried again
+                log.warning("upload-not-abandoned", connection=name, code=error.code, cause=error.cause)
+                continue
+            await self._upload_logs.remove(upload)
+            swept += 1
+        return swept
 
     async def close(self) -> None:
         await self._checking.cancel()
@@ -267,8 +285,9 @@ class Drives:
 
     def _open_provider(self, connection: Connection) -> _Opened:
         options = connection.options | connection.secrets
+        upload_log = self._upload_logs.of(connection.name) if self._upload_logs else None
         provider = InstrumentedProvider(
-            open_provider(connection.kind, options, self._timeout, self._memory),
+            open_provider(connection.kind, options, self._timeout, self._memory, upload_log),
             connection.name,
             self._metrics,
             self._tracing,

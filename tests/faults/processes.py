@@ -12,6 +12,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from sqlalchemy import update
+
 from portico import settings
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
@@ -21,8 +23,11 @@ from portico.errors import NotFound
 from portico.paths import RESERVED_PREFIX
 from portico.paths import Path as StoragePath
 from portico.providers.registry import open_provider
-from portico.providers.s3 import S3Provider, journal
+from portico.providers.s3 import S3Provider
 from portico.store.database import Database
+from portico.store.sealed import Sealed
+from portico.store.tables import uploads
+from portico.store.upload_log import UploadLogs
 
 from ..gateways import FILES, Gateway, wait_until
 from ..servers.azure_files import Share, azure_files_server
@@ -206,20 +211,26 @@ class S3Storage(Storage):
 
     async def left_over(self) -> list[str]:
         async with plain_client(self.options) as client:
-            notes = await client.list_objects_v2(Bucket=self.bucket, Prefix=".portico~")
-            uploads = await client.list_multipart_uploads(Bucket=self.bucket)
-        return [found["Key"] for found in (*notes.get("Contents", []), *uploads.get("Uploads", []))]
+            ours = await client.list_objects_v2(Bucket=self.bucket, Prefix=".portico~")
+            unfinished = await client.list_multipart_uploads(Bucket=self.bucket)
+        return [found["Key"] for found in (*ours.get("Contents", []), *unfinished.get("Uploads", []))]
 
     async def sweep(self) -> None:
-        """What a day later happens by itself."""
+        """What happens by itself a day later."""
+        chosen = settings.load(self._gateway.home, {})
+        key = SecretKey.load(chosen.secret_key_file, {})
+        database = Database(chosen.database_url)
         options: dict[str, Any] = {name.replace("-", "_"): value for name, value in self.options.items()}
         provider = S3Provider(bucket=self.bucket, **options)
-        stale, journal.STALE = journal.STALE, -journal.STALE
         try:
-            await provider.sweep()
+            await database.execute(update(uploads).values(expires_at=0))
+            logs = UploadLogs(database, Sealed(key.derive("uploads")), "test")
+            async for upload in logs.expired("store"):
+                await (await provider.resume_upload(upload.state)).abandon()
+                await logs.remove(upload)
         finally:
-            journal.STALE = stale
             await provider.close()
+            await database.close()
 
 
 class SwiftStorage(S3Storage):

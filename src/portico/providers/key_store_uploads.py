@@ -11,7 +11,6 @@ from contextlib import aclosing
 from functools import partial
 from secrets import token_hex
 
-import msgspec
 import structlog
 
 from portico.entries import Entry
@@ -55,7 +54,7 @@ class KeyStoreUpload(ResumableUpload):
 
     @property
     def state(self) -> bytes:
-        return msgspec.json.encode(self._state)
+        return self._state.encode()
 
     @property
     def _tail_bytes(self) -> int:

@@ -72,6 +72,9 @@ class UploadState(msgspec.Struct, omit_defaults=True):
     def decode(cls, text: bytes) -> Self:
         return msgspec.json.decode(text, type=cls)
 
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
     @property
     def folder(self) -> str:
         """The prefix of all hidden keys of this upload."""

@@ -14,6 +14,7 @@ from portico.errors import InvalidPath, InvalidRequest, ProviderRefused
 from portico.paths import Path
 from portico.providers.base import TIMEOUT_SECONDS, Provider
 from portico.providers.memory import MemoryBudget
+from portico.providers.upload_log import UploadLog
 
 SECRET_OPTIONS = frozenset({"secret-access-key", "connection-string", "account-key", "sas-token"})
 PATH_OPTIONS = frozenset({"folder", "service-account-file"})
@@ -32,6 +33,8 @@ class Kind:
     """The extra that installs the service's SDK."""
     sdk: str | None = None
     """A module that shows whether the SDK is installed. Providers that have one also take `timeout` and `memory`."""
+    logs_uploads: bool = False
+    """Whether it leaves something behind when its process dies during an upload. Then it also takes `upload_log`."""
 
     @property
     def options(self) -> frozenset[str]:
@@ -50,6 +53,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         extra="s3",
         sdk="aiobotocore",
+        logs_uploads=True,
     ),
     "azure-blob": Kind(
         "portico.providers.azure_blob:AzureBlobProvider",
@@ -109,11 +113,12 @@ def open_provider(
     options: Mapping[str, str],
     timeout: float = TIMEOUT_SECONDS,
     memory: MemoryBudget | None = None,
+    upload_log: UploadLog | None = None,
 ) -> Provider:
     """The provider for options that `check_options` accepts; secrets are options like any other.
 
     `timeout`: see `TIMEOUT_SECONDS`. `memory`: the budget that uploads to all services share; without one, the
-    provider has its own.
+    provider has its own. `upload_log`: without one, what is left behind if this process dies is not recorded.
     """
     check_options(kind, options)
     known = _kind(kind)
@@ -130,6 +135,8 @@ def open_provider(
     }
     if known.sdk:  # local folders have no service to wait for
         arguments |= {"timeout": timeout, "memory": memory}
+    if known.logs_uploads:
+        arguments["upload_log"] = upload_log
     return implementation(**arguments)
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import random
 import re
 from base64 import b64encode
@@ -9,10 +10,17 @@ from zlib import crc32
 
 import pytest
 
-from portico.errors import AlreadyExists, PorticoError, ProviderFailed, ProviderTimeout, ProviderUnavailable
+from portico.errors import (
+    AlreadyExists,
+    PorticoError,
+    ProviderFailed,
+    ProviderTimeout,
+    ProviderUnavailable,
+    Unavailable,
+)
 from portico.providers import parts
 from portico.providers.parts import MIB, MIN_PART_BYTES
-from portico.providers.s3 import S3Provider, copies, journal
+from portico.providers.s3 import S3Provider, copies, former_notes
 from portico.providers.s3.service import Service
 
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset
@@ -30,15 +38,11 @@ from .actions import (
     said,
     whole,
 )
-from .conftest import Opener
+from .conftest import MemoryLog, Opener
 
 BIG = random.Random(1).randbytes(2 * MIN_PART_BYTES + 5)
 SMALL = random.Random(2).randbytes(300_000)
 Leftovers = Callable[[], Awaitable[list[str]]]
-
-
-def note(call: Call) -> bool:
-    return call.method == "PUT" and ".portico~uploads" in call.path
 
 
 def head(call: Call) -> bool:
@@ -192,15 +196,13 @@ async def test_an_error_inside_of_a_success_may_pass(provider: S3Provider, proxy
     assert await content(provider, "file") == BIG
 
 
-@pytest.mark.parametrize(
-    "matches", [part, completing, beginning, note], ids=["part", "complete", "begin", "note"]
-)
+@pytest.mark.parametrize("matches", [part, completing, beginning], ids=["part", "complete", "begin"])
 async def test_a_service_that_fails_for_good_keeps_nothing(
     provider: S3Provider,
     proxy: FaultProxy,
+    log: MemoryLog,
     leftovers: Leftovers,
     matches: Callable[[Call], bool],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await put(provider, "file", b"old")
     proxy.on(matches, said(503, error("SlowDown")), turns=99)
@@ -210,14 +212,33 @@ async def test_a_service_that_fails_for_good_keeps_nothing(
     left = await leftovers()
     if (
         matches is beginning
-    ):  # there may be an upload whose id never came: the note stays, and the sweep looks
-        monkeypatch.setattr(journal, "STALE", timedelta(0))
-        assert await provider.sweep() == 1
+    ):  # there may be an upload whose id never came: the record stays, and the sweep looks
+        assert left == ["file 1"]
+        await log.sweep(provider)
         left = await leftovers()
     assert left == []
 
 
-async def test_a_refused_upload_leaves_no_note(
+async def test_an_upload_that_cannot_be_recorded_does_not_begin(
+    provider: S3Provider, proxy: FaultProxy, log: MemoryLog, leftovers: Leftovers
+) -> None:
+    log.error = Unavailable("The gateway's database does not answer; try again in a moment.")
+    with pytest.raises(Unavailable):
+        await put(provider, "file", BIG)
+    assert await leftovers() == []
+    assert not [call for call in proxy.calls if beginning(call)]
+    await put(provider, "file", SMALL)  # one request needs no record
+
+
+async def test_a_record_costs_no_request(provider: S3Provider, proxy: FaultProxy, log: MemoryLog) -> None:
+    await provider._service.open()
+    await put(provider, "file", BIG)
+    # Whether it is a folder, begin, three parts, complete.
+    assert len(proxy.calls) == 6
+    assert log.begun == 1
+
+
+async def test_a_refused_upload_leaves_no_record(
     provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers
 ) -> None:
     proxy.on(beginning, said(403, error("AccessDenied")))
@@ -252,15 +273,9 @@ async def test_a_service_that_stops_reading(opened: Opener) -> None:
     server.close()
 
 
-@pytest.mark.parametrize(
-    "matches", [part, completing, beginning, note], ids=["part", "complete", "begin", "note"]
-)
+@pytest.mark.parametrize("matches", [part, completing, beginning], ids=["part", "complete", "begin"])
 async def test_a_cancelled_upload_leaves_nothing(
-    provider: S3Provider,
-    proxy: FaultProxy,
-    leftovers: Leftovers,
-    matches: Callable[[Call], bool],
-    monkeypatch: pytest.MonkeyPatch,
+    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers, matches: Callable[[Call], bool]
 ) -> None:
     """Whatever it is waiting for when it is cancelled."""
     reached = asyncio.Event()
@@ -277,84 +292,107 @@ async def test_a_cancelled_upload_leaves_nothing(
     with pytest.raises(asyncio.CancelledError):
         await task
     await provider.close()  # waits for what has to be finished
-    monkeypatch.setattr(journal, "STALE", timedelta(0))
-    left = await leftovers()
-    if matches is note:
-        await provider.sweep()
-        left = await leftovers()
-    assert left == []
+    assert await leftovers() == []
+
+
+async def test_an_upload_that_is_cancelled_while_it_is_recorded(
+    provider: S3Provider, log: MemoryLog, leftovers: Leftovers
+) -> None:
+    log.may_begin.clear()
+    task = asyncio.ensure_future(put(provider, "file", BIG))
+    await log.beginning.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    log.may_begin.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await provider.close()
+    assert await leftovers() == []
 
 
 # The sweep
 
 
 async def test_an_abort_that_fails_is_left_to_the_sweep(
-    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+    provider: S3Provider, proxy: FaultProxy, log: MemoryLog, leftovers: Leftovers
 ) -> None:
     proxy.on(part, said(503, error("SlowDown")), turns=99)
     proxy.on(aborting, said(503, error("SlowDown")), turns=4)
     with pytest.raises(ProviderUnavailable):
         await put(provider, "file", BIG)
-    assert len(await leftovers()) == 2
-    assert await provider.sweep() == 0  # it is too young
-    assert len(await leftovers()) == 2
-    monkeypatch.setattr(journal, "STALE", timedelta(0))
-    assert await provider.sweep() == 1
+    assert await leftovers() == ["file", "file 1"]
+    await log.sweep(provider)
     assert await leftovers() == []
 
 
 async def test_a_process_that_died_before_it_knew_its_upload(
-    provider: S3Provider, client: Any, bucket: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+    provider: S3Provider, client: Any, bucket: str, proxy: FaultProxy, log: MemoryLog
 ) -> None:
-    monkeypatch.setattr(journal, "STALE", timedelta(0))
     earlier = await client.create_multipart_upload(Bucket=bucket, Key="file")
+    proxy.on(lambda call: call.method == "GET" and "uploads" in call.query, Altered.body(dated(earlier)))
+    proxy.on(beginning, Lost(), turns=4)
+    with pytest.raises(ProviderUnavailable):
+        await put(provider, "file", BIG)
+    await client.create_multipart_upload(Bucket=bucket, Key="file2")
+    await log.sweep(provider)
+    await check_left(client, bucket, earlier)
 
-    def dated(body: bytes) -> bytes:
-        """Let the earlier one be from 2010."""
+
+def dated(earlier: dict[str, str]) -> Callable[[bytes], bytes]:
+    """Let the earlier upload be from 2010."""
+
+    def alter(body: bytes) -> bytes:
         uploads = re.split(r"(?=<Upload>)", body.decode())
         return "".join(
             re.sub(r"<Initiated>\d{4}", "<Initiated>2010", one) if earlier["UploadId"] in one else one
             for one in uploads
         ).encode()
 
-    proxy.on(lambda call: call.method == "GET" and "uploads" in call.query, Altered.body(dated))
-    await journal.JournalEntry(provider._service, "file").begin()
-    for key in ("file", "file2"):
-        await client.create_multipart_upload(Bucket=bucket, Key=key)
-    assert await provider.sweep() == 1
+    return alter
+
+
+async def check_left(client: Any, bucket: str, earlier: dict[str, str]) -> None:
     uploads_left = (await client.list_multipart_uploads(Bucket=bucket))["Uploads"]
     assert {upload["Key"] for upload in uploads_left} == {"file", "file2"}
     assert [upload["UploadId"] for upload in uploads_left if upload["Key"] == "file"] == [earlier["UploadId"]]
 
 
-async def test_a_note_that_cannot_be_read_is_removed(
-    provider: S3Provider, client: Any, bucket: str, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+# Notes of the former release
+
+
+async def test_notes_of_the_former_release_are_cleared(
+    provider: S3Provider,
+    client: Any,
+    bucket: str,
+    proxy: FaultProxy,
+    leftovers: Leftovers,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(journal, "STALE", timedelta(0))
-    for number, body in enumerate((b"", b"[]", b'{"key": 1}')):
-        await client.put_object(Bucket=bucket, Key=f"{journal.FOLDER}{number}", Body=body)
-    assert await provider.sweep() == 3
-    assert await leftovers() == []
+    earlier = await client.create_multipart_upload(Bucket=bucket, Key="file")
+    proxy.on(lambda call: call.method == "GET" and "uploads" in call.query, Altered.body(dated(earlier)))
+    known = await client.create_multipart_upload(Bucket=bucket, Key="known")
+    notes: tuple[object, ...] = (
+        {"key": "known", "upload": known["UploadId"]},
+        {"key": "file", "upload": None},
+        {"key": 1},
+        [],
+    )
+    for number, note in enumerate(notes):
+        key = f"{former_notes.FOLDER}{number}"
+        await client.put_object(Bucket=bucket, Key=key, Body=json.dumps(note).encode())
+    for key in ("file", "file2"):
+        await client.create_multipart_upload(Bucket=bucket, Key=key)
+    resumable = await provider.begin_upload(at("resumable"), "text/plain")
 
+    async def save() -> None:
+        return
 
-async def test_a_note_is_renewed_as_long_as_its_upload_goes_on(
-    provider: S3Provider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(journal, "_RENEWAL_SECONDS", 0.02)
-
-    async def slow() -> AsyncIterator[bytes]:
-        yield bytes(MIN_PART_BYTES)
-        yield b"x"
-        async with asyncio.timeout(20):
-            while len([call for call in proxy.calls if note(call)]) < 5:
-                await asyncio.sleep(0.01)
-
-    await provider.write(at("file"), slow(), "text/plain")
-
-
-async def test_our_notes_are_not_seen(provider: S3Provider) -> None:
-    await journal.JournalEntry(provider._service, "file").begin()
-    assert (await provider.list_page(at("/"), 10, None)).entries == []
+    await resumable.append(pieces(b"a tail"), save)
+    assert await provider.sweep() == 0  # they are too young
+    monkeypatch.setattr(former_notes, "STALE", timedelta(0))
+    assert await provider.sweep() == len(notes)
+    await check_left(client, bucket, earlier)
+    assert len(await leftovers()) == 3  # the two uploads, and the tail, which is none of its business
 
 
 # Copies

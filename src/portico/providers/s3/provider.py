@@ -12,7 +12,7 @@ from portico.providers.memory import MemoryBudget
 from portico.providers.objects import ObjectStore
 from portico.providers.part_store import UploadState
 from portico.providers.parts import max_file_bytes, part_sizes, split
-from portico.providers.s3 import copies, downloads, journal, uploads
+from portico.providers.s3 import copies, downloads, former_notes, uploads
 from portico.providers.s3.errors import code_of, error_for
 from portico.providers.s3.listing import read_listing
 from portico.providers.s3.responses import entry_of
@@ -21,6 +21,7 @@ from portico.providers.s3.service import RAW, Service
 from portico.providers.s3.uploads import MAX_PARTS, Target
 from portico.providers.tasks import for_each
 from portico.providers.transport import page_bytes
+from portico.providers.upload_log import UploadLog
 from portico.providers.xml_listing import run_parser
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -47,6 +48,7 @@ class S3Provider(ObjectStore):
         profile: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
         memory: MemoryBudget | None = None,
+        upload_log: UploadLog | None = None,
     ) -> None:
         super().__init__(memory)
         # Amazon's bucket names are globally unique; those of other services only at their endpoint.
@@ -60,6 +62,7 @@ class S3Provider(ObjectStore):
             role_arn=role_arn,
             profile=profile,
             timeout=timeout,
+            upload_log=upload_log,
         )
 
     async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:
@@ -161,8 +164,8 @@ class S3Provider(ObjectStore):
 
     async def sweep(self) -> int:
         swept = 0
-        async for listing in self.pages(journal.FOLDER, flat=True):
-            swept += await journal.clear(self._service, listing.objects)
+        async for listing in self.pages(former_notes.FOLDER, flat=False):
+            swept += await former_notes.clear(self._service, listing.objects)
         return swept
 
     async def close(self) -> None:

@@ -21,6 +21,7 @@ from portico.providers import transport
 from portico.providers.responses import malformed_response
 from portico.providers.s3.errors import ERROR_IN_SUCCESS, translated
 from portico.providers.s3.http_sessions import ServiceSession, bound_sources
+from portico.providers.upload_log import NoUploadLog, UploadLog
 
 T = TypeVar("T")
 
@@ -62,10 +63,12 @@ class Service:
         role_arn: str | None,
         profile: str | None,
         timeout: float,
+        upload_log: UploadLog | None = None,
     ) -> None:
         if bool(access_key_id) != bool(secret_access_key):
             raise service_refused("access-key-id and secret-access-key belong together: give both or neither")
         self.bucket = bucket
+        self.upload_log: UploadLog = upload_log or NoUploadLog()
         self.timeout = timeout
         """Seconds for a call with all its attempts, or without progress while content is transferred."""
         self._region = region

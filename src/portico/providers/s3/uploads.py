@@ -25,14 +25,15 @@ from portico.errors import (
 from portico.providers import transport
 from portico.providers.keys import name_of
 from portico.providers.modification_times import MTIME, as_seconds
+from portico.providers.part_store import UploadState
 from portico.providers.parts import LOOKUP_FRACTION, MARK, Parts, UploadPart
 from portico.providers.responses import etag_of, malformed_response
 from portico.providers.s3.errors import code_of, timed_out
-from portico.providers.s3.journal import JournalEntry
 from portico.providers.s3.request_body import Body, checksum
 from portico.providers.s3.responses import entry_of, require, response_time
 from portico.providers.s3.service import Service
 from portico.providers.s3.unfinished import abort
+from portico.providers.upload_log import LoggedUpload
 from portico.timestamps import from_datetime
 
 MAX_PARTS = 10_000
@@ -134,11 +135,8 @@ async def multipart(
     size: Callable[[], int],
 ) -> Entry:
     """Begin, send and complete a multipart upload; abort it on any error."""
-    record = JournalEntry(service, target.key)
-    await service.finish(record.begin())
-    upload_id = await _begin(service, target, record)
+    record, upload_id = await _begin(service, target)
     try:
-        record.keep(upload_id)
         entry = await complete(service, target, upload_id, await send_parts(upload_id), size())
     except NotFound as error:
         await service.finish(_give_up(service, target.key, upload_id, record))
@@ -150,19 +148,9 @@ async def multipart(
     return entry
 
 
-async def _begin(service: Service, target: Target, record: JournalEntry) -> str:
-    """The id of a new upload. On an error the journal entry is removed, unless the upload may have begun."""
-
-    async def begin_recorded() -> str:
-        try:
-            return await begin(service, target)
-        except (ProviderTimeout, ProviderUnavailable):
-            raise
-        except PorticoError:
-            await _forget(record)
-            raise
-
-    task = asyncio.ensure_future(begin_recorded())
+async def _begin(service: Service, target: Target) -> tuple[LoggedUpload, str]:
+    """A new upload, and its record, which was made before: no upload is ever unrecorded."""
+    task = asyncio.ensure_future(_begin_recorded(service, target))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -170,13 +158,33 @@ async def _begin(service: Service, target: Target, record: JournalEntry) -> str:
         async def undo() -> None:
             await asyncio.wait([task])
             if not task.exception():
-                await _give_up(service, target.key, task.result(), record)
+                record, upload_id = task.result()
+                await _give_up(service, target.key, upload_id, record)
 
         await service.finish(undo())
         raise
 
 
-async def _give_up(service: Service, key: str, upload_id: str, record: JournalEntry) -> None:
+async def _begin_recorded(service: Service, target: Target) -> tuple[LoggedUpload, str]:
+    state = UploadState(
+        target.mark, target.key, target.content_type, target.replace, renamed=False, size=None, modified=None
+    )
+    state.intents = [service.now()]
+    record = await service.upload_log.begin(target.key, state.encode())
+    try:
+        upload_id = await begin(service, target)
+    except (ProviderTimeout, ProviderUnavailable):  # it may have begun
+        await record.leave()
+        raise
+    except BaseException:
+        await _forget(record)
+        raise
+    state.session, state.intents = upload_id, []
+    record.update(state.encode())
+    return record, upload_id
+
+
+async def _give_up(service: Service, key: str, upload_id: str, record: LoggedUpload) -> None:
     try:
         await abort(service, key, upload_id)
     except PorticoError as error:
@@ -186,11 +194,11 @@ async def _give_up(service: Service, key: str, upload_id: str, record: JournalEn
         await _forget(record)
 
 
-async def _forget(record: JournalEntry) -> None:
+async def _forget(record: LoggedUpload) -> None:
     try:
         await record.end()
     except PorticoError as error:
-        log.warning("upload-note-not-removed", code=error.code, cause=error.cause, left_to="sweep")
+        log.warning("upload-record-not-removed", code=error.code, cause=error.cause, left_to="sweep")
 
 
 async def _send(service: Service, operation: str, part: UploadPart, **parameters: Any) -> dict[str, Any]:
