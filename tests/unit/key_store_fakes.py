@@ -146,7 +146,7 @@ class FakeParts(PartStore):
         self._bucket.sessions.pop(self._state.session, None)
         self._bucket.after()
 
-    def now(self) -> datetime | None:
+    async def now(self) -> datetime | None:
         return datetime(2026, 1, 1, tzinfo=UTC)
 
     async def abort_lost(self) -> None:

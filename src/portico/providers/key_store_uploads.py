@@ -132,7 +132,7 @@ class KeyStoreUpload(ResumableUpload):
         if state.session or not self._service.begins:
             return
         async with self._saving:
-            if moment := self._service.now():
+            if moment := await self._service.now():
                 state.intents = [*state.intents, moment]
             await self._save(save, _CLAIM)
             state.session = await self._service.begin()

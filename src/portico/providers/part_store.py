@@ -187,7 +187,7 @@ class PartStore(ABC):
     async def abort(self) -> None:
         """Remove what the service keeps of `UploadState.session`; it may be gone already."""
 
-    def now(self) -> datetime | None:
+    async def now(self) -> datetime | None:
         """The time by the service's clock, if `abort_lost` needs it."""
         return None
 

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from portico.providers.s3 import S3Provider
 from portico.providers.s3.resumable import S3Parts
 from portico.providers.s3.service import Service
 
-from ...servers.proxy import Call, FaultProxy, Lost
+from ...servers.proxy import Call, FaultProxy, Lost, Reply
 from .actions import aborting, at, beginning, completing, content, copying, error, part, pieces, put, said
 from .conftest import Opener
 
@@ -224,6 +224,18 @@ async def test_a_failed_clean_up_fails_nothing(
     await row.upload.abandon()
     assert await leftovers() == []
     assert await content(provider, "file") == b"small"
+
+
+@pytest.mark.parametrize("date", ["Wed, 01 Jan 2025 00:00:00 GMT", "Wed, 01 Jan 2025 00:00:00 -0000"])
+async def test_the_clock_of_the_service(provider: S3Provider, proxy: FaultProxy, date: str) -> None:
+    proxy.on(lambda call: call.method == "HEAD", Reply(403, headers={"Date": date}))
+    moment = await provider._service.now()
+    assert moment - datetime(2025, 1, 1, tzinfo=UTC) < timedelta(minutes=1)
+
+
+async def test_a_service_without_a_clock(provider: S3Provider, proxy: FaultProxy) -> None:
+    proxy.on(lambda call: call.method == "HEAD", Reply(403, headers={"Date": "never"}))
+    assert datetime.now(UTC) - await provider._service.now() < timedelta(minutes=1)
 
 
 # Times and conditions

@@ -47,5 +47,5 @@ async def _clear(service: Service, note: Entry) -> None:
         if upload_id:
             await abort(service, key, str(upload_id))
         elif note.modified is not None:
-            await abort_begun_at(service, key, note.modified)
+            await abort_begun_at(service, key, [note.modified])
     await service.call("delete_object", Key=note.name)

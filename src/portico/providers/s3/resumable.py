@@ -54,13 +54,12 @@ class S3Parts(PartStore):
     async def abort(self) -> None:
         await abort(self._service, self._state.goal, self._state.session)
 
-    def now(self) -> datetime:
-        return self._service.now()
+    async def now(self) -> datetime:
+        return await self._service.now()
 
     async def abort_lost(self) -> None:
         state = self._state
-        for moment in state.intents:
-            await abort_begun_at(self._service, state.goal, moment, but=state.session)
+        await abort_begun_at(self._service, state.goal, state.intents, but=state.session)
 
     @property
     def _target(self) -> Target:

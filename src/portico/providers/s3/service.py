@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -16,7 +17,8 @@ from botocore.exceptions import ClientError
 from botocore.handlers import _handle_200_error, add_expect_header
 from botocore.loaders import create_loader
 
-from portico.errors import NotFound, service_refused
+from portico.errors import NotFound, PorticoError, service_refused
+from portico.paths import RESERVED_PREFIX
 from portico.providers import transport
 from portico.providers.responses import malformed_response
 from portico.providers.s3.errors import ERROR_IN_SUCCESS, translated
@@ -122,9 +124,11 @@ class Service:
                     response: dict[str, Any] = await getattr(client, operation)(
                         Bucket=self.bucket, **parameters
                     )
-                    date = response["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
-                    self._date = (date, monotonic()) if date else self._date
+                    self._note_date(response)
                     return response
+            except ClientError as error:
+                self._note_date(error.response)
+                raise
             except TimeoutError:
                 if failure.error is None:
                     raise
@@ -132,13 +136,21 @@ class Service:
             finally:
                 _LAST_FAILURE.reset(before)
 
-    def now(self) -> datetime:
-        """The time by the service's clock, as far as a response has told it."""
+    def _note_date(self, response: Any) -> None:
+        if date := response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"):
+            self._date = date, monotonic()
+
+    async def now(self) -> datetime:
+        """The time by the service's clock."""
+        if self._date is None:
+            with suppress(PorticoError):  # any response has the date, even a refusal
+                await self.head(f"{RESERVED_PREFIX}uploads/clock")
         date, arrived = self._date or ("", 0.0)
         try:
-            return parsedate_to_datetime(date) + timedelta(seconds=monotonic() - arrived)
-        except ValueError:
+            moment = parsedate_to_datetime(date) + timedelta(seconds=monotonic() - arrived)
+        except (ValueError, OverflowError):
             return datetime.now(UTC)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     async def head(self, key: str, *, within: float = 0) -> dict[str, Any] | None:
         """The metadata of an object; None if it does not exist. `within`: as of `call`."""

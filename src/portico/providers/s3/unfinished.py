@@ -1,6 +1,6 @@
 """Multipart uploads that have not ended: finding and aborting them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +11,8 @@ from portico.providers.s3.service import Service
 
 _BEGINNING = timedelta(minutes=10)
 """How long after it was recorded an upload can begin."""
+_ROUNDING = timedelta(seconds=2)
+"""How much earlier it may seem to have begun: the service's dates have whole seconds."""
 _ABORT_FRACTION = 3
 """Aborting an upload may take the timeout divided by this: the client may wait to learn that it failed."""
 
@@ -21,8 +23,8 @@ async def abort(service: Service, key: str, upload_id: str) -> None:
         await service.call("abort_multipart_upload", within=within, Key=key, UploadId=upload_id)
 
 
-async def abort_begun_at(service: Service, key: str, moment: datetime, *, but: str = "") -> None:
-    """Abort uploads of the key that began right after `moment`, by the service's clock, except one.
+async def abort_begun_at(service: Service, key: str, moments: Sequence[datetime], *, but: str = "") -> None:
+    """Abort uploads of the key that began right after one of these moments, by the service's clock, except one.
 
     Their process died before it recorded the id.
     """
@@ -31,7 +33,7 @@ async def abort_begun_at(service: Service, key: str, moment: datetime, *, but: s
         async for upload in _uploads(service, key)
         if upload.get("Key") == key
         and upload.keys() >= {"UploadId", "Initiated"}
-        and -timedelta(seconds=2) <= upload["Initiated"] - moment <= _BEGINNING
+        and any(-_ROUNDING <= upload["Initiated"] - moment <= _BEGINNING for moment in moments)
     ]
     for upload_id in begun:
         if upload_id != but:

@@ -169,7 +169,7 @@ async def _begin_recorded(service: Service, target: Target) -> tuple[LoggedUploa
     state = UploadState(
         target.mark, target.key, target.content_type, target.replace, renamed=False, size=None, modified=None
     )
-    state.intents = [service.now()]
+    state.intents = [await service.now()]
     record = await service.upload_log.begin(target.key, state.encode())
     try:
         upload_id = await begin(service, target)
