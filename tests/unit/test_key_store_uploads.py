@@ -13,6 +13,7 @@ from portico.errors import AlreadyExists, NotFound, TooLarge
 from portico.paths import Path
 from portico.providers import key_store_uploads, part_store, parts
 from portico.providers.key_store_uploads import KeyStoreUpload
+from portico.providers.memory import MemoryBudget
 from portico.providers.part_store import PartLimits, UploadState
 from portico.providers.parts import MIB, MIN_PART_BYTES, UploadPart, max_file_bytes
 
@@ -248,6 +249,26 @@ async def test_memory_is_given_back() -> None:
     await row.send(CONTENT[100:])
     assert store.memory.held == 0
     await row.finish()
+    assert store.memory.held == 0
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_many_uploads_share_little_memory(service: str) -> None:
+    """Parts with tails wait for memory while others do, and none waits forever."""
+    bucket = Bucket(LIMITS[service])
+    store = FakeStore(bucket)
+    store.memory = MemoryBudget(40 * KIB)
+
+    async def upload(number: int) -> None:
+        row = Row(await store.begin(f"file-{number}"))
+        chosen = random.Random(number)
+        while row.offset < len(CONTENT):
+            await row.send(CONTENT[row.offset : row.offset + chosen.choice((300, 3000, 2 * PART))])
+        await row.finish()
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(upload(number) for number in range(40)))
+    assert {found.content for found in bucket.objects.values()} == {CONTENT}
     assert store.memory.held == 0
 
 
