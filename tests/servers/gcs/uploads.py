@@ -71,7 +71,7 @@ def read_multipart(content_type: str, body: bytes) -> tuple[dict[str, Any], str 
     if start != 0 or end < 0 or not 0 <= middle < end:
         raise invalid("Malformed multipart body.")
     first = body[len(mark) + 2 : middle]
-    second = body[middle + len(mark) + 4 : end]
+    second = body[middle + len(mark) + 2 : end]  # its headers may be missing
     head, _, metadata = first.partition(b"\r\n\r\n")
     if b"application/json" not in head.lower():
         raise invalid("The first part of a multipart upload is the metadata.")
