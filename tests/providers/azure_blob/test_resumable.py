@@ -5,7 +5,14 @@ from itertools import count
 
 import pytest
 
-from portico.errors import AlreadyExists, Changed, NotFound, ProviderFailed, ProviderUnavailable
+from portico.errors import (
+    AlreadyExists,
+    Changed,
+    NotFound,
+    PorticoError,
+    ProviderFailed,
+    ProviderUnavailable,
+)
 from portico.providers.azure_blob import AzureBlobProvider
 from portico.providers.parts import UploadPart
 from portico.providers.resumable import ResumableUpload
@@ -228,3 +235,39 @@ async def test_modification_times_of_other_programs(provider: AzureBlobProvider)
     await make_blob(provider, "odd", b"1", mtime="yesterday")
     assert (await provider.stat(at("rclone"))).last_modified == "2020-02-29T10:00:00.987Z"
     assert ((await provider.stat(at("odd"))).last_modified or "") > "2026"
+
+
+@pytest.mark.parametrize("renamed", [False, True], ids=["direct", "renamed"])
+async def test_a_process_that_dies_after_any_request(
+    provider: AzureBlobProvider, proxy: FaultProxy, renamed: bool
+) -> None:
+    """Its last request is carried out, but the process does not learn that, and no other follows."""
+    data = LARGE[: MIB + 2000]
+    for last in range(1, 100):
+        await provider.delete(at("f"), recursive=True) if last > 1 else None
+        row = await begun(provider, replace=False, renamed=renamed)
+        others = [at(f"f/file ({number})") for number in range(1, 5)]
+        proxy.calls.clear()
+        proxy.on(lambda _, last=last: len(proxy.calls) == last, Lost())  # type: ignore[misc]
+        proxy.on(lambda _, last=last: len(proxy.calls) > last, BUSY, turns=10_000)  # type: ignore[misc]
+        try:
+            await row.send(data[:1000])
+            await row.resume(provider)
+            await row.send(data[1000:-1])
+            await row.resume(provider)
+            await row.send(data[-1:])
+            await (await row.resume(provider)).finish(row.save, alternatives=iter(others))
+        except PorticoError:
+            pass
+        died = len(proxy.calls) > last
+        proxy.forget()
+        await row.resume(provider)
+        await row.send(data[row.offset :])
+        entry = await (await row.resume(provider)).finish(row.save, alternatives=iter(others))
+        assert entry.etag == (await provider.stat(at("f/file"))).etag
+        assert await content(provider, "f/file") == data
+        assert await walk(provider, "f") == [("file", False)]
+        assert await nothing_is_left(provider)
+        if not died:
+            return
+    raise AssertionError("there is no end to the requests")

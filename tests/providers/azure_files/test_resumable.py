@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from portico.errors import Changed, InvalidPath, NotFound, ProviderUnavailable
+from portico.errors import Changed, InvalidPath, NotFound, PorticoError, ProviderUnavailable
 from portico.providers.azure_files import AzureFilesProvider
 from portico.providers.azure_files.resumable import AzureFilesUpload
 
-from ...servers.azure_files import Answer, AzureFilesServer, Call, Share
+from ...servers.azure_files import Answer, AzureFilesServer, Call, Fault, Lost, Share
 from .actions import RANGE, at, busy, failing, get, lost, pieces, put
 
 STAGING = (".portico~staging",)
@@ -247,3 +247,46 @@ async def test_modification_times(provider: AzureFilesProvider, moment: datetime
     assert entry.last_modified == found
     assert found
     assert found == kept if kept else found > "2026"
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("known", [True, False], ids=["size-known", "size-unknown"])
+async def test_a_process_that_dies_at_any_request(
+    provider: AzureFilesProvider, server: AzureFilesServer, share: Share, known: bool, done: bool
+) -> None:
+    """Its last request is carried out or not, and no other follows."""
+    content = os.urandom(RANGE + 1000)
+    for last in range(1, 100):
+        path = f"kills/{last}"
+        row = await begun(provider, path, len(content) if known else None, replace=False)
+        server.calls.clear()
+        server.fault = _dying(server, last, done=done)
+        try:
+            await row.send(content[:1000])
+            await row.resume(provider)
+            await row.send(content[1000:])
+            await (await row.resume(provider)).finish(row.save)
+        except PorticoError:
+            pass
+        died = len(server.calls) > last
+        server.fault = None
+        await row.resume(provider)
+        await row.send(content[row.offset :])
+        entry = await (await row.resume(provider)).finish(row.save)
+        assert entry.etag == (await provider.stat(at(path))).etag
+        assert await get(provider, path) == content
+        assert staged(share) == []
+        if not died:
+            return
+    raise AssertionError("there is no end to the requests")
+
+
+def _dying(server: AzureFilesServer, last: int, *, done: bool) -> Fault:
+    async def fault(_: Call, work: Callable[[], Answer]) -> Answer | None:
+        if len(server.calls) < last:
+            return None
+        if len(server.calls) == last and done:
+            work()
+        raise Lost
+
+    return fault

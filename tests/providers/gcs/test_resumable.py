@@ -271,3 +271,38 @@ async def test_the_state_is_small(provider: GcsProvider) -> None:
     for start in range(0, 4 * MIB, QUANTUM):
         await row.send(LARGE[start : start + QUANTUM])
     assert len(json.loads(row.state)["parts"]) == 1
+
+
+@pytest.mark.parametrize("what", [Status(503), DropAnswer()], ids=["before", "after"])
+@pytest.mark.parametrize("renamed", [False, True], ids=["direct", "renamed"])
+async def test_a_process_that_dies_at_any_request(
+    server: GcsServer, bucket: Bucket, provider: GcsProvider, renamed: bool, what: Status | DropAnswer
+) -> None:
+    """Its last request is carried out or not, and no other follows."""
+    data = LARGE[: MIB + 2000]
+    await provider.stat(at(""))
+    for last in range(100):
+        bucket.objects.clear()
+        row = await begun(provider, replace=False, renamed=renamed)
+        others = [at(f"f/file ({number})") for number in range(1, 5)]
+        server.faults += [Fault(what, skip=last), Fault(Status(503), skip=last, times=10_000)]
+        try:
+            await row.send(data[:1000])
+            await row.resume(provider)
+            await row.send(data[1000:-1])
+            await row.resume(provider)
+            await row.send(data[-1:])
+            await (await row.resume(provider)).finish(row.save, alternatives=iter(others))
+        except PorticoError:
+            pass
+        died = server.faults[0].times == 0
+        server.faults.clear()
+        await row.resume(provider)
+        await row.send(data[row.offset :])
+        entry = await (await row.resume(provider)).finish(row.save, alternatives=iter(others))
+        assert entry.etag == (await provider.stat(at("f/file"))).etag
+        assert await content(provider, "f/file") == data
+        assert list(bucket.objects) == ["f/file"]
+        if not died:
+            return
+    raise AssertionError("there is no end to the requests")

@@ -97,12 +97,12 @@ class AzureFilesUpload(ResumableUpload):
 
     async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
         arrived = UntilCut(chunks)
-        with translated("upload"):
-            file = self._file or await self._take_over(save)
-        progress = _Progress(self, file, save)
         async with split(self._memory, arrived, lambda _: RANGE_BYTES, at_most) as parts:
-            await parts.send(progress.send)
-        await save()
+            if parts.first.size:
+                with translated("upload"):
+                    file = self._file or await self._take_over(save)
+                await parts.send(_Progress(self, file, save).send)
+                await save()
         arrived.check()
 
     async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
@@ -221,8 +221,6 @@ class _Progress:
         self._saving = asyncio.Lock()
 
     async def send(self, part: UploadPart) -> None:
-        if not part.size:
-            return
         start = self._start + (part.number - 1) * RANGE_BYTES
         await self._file.write(start, part)
         self._complete[start] = start + part.size
