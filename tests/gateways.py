@@ -1,18 +1,25 @@
 """A real gateway process, as an administrator starts it, and what a test does to it from outside."""
 
+import atexit
 import os
 import re
 import shutil
 import signal
 import socket
+import sqlite3
 import ssl
-import subprocess
-import sys
+import tempfile
 import time
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from argon2 import PasswordHasher
+
+from .cheap_argon2 import LEAST_KIB
+from .fork_server import ForkedProcess, run
 
 WAIT = 180.0
 """Seconds after which a wait is a hang. Nothing is expected to take this long, even on a busy machine."""
@@ -31,8 +38,8 @@ class Gateway:
         self.flags = (*flags, *(["--tls", "auto"] if tls else []))
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.certificate = home / "tls" / "certificate.pem" if tls else None
-        self.process: subprocess.Popen[bytes] | None = None
-        self._portico = [sys.executable, "-m", "portico", "--home", str(home)]
+        self.process: ForkedProcess | None = None
+        self._portico = ["-m", "portico", "--home", str(home)]
 
     @property
     def output(self) -> str:
@@ -69,13 +76,17 @@ class Gateway:
         return root
 
     def start(self) -> None:
-        with open(self.home.parent / "output.txt", "wb") as output:
-            self.process = subprocess.Popen(
-                [*self._portico, "serve", "--port", str(self.port), *self.flags],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **self.settings},
-            )
+        """Start it. A new home is a copy of one that was set up before, unless it shares a database."""
+        environment = {**os.environ, **self.settings}
+        if not self.home.exists() and "PORTICO_DATABASE_URL" not in environment:
+            shutil.copytree(_home_to_copy(), self.home)
+        output = self.home.parent / "output.txt"
+        output.write_bytes(b"")
+        self.process = ForkedProcess(
+            [*self._portico, "serve", "--port", str(self.port), *self.flags],
+            stdout=str(output),
+            env=environment,
+        )
         try:
             wait_until(self._has_started, "the gateway has started")
         except BaseException:
@@ -115,15 +126,7 @@ class Gateway:
 
     def command(self, *arguments: str, stdin: str = "") -> str:
         """`portico …` on this gateway's home."""
-        done = subprocess.run(
-            [*self._portico, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, **self.settings},
-        )
-        return done.stdout
+        return run([*self._portico, *arguments], stdin=stdin, env={**os.environ, **self.settings})
 
     def sign_in(self, profile: str = "default", user: str = "web", password: str | None = None) -> None:
         """`portico login`, with the profiles of the current user."""
@@ -155,6 +158,31 @@ class Gateway:
         assert answer.status_code == 200, answer.text
         body: dict[str, Any] = answer.json()
         return body
+
+
+_SET_UP = """
+import sys
+from pathlib import Path
+from portico.cli.home_setup import undone_on_failure
+from portico.cli.serve import _prepare
+with undone_on_failure(Path(sys.argv[1])):
+    _prepare(Path(sys.argv[1]), {"server.port": sys.argv[2]})
+"""
+
+
+@cache
+def _home_to_copy() -> Path:
+    """A home that was set up by a first start. The password of `web` is an ordinary one, but cheap to verify."""
+    folder = Path(tempfile.mkdtemp(prefix="portico-home-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    home = folder / "home"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PORTICO_")}
+    run(["-c", _SET_UP, str(home), str(free_port())], stdin="", env=environment)
+    password = (home / "web-password.txt").read_text().strip()
+    hashed = PasswordHasher(time_cost=1, memory_cost=LEAST_KIB, parallelism=1).hash(password)
+    with closing(sqlite3.connect(home / "portico.db")) as database, database:
+        database.execute("UPDATE users SET password_hash = ?", [hashed])
+    return home
 
 
 FILES = "/backend/1.0.0/filesystem"

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import ssl
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -96,7 +95,7 @@ class TunedGateway(Gateway):
                 chosen["descriptors"] = descriptors
             if watch:
                 chosen["watch"] = str(watch)
-            self._portico = [sys.executable, "-c", _WITH_CONSTANTS, json.dumps(chosen), *self._portico[3:]]
+            self._portico = ["-c", _WITH_CONSTANTS, json.dumps(chosen), *self._portico[2:]]
         self.token = ""
 
     def begin(self) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +180,7 @@ def test_a_node_with_another_clock(start: Start, url: str, monkeypatch: pytest.M
         prepare = Gateway.start
 
         def ahead(self: Gateway) -> None:
-            self._portico = [sys.executable, "-c", _TWO_HOURS_AHEAD, *self._portico[3:]]
+            self._portico = ["-c", _TWO_HOURS_AHEAD, *self._portico[2:]]
             prepare(self)
 
         patch.setattr(Gateway, "start", ahead)

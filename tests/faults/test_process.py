@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,24 @@ def test_printed_lines_work_as_pasted(start: Start, tls: bool) -> None:
     assert '"content":[' in run(f"{token}\n{listing}")
     assert run(f"{token}\n{upload}") == "204\n"
     assert '"hello.txt"' in run(f"{token}\n{listing}")
+
+
+def test_a_new_interpreter_sets_up_a_new_home_and_serves(tmp_path: Path) -> None:
+    """As an administrator starts it; all other gateways are forked, with a home that is set up."""
+    gateway = Gateway(tmp_path / "home")
+    command = [sys.executable, "-m", "portico", "--home", str(gateway.home)]
+    with (
+        (tmp_path / "output.txt").open("wb") as output,
+        subprocess.Popen([*command, "serve", "--port", str(gateway.port)], stdout=output) as process,
+    ):
+        try:
+            wait_until(lambda: process.poll() is not None or gateway.answers(), "the gateway has started")
+            with gateway.signed_in() as client:
+                assert client.post(f"{FILES}/", files={"data": ("a.txt", b"x")}).status_code == 204
+                assert names(client) == ["a.txt"]
+        finally:
+            process.terminate()
+        assert process.wait(WAIT) == 0
 
 
 def test_uploads_and_downloads_over_tls(start: Start, tmp_path: Path) -> None:
