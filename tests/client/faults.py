@@ -15,4 +15,4 @@ def anything(call: Call) -> bool:
 
 
 def is_upload(call: Call) -> bool:
-    return call.method == "POST" and "action" not in call.target
+    return call.method in ("POST", "PUT") and "action" not in call.target

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 
@@ -169,7 +170,8 @@ def test_a_large_upload_that_is_replayed_is_not_sent(
     client: Client, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gateway answers before the body, which waits for its invitation."""
-    monkeypatch.setattr(uploads, "new_key", lambda: {"Idempotency-Key": f'"{root.stat().st_ino}-large"'})
+    key = {"Idempotency-Key": f'"{token_hex(8)}"'}
+    monkeypatch.setattr(uploads, "new_key", lambda: key)
     for _ in range(2):
         entry = client.upload(HUGE, "/file", on_conflict="rename")
         assert entry

@@ -83,6 +83,8 @@ def _stored(request: Request, operations: Operations, path: Path, upload: Upload
         )
     # Not beside a body: it would not be what they speak of.
     headers["Content-Location"] = address_of(path)
+    if entry.last_modified:
+        headers[MODIFIED] = entry.last_modified
     if sha256 := upload.digests.get(entry.name):
         headers["Repr-Digest"] = digest_text(sha256)
     return Response(status_code=201 if new else 204, headers=headers)

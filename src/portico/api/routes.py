@@ -98,7 +98,8 @@ async def _change(request: Request, query: Query, action: WriteAction | None) ->
 
 async def _put(request: Request) -> Response:
     context_of(request).action = "upload"
-    return await put(request, Query(request))
+    query = Query(request)
+    return await _once(request, lambda: put(request, query))
 
 
 async def _delete(request: Request) -> Response:

@@ -12,6 +12,7 @@ from portico.client.errors import (
     ChecksumMismatch,
     ClientError,
     ConnectionFailed,
+    DigestMismatch,
     FolderNotEmpty,
     Forbidden,
     HeadersTooLarge,
@@ -49,6 +50,7 @@ from portico.client.errors import (
     UnsupportedMediaType,
     UploadTakenOver,
     UriTooLong,
+    WrongDigest,
     WrongSize,
 )
 from portico.client.files import OnConflict
@@ -67,6 +69,7 @@ __all__ = [
     "Client",
     "ClientError",
     "ConnectionFailed",
+    "DigestMismatch",
     "Entry",
     "FolderNotEmpty",
     "Forbidden",
@@ -111,6 +114,7 @@ __all__ = [
     "UploadTakenOver",
     "Uploadable",
     "UriTooLong",
+    "WrongDigest",
     "WrongSize",
 ]
 

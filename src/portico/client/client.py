@@ -88,16 +88,19 @@ class Client(Base):
         on_conflict: OnConflict | None = None,
         content_type: str | None = None,
         verify: bool = False,
+        times: bool = False,
+        receipt: bool = False,
         progress: Progress | None = None,
     ) -> Entry | None:
         """Upload a local file, bytes or a stream to a path. A path that ends with a slash is the target folder.
 
         Missing folders are created. The file becomes visible only when it is complete, and is stored durably when this
-        returns. `verify` checks its size afterwards. The returned entry has the name under which the file is stored;
-        None if `rename` may have changed it and the gateway is too old to report it.
+        returns. `verify` compares SHA-256 digests, `times` keeps the modification time of a local file, and `receipt` asks
+        for a signed receipt. The returned entry has the name under which the file is stored; None if `rename` may have
+        changed it and the gateway is too old to report it.
         """
         file = upload_item(source, path, content_type)
-        options = uploads.Options(on_conflict, verify, progress)
+        options = uploads.Options(on_conflict, verify, progress, times=times, receipts=receipt)
         return self._run(uploads.upload(self._session, file, options))
 
     def upload_all(
@@ -105,16 +108,18 @@ class Client(Base):
         items: Iterable[tuple[Uploadable, str]],
         *,
         on_conflict: OnConflict | None = None,
-        verify: bool = False,
+        verify: bool | int = False,
+        times: bool = False,
+        receipts: bool = False,
         progress: Progress | None = None,
         stored: Received | None = None,
     ) -> None:
         """Upload many files, given as for `upload`. Small files share requests, and several requests run at once.
 
         If single files fail, the others are still uploaded; `TransfersFailed` lists the failures at the end. `stored` is
-        called with the `Receipt` of each stored file.
+        called with the `Receipt` of each stored file. `verify` may be a number of bytes: larger files are not verified.
         """
-        options = uploads.Options(on_conflict, verify, progress, stored)
+        options = uploads.Options(on_conflict, verify, progress, stored, times, receipts)
         self._run(uploads.upload_all(self._session, items, options, self._limit))
 
     def download(

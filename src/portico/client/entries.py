@@ -21,7 +21,11 @@ class Entry:
     last_modified: str | None = field(default=None, repr=False)
     """As sent, such as `2026-11-14T09:30:00.000Z`; `modified` is the parsed time."""
     etag: str | None = field(default=None, repr=False)
-    """Changes with the content. Only `head` sets it."""
+    """Changes with the content. `head` sets it, and an upload."""
+    digest: str | None = field(default=None, repr=False)
+    """The SHA-256 of an uploaded file, as `sha-256=:Base64:`, if the gateway computed it."""
+    receipt: str | None = field(default=None, repr=False)
+    """The signed receipt of an upload that asked for one."""
 
     @property
     def modified(self) -> datetime | None:
@@ -50,7 +54,9 @@ def entry_of(item: Any) -> Entry:
         }:
             size, modified = item.get("size"), item.get("lastModified")
             if isinstance(size, int | None) and _is_timestamp(modified):
-                return Entry(name, path, kind == "DIRECTORY", size, content_type, modified)
+                more = [item.get(key) for key in ("etag", "digest", "receipt")]
+                if all(isinstance(text, str | None) for text in more):
+                    return Entry(name, path, kind == "DIRECTORY", size, content_type, modified, *more)
     raise NotAGateway("The response contains an invalid entry.")
 
 
@@ -67,6 +73,11 @@ def _is_timestamp(text: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def timestamp(text: str | None) -> str | None:
+    """A time in a header; None if it is not valid."""
+    return text if _is_timestamp(text) else None
 
 
 def page_of(body: Any, asked: str | None = None) -> Page:

@@ -122,6 +122,12 @@ class Changed(ClientError):
     code = "changed"
 
 
+class DigestMismatch(ClientError):
+    """The gateway received something else than was sent; it stored nothing."""
+
+    code = "digest-mismatch"
+
+
 class TooLarge(ClientError):
     code = "too-large"
 
@@ -233,6 +239,12 @@ class ProfileUnusable(ClientError):
     """The profile does not exist, or cannot be read or written."""
 
     code = "profile-unusable"
+
+
+class WrongDigest(ClientError):
+    """The gateway stored something else than was sent."""
+
+    code = "wrong-digest"
 
 
 class WrongSize(ClientError):

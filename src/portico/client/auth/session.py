@@ -31,6 +31,9 @@ class AuthSession:
         gateway that restarts."""
         self._honours_keys: bool | None = None
 
+        self.takes_put = True
+        """Whether the gateway is not known to refuse `PUT`, as older ones do."""
+
     def backoff(self) -> Backoff:
         return Backoff(self._attempts, lambda: self.reached)
 

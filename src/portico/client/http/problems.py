@@ -10,6 +10,7 @@ _GATEWAY_ERRORS: tuple[type[ClientError], ...] = (
     errors.InvalidRequest,
     errors.InvalidPath,
     errors.InvalidCursor,
+    errors.DigestMismatch,
     errors.NotSignedIn,
     errors.Forbidden,
     errors.AddressNotAllowed,

@@ -1,7 +1,7 @@
 """Groups small files for uploads, so that they share requests."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from portico.client.errors import ClientError, SourceChanged
@@ -58,12 +58,22 @@ def batches(
         yield batch
 
 
-def read_all(batch: list[UploadItem], failures: dict[str, Exception]) -> list[UploadItem]:
-    """Read a batch into memory, so that an unreadable file does not break a request with others in it."""
+def read_all(
+    batch: list[UploadItem], failures: dict[str, Exception], *, hashed: Collection[UploadItem] | None = None
+) -> list[UploadItem]:
+    """Read a batch into memory, so that an unreadable file does not break a request with others in it.
+
+    With `hashed`, only these are read, unless their size is unknown, and they have their SHA-256.
+    """
     read = []
     for file in batch:
         try:
-            read.append(replace(file, source=file.source.read()))
+            if hashed is None:
+                file = replace(file, source=file.source.read())
+            elif file in hashed and file.source.size is not None:
+                source = file.source.read()
+                file = replace(file, source=source, sha256=source.sha256)
+            read.append(file)
         except (OSError, SourceChanged) as error:
             failures[file.path] = error
     return read

@@ -2,6 +2,7 @@
 
 import re
 import secrets
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -17,6 +18,11 @@ _AMBIGUOUS = re.compile("%(22|0D|0A)")
 _MEDIA_TYPE = re.compile(r"[!#$&\-^_.+0-9A-Za-z]+/[!#$&\-^_.+0-9A-Za-z]+(\s*;[\x20-\x7e]*)?")
 
 
+def digest_text(sha256: bytes) -> str:
+    """As in `Repr-Digest` (RFC 9530)."""
+    return f"sha-256=:{b64encode(sha256).decode()}:"
+
+
 @dataclass(slots=True)
 class UploadItem:
     """A file to upload to a clean path."""
@@ -30,6 +36,12 @@ class UploadItem:
     """The stored file, if the gateway reported it."""
     seconds: float = 0.0
     """How long the request took."""
+    stored_at: float | None = None
+    """When the gateway responded, by its clock, in seconds since 1970."""
+    sha256: bytes | None = None
+    """Of what was sent, if it is to be verified."""
+    modified: str | None = None
+    """The time that the file is to have, as `X-Modified` is written."""
 
     def __post_init__(self) -> None:
         if self.content_type is not None and not _MEDIA_TYPE.fullmatch(self.content_type):
@@ -41,7 +53,18 @@ class UploadItem:
 
     @property
     def receipt(self) -> Receipt:
-        return Receipt(self.path, self.entry, self.source.path, self.source.status, self.seconds)
+        source = self.source
+        return Receipt(self.path, self.entry, source.path, source.status, self.seconds, self.stored_at)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What is said of the file, beside its name: in the headers of its request, or of its part."""
+        headers = {"Content-Type": self.content_type} if self.content_type else {}
+        if self.modified:
+            headers["X-Modified"] = self.modified
+        if self.sha256:
+            headers["Repr-Digest"] = digest_text(self.sha256)
+        return headers
 
 
 class MultipartForm:
@@ -111,6 +134,5 @@ def _part_head(boundary: str, file: UploadItem) -> bytes:
     else:
         disposition = f'filename="{name.replace(chr(34), "%22")}"'
     lines = [f"\r\n--{boundary}", f'Content-Disposition: form-data; name="data"; {disposition}']
-    if file.content_type:
-        lines.append(f"Content-Type: {file.content_type}")
+    lines += [f"{field}: {value}" for field, value in file.headers.items()]
     return "\r\n".join([*lines, "", ""]).encode()

@@ -52,6 +52,8 @@ class Receipt:
     """The local file when it was read or written; None if a change right after might not be detectable."""
     seconds: float = 0.0
     """How long the request took."""
+    stored_at: float | None = None
+    """When the gateway responded to an upload, by its clock, in seconds since 1970."""
 
 
 Received = Callable[[Receipt], None]

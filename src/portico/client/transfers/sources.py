@@ -1,5 +1,6 @@
 """Sources of uploads: local files, bytes, streams and iterables."""
 
+import hashlib
 import io
 import os
 import stat
@@ -23,6 +24,7 @@ class BytesSource:
     blocking = False
     path: str | None = None
     status: os.stat_result | None = None
+    modified_ns: int | None = None
 
     def __init__(self, content: bytes | bytearray | memoryview) -> None:
         self._content = memoryview(content).cast("B")
@@ -31,6 +33,10 @@ class BytesSource:
     def chunks(self) -> Iterator[Piece]:
         for start in range(0, len(self._content), _CHUNK):
             yield self._content[start : start + _CHUNK]
+
+    @property
+    def sha256(self) -> bytes:
+        return hashlib.sha256(self._content).digest()
 
     def read(self) -> "BytesSource":
         return self
@@ -55,10 +61,11 @@ class FileSource:
         status = os.stat(path)
         self.size: int | None = status.st_size
         self._version = _version_of(status)
+        self.modified_ns: int | None = status.st_mtime_ns
         self._once = not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
         self._begun = False
         if self._once or (stat.S_ISREG(status.st_mode) and not status.st_size and _has_bytes(self.path)):
-            self.size = None
+            self.size = self.modified_ns = None
 
     @property
     def replayable(self) -> bool:
@@ -95,6 +102,7 @@ class SnapshotSource(BytesSource):
         super().__init__(content)
         self.path = self._path = path
         self.status = status
+        self.modified_ns = version[2]
         self._version = version
 
     def refreshed(self) -> BytesSource:
@@ -109,6 +117,7 @@ class StreamSource:
     blocking = True
     path: str | None = None
     status: os.stat_result | None = None
+    modified_ns: int | None = None
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -143,6 +152,7 @@ class IterableSource:
     size: int | None = None
     path: str | None = None
     status: os.stat_result | None = None
+    modified_ns: int | None = None
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = chunks

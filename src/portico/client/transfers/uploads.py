@@ -1,5 +1,8 @@
 """Uploads of one file, or of many in shared and concurrent requests.
 
+A file that is alone in its request is its body (`PUT`); several are a form. A gateway that knows no `PUT` gets a form in any
+case.
+
 After a temporary failure, the files are sent again that can be read again and that the gateway did not report as stored.
 Requests have an idempotency key: the same files are stored once.
 
@@ -11,12 +14,13 @@ With `rename`, it is sent again only if the gateway cannot have stored it, since
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from functools import partial
 
 from portico.client import files
 from portico.client.auth.backoff import is_unprocessed
 from portico.client.auth.session import AuthSession
-from portico.client.entries import Entry, entry_of
+from portico.client.entries import Entry, entry_of, timestamp
 from portico.client.errors import (
     COMMON,
     AlreadyExists,
@@ -24,11 +28,13 @@ from portico.client.errors import (
     ConnectionFailed,
     Forbidden,
     InvalidPath,
+    MethodNotAllowed,
     NotAGateway,
     NotFound,
     RequestRunning,
     Temporary,
     TransfersFailed,
+    WrongDigest,
     WrongSize,
 )
 from portico.client.files import OnConflict
@@ -36,23 +42,41 @@ from portico.client.http.effects import Concurrently, Operation, Request, Respon
 from portico.client.http.idempotency import new_key
 from portico.client.paths import clean, path_of, split, target
 from portico.client.transfers.batches import SMALL, batches, read_all, refresh
-from portico.client.transfers.multipart import MultipartForm, UploadItem
+from portico.client.transfers.file_body import FileBody
+from portico.client.transfers.multipart import MultipartForm, UploadItem, digest_text
 from portico.client.transfers.progress import Meter, Progress, Receipt, Received
 from portico.client.transfers.sources import Source, Uploadable
+
+_REPRESENTATION = "return=representation"
+HASHED_BEFORE = 8 * 1024 * 1024
+"""A file up to this size is read and hashed before it is sent, so that the gateway can refuse what does not match. A larger
+one is hashed while it is sent, and its digest compared with the one that the gateway returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     on_conflict: OnConflict | None = None
-    verify: bool = False
+    verify: bool | int = False
+    """Whether to verify content; a number: that of files of up to so many bytes."""
     progress: Progress | None = None
     stored: Received | None = None
+    times: bool = False
+    """Whether files keep their modification times."""
+    receipts: bool = False
+    """Whether the entries have signed receipts."""
+
+    def verifies(self, file: UploadItem) -> bool:
+        if isinstance(self.verify, bool):
+            return self.verify
+        return file.source.size is not None and file.source.size <= self.verify
 
 
 def upload(session: AuthSession, file: UploadItem, options: Options) -> Operation[Entry | None]:
     """Upload one file; return None if it may have been renamed and the gateway does not report the name."""
     receipts: list[Receipt] = []
-    failures = yield from _send(session, [file], replace(options, stored=receipts.append))
+    failures: dict[str, Exception] = {}
+    batch = yield from _prepared([file], options, failures)
+    failures |= yield from _send(session, batch, replace(options, stored=receipts.append))
     for error in failures.values():
         raise error
     return receipts[0].entry
@@ -68,7 +92,8 @@ def upload_all(
         if len(batch) > 1 or (batch[0].source.size or SMALL + 1) <= SMALL:
             batch = yield from blocking(lambda: read_all(batch, failures))
         try:
-            failures.update((yield from _send(session, batch, options)))
+            prepared = yield from _prepared(batch, options, failures)
+            failures.update((yield from _send(session, prepared, options)))
         except OSError as error:
             failures[batch[0].path] = error
 
@@ -76,6 +101,25 @@ def upload_all(
     yield Concurrently(map(job, batches(items, failures, shared=shared)), limit)
     if failures:
         raise TransfersFailed(failures)
+
+
+def _prepared(
+    batch: list[UploadItem], options: Options, failures: dict[str, Exception]
+) -> Operation[list[UploadItem]]:
+    """The files with all that is said of them before they are sent. Unreadable files go to `failures`."""
+    if options.times:
+        batch = [replace(file, modified=_modified(file.source.modified_ns)) for file in batch]
+    hashed = [file for file in batch if options.verifies(file) and (file.source.size or 0) <= HASHED_BEFORE]
+    if not any(file.source.size is not None for file in hashed):
+        return batch
+    return (yield from blocking(lambda: read_all(batch, failures, hashed=hashed)))
+
+
+def _modified(nanoseconds: int | None) -> str | None:
+    """A time as the gateway takes it; it takes none before 1970."""
+    if nanoseconds is None or nanoseconds < 0:
+        return None
+    return f"{nanoseconds // 10**9}.{nanoseconds % 10**9 // 1000:06}"
 
 
 def _send(
@@ -92,33 +136,34 @@ def _send(
     while left:
         if (sources := [file.source for file in left]) != keyed:
             key, keyed = new_key(), sources
-        meter = Meter(left[0].path, left[0].source.size, options.progress) if len(batch) == 1 else None
-        form = MultipartForm(left, meter)
+        request, body = _request(left, options, key, put=session.takes_put and len(left) == 1)
         rest: list[UploadItem] = []
-        place = target(split(left[0].path)[0], onConflict=options.on_conflict)
         try:
-            headers = {"Content-Type": form.content_type, "Prefer": "return=representation", **key}
             began = time.monotonic()
-            response = yield from session.request_once(
-                Request("POST", place, headers, body=form, long_running=True)
-            )
+            response = yield from session.request_once(request)
             stored = _reported(left, response, time.monotonic() - began)
+        except MethodNotAllowed:
+            if request.method != "PUT" or not body.replayable:
+                raise
+            session.takes_put = False
+            keyed = []  # another request
+            continue
         except Temporary as error:
             stored, rest = _split_stored(left, error)
             if stored:
                 backoff.reset()
-            if not form.replayable:
+            if not body.replayable:
                 raise
             only_with_key = False
-            if not isinstance(error, RequestRunning) and _is_doubtful(form, error, options):
+            if not isinstance(error, RequestRunning) and _is_doubtful(body, error, options):
                 only_with_key = yield from session.honours_keys()
                 if not only_with_key and not (yield from _may_repeat(session, left[0], options)):
                     raise
             yield from backoff.wait(error)
             # Of several files, the first may be stored even if the request was not sent completely.
             broken = isinstance(error, ConnectionFailed) or not is_unprocessed(error)
-            lost = lost or (broken and (form.closed or len(left) > 1))
-            rest = yield from blocking(partial(refresh, rest, failures))
+            lost = lost or (broken and (body.closed or len(left) > 1))
+            rest = yield from _refreshed(rest, options, failures)
             if only_with_key and [file.source for file in rest] != keyed:
                 raise  # another content is another file, and the first one may be stored
         except ClientError as error:
@@ -144,21 +189,75 @@ def _send(
     return failures
 
 
+def _request(
+    batch: list[UploadItem], options: Options, key: dict[str, str], *, put: bool
+) -> tuple[Request, MultipartForm | FileBody]:
+    file = batch[0]
+    meter = Meter(file.path, file.source.size, options.progress) if len(batch) == 1 else None
+    if not put:
+        form = MultipartForm(batch, meter)
+        headers = {"Content-Type": form.content_type, "Prefer": _REPRESENTATION, **key}
+        place = target(split(file.path)[0], onConflict=options.on_conflict)
+        return Request("POST", place, headers, body=form, long_running=True), form
+    headers = {**file.headers, **key}
+    hashed = file.sha256 is None and options.verifies(file)
+    if hashed:
+        headers["Want-Repr-Digest"] = "sha-256=1"
+    if options.receipts:
+        headers["Prefer"] = _REPRESENTATION
+    body = FileBody(file, meter, hashed=hashed)
+    place = target(file.path, onConflict=options.on_conflict)
+    return Request("PUT", place, headers, body=body, long_running=True), body
+
+
+def _refreshed(
+    batch: list[UploadItem], options: Options, failures: dict[str, Exception]
+) -> Operation[list[UploadItem]]:
+    """The files of a batch for another attempt; those that changed meanwhile are read again."""
+    batch = yield from blocking(partial(refresh, batch, failures))
+    return (yield from _prepared(batch, options, failures))
+
+
 def _reported(batch: list[UploadItem], response: Response, seconds: float) -> list[UploadItem]:
     """The batch with the entries that the gateway reports; an older gateway reports none."""
     entries: list[Entry] = []
+    headers = response.headers
     try:
-        if response.status == 200:
+        if response.content and response.status in (200, 201):
             entries = [entry_of(item) for item in response.json()["content"]]
-        elif path := path_of(response.headers.get("content-location", "")):
-            entries = [Entry(split(path)[1], path, is_folder=False, size=batch[0].sent)]
+        elif path := path_of(headers.get("content-location", "")):
+            entries = [_entry(path, batch[0].sent, headers)]
         for entry in entries:
             clean(entry.path)
     except (NotAGateway, InvalidPath, KeyError, TypeError):
         return batch
     if len(entries) != len(batch):
         return batch
-    return [replace(file, entry=entry, seconds=seconds) for file, entry in zip(batch, entries, strict=True)]
+    moment = _seconds(headers.get("date", ""))
+    return [
+        replace(file, entry=entry, seconds=seconds, stored_at=moment)
+        for file, entry in zip(batch, entries, strict=True)
+    ]
+
+
+def _entry(path: str, size: int, headers: Mapping[str, str]) -> Entry:
+    """The entry of a single file, as far as the headers of the response describe it."""
+    return Entry(
+        split(path)[1],
+        path,
+        is_folder=False,
+        size=size,
+        last_modified=timestamp(headers.get("x-modified")),
+        etag=headers.get("etag", "").strip('"') or None,
+        digest=headers.get("repr-digest"),
+    )
+
+
+def _seconds(date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _split_stored(batch: list[UploadItem], error: ClientError) -> tuple[list[UploadItem], list[UploadItem]]:
@@ -167,9 +266,9 @@ def _split_stored(batch: list[UploadItem], error: ClientError) -> tuple[list[Upl
     return stored, [file for file in batch if file.name not in error.stored]
 
 
-def _is_doubtful(form: MultipartForm, error: Temporary, options: Options) -> bool:
+def _is_doubtful(body: MultipartForm | FileBody, error: Temporary, options: Options) -> bool:
     """Whether the file may have been stored, so that sending it again could do harm."""
-    if options.on_conflict in (None, "replace") or not form.closed:
+    if options.on_conflict in (None, "replace") or not body.closed:
         return False
     return isinstance(error, ConnectionFailed) or not is_unprocessed(error)
 
@@ -196,20 +295,32 @@ def _was_stored(session: AuthSession, file: UploadItem) -> Operation[bool]:
 def _confirm(
     session: AuthSession, stored: list[UploadItem], options: Options
 ) -> Operation[dict[str, ClientError]]:
-    """Report stored files; with `verify`, return those whose size is wrong."""
+    """Report stored files; return those that are to be verified and are not what was sent."""
     failures: dict[str, ClientError] = {}
     for file in stored:
         if file.entry is None and options.on_conflict != "rename":
             file.entry = Entry(file.name, file.path, is_folder=False, size=file.sent)
-        if options.verify and file.entry:
-            path = file.entry.path
-            size = (yield from files.stat(session, path)).size
-            if size != file.sent:
-                detail = f"{path} has {size} bytes on the gateway, but {file.sent} were sent."
-                failures[file.path] = WrongSize(detail)
-                continue
+        if file.entry and options.verifies(file) and (error := (yield from _difference(session, file))):
+            failures[file.path] = error
+            continue
         if options.stored:
             options.stored(file.receipt)
         if options.progress:
             options.progress(file.path, file.sent, file.sent)
     return failures
+
+
+def _difference(session: AuthSession, file: UploadItem) -> Operation[ClientError | None]:
+    """What is wrong with a stored file. Of an older gateway, only the size is known."""
+    assert file.entry
+    path = file.entry.path
+    if file.sha256 and file.entry.digest:
+        if file.entry.digest == digest_text(file.sha256):
+            return None
+        return WrongDigest(
+            f"{path} on the gateway is not what was sent: its SHA-256 differs; upload it again."
+        )
+    size = (yield from files.stat(session, path)).size
+    if size == file.sent:
+        return None
+    return WrongSize(f"{path} has {size} bytes on the gateway, but {file.sent} were sent.")
