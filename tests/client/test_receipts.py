@@ -1,5 +1,6 @@
 """Receipts: the name under which a file was stored."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,5 +94,26 @@ def test_verifying_looks_at_the_name_that_the_file_got(
     through: Client, root: Path, proxy: FaultProxy
 ) -> None:
     (root / "file").write_bytes(b"longer")
+    proxy.on(is_upload, Altered(_without_digest))
     through.upload(b"1", "/file", on_conflict="rename", verify=True)
     assert proxy.calls[-1].path == "/backend/1.0.0/filesystem/file (1)"
+
+
+def _without_digest(reply: Reply) -> Reply:
+    headers = {name: value for name, value in reply.headers.items() if name.lower() != "repr-digest"}
+    return replace(reply, headers=headers)
+
+
+def test_a_signed_receipt(client: Client, root: Path, tmp_path: Path) -> None:
+    entry = client.upload(b"1", "/file", receipt=True)
+    assert entry is not None
+    assert entry.receipt is not None
+    assert entry.receipt.count(".") == 2
+    assert (entry.etag, entry.last_modified) == (
+        client.head("/file").etag,
+        client.stat("/file").last_modified,
+    )
+    without = client.upload(b"2", "/file")
+    assert without is not None
+    assert (without.receipt, without.etag) == (None, client.head("/file").etag)
+    assert without.last_modified == client.stat("/file").last_modified

@@ -1,6 +1,10 @@
+import hashlib
 import io
 import os
+import re
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +13,22 @@ import pytest
 from portico.client import (
     AlreadyExists,
     Client,
+    DigestMismatch,
     Forbidden,
     InvalidPath,
     InvalidRequest,
     IsAFolder,
+    MethodNotAllowed,
+    Receipt,
     SourceChanged,
     TransfersFailed,
+    WrongDigest,
     WrongSize,
 )
-from portico.client.transfers import batches, sources
+from portico.client.transfers import batches, multipart, sources
 
 from ..gateways import Gateway
-from ..servers.proxy import Altered, FaultProxy
+from ..servers.proxy import Altered, Call, FaultProxy, Reply
 from .conftest import MakeClient, both_clients
 
 LARGE = os.urandom(3 * 2**20 + 17)
@@ -188,13 +196,117 @@ def test_what_says_that_it_is_empty_and_is_not(client: Client, root: Path, tmp_p
     assert (root / "piped").read_bytes() == LARGE
 
 
-def test_the_size_can_be_verified(proxied: Client, proxy: FaultProxy) -> None:
+def is_put(call: Call) -> bool:
+    return call.method == "PUT"
+
+
+OLDER = Reply(405, {"Allow": "GET"}, b'{"code": "method-not-allowed"}')
+
+
+def test_an_older_gateway_gets_a_form(proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path) -> None:
+    proxy.on(is_put, OLDER, turns=99)
+    (tmp_path / "file").write_bytes(LARGE)
+    sources: list[Any] = [b"1", tmp_path / "file", io.BytesIO(LARGE), Pipe(LARGE)]
+    for number, source in enumerate(sources):
+        entry = proxied.upload(source, f"/{number}", verify=True)
+        assert entry is not None
+        assert entry.path == f"/{number}"
+    assert [(root / str(number)).stat().st_size for number in range(4)] == [1, *[len(LARGE)] * 3]
+    assert [call.method for call in proxy.calls if call.method in ("PUT", "POST")][1:].count("PUT") == 0
+
+
+def test_a_stream_that_was_read_cannot_be_sent_again(proxied: Client, proxy: FaultProxy) -> None:
+    proxy.on(is_put, OLDER)
+    with pytest.raises(MethodNotAllowed):
+        proxied.upload(Pipe(LARGE), "/file")
+
+
+def test_the_size_is_verified_on_an_older_gateway(proxied: Client, proxy: FaultProxy) -> None:
     def longer(body: bytes) -> bytes:
         return body.replace(b'"size":5', b'"size":6')
 
+    def without_digests(body: bytes) -> bytes:
+        return re.sub(rb'"digest":"[^"]*"', b'"exists":true', body)
+
+    proxy.on(is_put, OLDER)
     proxy.on(lambda call: "STAT" in call.target, Altered.body(longer))
+    proxy.on(lambda call: call.method == "POST", Altered.body(without_digests))
     with pytest.raises(WrongSize):
         proxied.upload(b"12345", "/file", verify=True)
+
+
+HUGE = LARGE * 3
+"""Too large to be hashed before it is sent."""
+
+
+@both_clients
+@pytest.mark.parametrize("content", [b"", b"12345", LARGE, HUGE], ids=["empty", "small", "large", "huge"])
+def test_the_digest_is_verified(client: Client, root: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    for source in (content, tmp_path / "file", Pipe(content)):
+        entry = client.upload(source, "/file", verify=True)
+        assert entry is not None
+        digest = b64encode(hashlib.sha256(content).digest()).decode()
+        assert entry.digest == f"sha-256=:{digest}:"
+    client.upload_all([(tmp_path / "file", "/a"), (tmp_path / "file", "/b")], verify=True)
+    assert (root / "a").read_bytes() == (root / "b").read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"12345", HUGE], ids=["small", "huge"])
+def test_a_wrong_digest(proxied: Client, proxy: FaultProxy, content: bytes) -> None:
+    def other(reply: Reply) -> Reply:
+        headers = {name: value for name, value in reply.headers.items() if name.lower() != "repr-digest"}
+        return replace(reply, headers={**headers, "Repr-Digest": f"sha-256=:{'A' * 43}=:"})
+
+    proxy.on(is_put, Altered(other))
+    with pytest.raises(WrongDigest):
+        proxied.upload(content, "/file", verify=True)
+
+
+def test_content_that_is_damaged_on_its_way_is_not_stored(
+    client: Client, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "file").write_bytes(b"old")
+    damaged = b64encode(b"\0" * 32).decode()
+    monkeypatch.setattr(multipart, "digest_text", lambda _: f"sha-256=:{damaged}:")
+    with pytest.raises(DigestMismatch):
+        client.upload(b"12345", "/file", verify=True)
+    with pytest.raises(TransfersFailed) as caught:
+        client.upload_all([(b"1", "/file"), (b"2", "/other")], verify=True)
+    assert isinstance(caught.value.failures["/file"], DigestMismatch)
+    assert (root / "file").read_bytes() == b"old"
+    assert not (root / "other").exists()
+
+
+def test_only_files_up_to_a_size_are_verified(client: Client, tmp_path: Path) -> None:
+    entries: dict[str, str | None] = {}
+
+    def stored(receipt: Receipt) -> None:
+        assert receipt.entry
+        entries[receipt.path] = receipt.entry.digest
+
+    items: list[tuple[bytes, str]] = [(b"x" * 2**20 * 2, "/a"), (b"x" * 2**20 * 3, "/b")]
+    client.upload_all(items, verify=2**20 * 2, stored=stored)
+    assert entries["/a"] is not None
+    assert entries["/b"] is None
+
+
+@both_clients
+@pytest.mark.parametrize("size", [5, len(LARGE)])
+def test_times_are_kept_on_request(client: Client, root: Path, tmp_path: Path, size: int) -> None:
+    local = tmp_path / "file"
+    local.write_bytes(b"x" * size)
+    os.utime(local, ns=(0, 1_000_000_000_123_456_789))
+    client.upload(local, "/a", times=True)
+    client.upload_all([(local, "/b"), (local, "/c")], times=True)
+    client.upload(local, "/d")
+    client.upload(b"x", "/e", times=True)
+    for name in "abc":
+        assert (root / name).stat().st_mtime_ns == 1_000_000_000_123_456_000
+    assert min((root / name).stat().st_mtime for name in "de") > 1_600_000_000
+    os.utime(local, (0, -5))
+    client.upload(local, "/a", times=True)  # a time that the gateway does not take
+    assert (root / "a").stat().st_mtime > 1_600_000_000
 
 
 def test_progress(client: Client, tmp_path: Path) -> None:

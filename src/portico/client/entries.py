@@ -54,9 +54,12 @@ def entry_of(item: Any) -> Entry:
         }:
             size, modified = item.get("size"), item.get("lastModified")
             if isinstance(size, int | None) and _is_timestamp(modified):
-                more = [item.get(key) for key in ("etag", "digest", "receipt")]
-                if all(isinstance(text, str | None) for text in more):
-                    return Entry(name, path, kind == "DIRECTORY", size, content_type, modified, *more)
+                etag, digest, receipt = (item.get(key) for key in ("etag", "digest", "receipt"))
+                if all(isinstance(text, str | None) for text in (etag, digest, receipt)):
+                    quoted = f'"{etag}"' if etag else None  # as in headers
+                    return Entry(
+                        name, path, kind == "DIRECTORY", size, content_type, modified, quoted, digest, receipt
+                    )
     raise NotAGateway("The response contains an invalid entry.")
 
 

@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -265,3 +266,54 @@ def test_an_empty_file(remote: Portico, here: Path, there: Path) -> None:
     (here / "empty").touch()
     assert remote("put", "empty", "/").code == 0
     assert tree(there) == {"empty": ""}
+
+
+def test_json_says_what_was_stored(remote: Portico, here: Path, there: Path) -> None:
+    for name in ("a", "b"):
+        (here / name).write_bytes(b"x" * 10)
+    (there / "a").write_bytes(b"old")
+    outcome = remote("put", "--json", "--rename", "a", "b", "/")
+    assert outcome.code == 0, outcome.err
+    lines = {line["source"]: line for line in map(json.loads, outcome.out.splitlines())}
+    assert {source: line["path"] for source, line in lines.items()} == {"a": "/a (1)", "b": "/b"}
+    for line in lines.values():
+        assert line["size"] == 10
+        assert line["digest"].startswith("sha-256=:")
+        assert line["receipt"].count(".") == 2
+        assert {"name", "etag", "lastModified"} <= line.keys()
+    stream = remote("put", "--json", "-", "/stream", stdin="content").data
+    assert (stream["source"], stream["path"], stream["size"]) == ("-", "/stream", 7)
+    assert stream["receipt"]
+    (here / "receipts.json").write_text(outcome.out)
+    assert remote("receipt", "key").code == 0
+    assert remote("receipt", "verify", "a", "receipts.json").code == 0
+
+
+@pytest.mark.parametrize("size", [10, 3_000_000])
+@pytest.mark.parametrize("command", [("put", "-r", "folder/.", "/up"), ("sync", "up", "folder", "/up")])
+def test_times_are_kept_and_files_skipped(
+    remote: Portico, here: Path, there: Path, command: tuple[str, ...], size: int
+) -> None:
+    (here / "folder").mkdir()
+    for number in range(3):
+        file = here / "folder" / str(number)
+        file.write_bytes(b"x" * size)
+        os.utime(file, ns=(0, 1_000_000_000_123_456_789 + number))
+    assert "3 uploaded" in remote(*command).err
+    assert {file.stat().st_mtime for file in (there / "up").iterdir()} == {1_000_000_000.123456}
+    for _ in range(2):
+        assert "0 uploaded, 3 skipped" in remote(*command).err
+    # A change on either side is noticed, whatever the other time says.
+    (there / "up" / "1").write_bytes(b"y" * size)
+    os.utime(here / "folder" / "2", ns=(0, 1_000_000_000_123_456_789))
+    assert "2 uploaded, 1 skipped" in remote(*command).err
+    without = remote(*command[:-1], "/other", "--no-times")
+    assert without.code == 0
+    assert min(file.stat().st_mtime for file in (there / "other").iterdir()) > 1_600_000_000
+    assert "0 uploaded, 3 skipped" in remote(*command[:-1], "/other", "--no-times").err
+
+
+def test_verifying_large_files(remote: Portico, here: Path, there: Path) -> None:
+    (here / "file").write_bytes(os.urandom(10_000_000))
+    assert remote("put", "--verify", "file", "/").code == 0
+    assert (there / "file").read_bytes() == (here / "file").read_bytes()

@@ -148,6 +148,19 @@ def _checksum(parser: Parser) -> None:
     )
 
 
+def _upload(parser: Parser) -> None:
+    parser.add_flag("--no-times", help="Do not keep modification times of uploaded files.")
+    parser.add_flag(
+        "--verify", help="Compare SHA-256 digests of files of any size; by default, of files up to 8 MiB."
+    )
+
+
+def _stored(parser: Parser) -> None:
+    parser.add_flag(
+        "--json", dest="as_json", help="Print what was stored, with a receipt, as one JSON object per line."
+    )
+
+
 def _jobs(parser: Parser) -> None:
     parser.add_option(
         "-j", "--jobs", metavar="N", convert=_job_count, default=8, help="Concurrent requests. Default: 8."
@@ -204,7 +217,7 @@ COMMANDS = {
     "put": Command(
         run,
         "Upload files and folders. Files that are known to be up to date on the gateway are skipped.",
-        (_put, *_TRANSFER, _rename_or_no_clobber),
+        (_put, *_TRANSFER, _upload, _stored, _rename_or_no_clobber),
         "TARGET is a folder if it exists as one, if it ends with a slash, or if there are several sources. A folder "
         "keeps its name in TARGET; FOLDER/. means its content.\n\n"
         "Examples:\n  portico put report.pdf /reports/\n  portico put -r photos /backup/",
@@ -219,7 +232,7 @@ COMMANDS = {
     "sync": Command(
         run,
         "Make a folder on the gateway like a local one (up), or a local one like one on the gateway (down).",
-        (_sync, _dry_run, _continue_on_error, _quiet, _checksum, _jobs, profile_option),
+        (_sync, _dry_run, _continue_on_error, _quiet, _checksum, _upload, _stored, _jobs, profile_option),
         "Examples:\n  portico sync up photos /backup/photos\n  portico sync down --delete /backup/photos photos",
     ),
     "cat": Command(

@@ -33,17 +33,27 @@ class Comparison:
         self._comparer = ContentComparer(gateway.session, getattr(options, "jobs", 8), read=self._checksum)
 
     def judge(
-        self, path: str, entry: Entry, local: str, status: os.stat_result, *, down: bool
+        self,
+        path: str,
+        entry: Entry,
+        local: str,
+        status: os.stat_result,
+        *,
+        down: bool,
+        listed: bool = False,
     ) -> bool | Candidate:
-        """Whether the two are equal; a candidate if only their content can tell."""
+        """Whether the two are equal; a candidate if only their content can tell. `listed`: the entry is one of a listing."""
         if entry.size != status.st_size:
             return False
         if not entry.size:
             return True
         pair = None if self._checksum else self._record.find(path, local)
-        if pair and _matches(pair, entry, status) and (pair.since == pair.until or not down):
+        kept = pair and _keeps_time(pair, entry, status)
+        if pair and (kept or (_matches(pair, entry, status) and (pair.since == pair.until or not down))):
             if pair.etag:
                 return Candidate(path, local, pair.etag)
+            if kept and not listed:  # a listing may have another time, that of the upload
+                return True
             self._note(path, local, pair._replace(since=milliseconds(entry), until=milliseconds(entry)), pair)
             return True
         if self._checksum:
@@ -70,6 +80,9 @@ class Comparison:
         if entry.size != status.st_size:
             return
         since = until = milliseconds(entry)
+        if since == status.st_mtime_ns // 1_000_000 and receipt.stored_at is not None:
+            # The file keeps the time of the local one, but listings of some services have the time of the upload.
+            since = until = round(receipt.stored_at) * 1000
         if since % 1000 == 0:
             # A service that tells whole seconds may tell those of its answer. It may also date a file from when the
             # upload began.
@@ -102,6 +115,12 @@ def _matches(pair: Pair, entry: Entry, status: os.stat_result) -> bool:
     rounded = pair.since // 1000 == moment // 1000 and (moment % 1000 == 0 or pair.since % 1000 == 0)
     within = pair.since <= moment <= pair.until or (pair.since == pair.until and rounded)
     return entry.last_modified is not None and within and pair.local == fingerprint(status)
+
+
+def _keeps_time(pair: Pair, entry: Entry, status: os.stat_result) -> bool:
+    """Whether the local file is unchanged, and the remote one has its time, as uploads set it."""
+    same = entry.last_modified is not None and milliseconds(entry) == status.st_mtime_ns // 1_000_000
+    return same and pair.local == fingerprint(status)
 
 
 def _has_time_of(status: os.stat_result, entry: Entry) -> bool:

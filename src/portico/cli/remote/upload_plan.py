@@ -56,7 +56,8 @@ class UploadPlan:
         files = {alias or source.name: source for source in sources if not source.is_folder}
         known = self._known(folder, list(files)) if files else Known({}, complete=False)
         for name, source in files.items():
-            yield from self._compared(source.path, source.status, join(folder, name), known.entries.get(name))
+            path, entry = join(folder, name), known.entries.get(name)
+            yield from self._compared(source.path, source.status, path, entry, listed=known.complete)
         yield from self._resolved()
         for source in sources:
             if source.is_folder:
@@ -83,8 +84,8 @@ class UploadPlan:
             if self._whole:
                 self.extra += [known.entries[name] for name in sorted(known.entries.keys() - content.names)]
             for name, status in content.files.items():
-                path = join(there, name)
-                yield from self._compared(os.path.join(here, name), status, path, known.entries.get(name))
+                source, path, entry = os.path.join(here, name), join(there, name), known.entries.get(name)
+                yield from self._compared(source, status, path, entry, listed=known.complete)
             yield from self._resolved()
             for name in reversed(content.folders):
                 may_exist = not known.complete or name in known.entries
@@ -116,7 +117,13 @@ class UploadPlan:
             raise
 
     def _compared(
-        self, local: str, status: os.stat_result, remote: str, entry: Entry | None
+        self,
+        local: str,
+        status: os.stat_result,
+        remote: str,
+        entry: Entry | None,
+        *,
+        listed: bool = False,
     ) -> Iterator[Item]:
         options, report = self._options, self._report
         try:
@@ -124,7 +131,7 @@ class UploadPlan:
             if entry and not options.no_clobber:
                 if entry.is_folder:
                     raise IsAFolder(f"'{remote}' is a folder on the gateway; the file was not uploaded.")
-                if not options.force and self._is_set_aside(local, status, remote, entry):
+                if not options.force and self._is_set_aside(local, status, remote, entry, listed):
                     return
             elif entry:
                 report.skip()
@@ -136,9 +143,11 @@ class UploadPlan:
             return
         yield Item(local, remote, status.st_size)
 
-    def _is_set_aside(self, local: str, status: os.stat_result, remote: str, entry: Entry) -> bool:
+    def _is_set_aside(
+        self, local: str, status: os.stat_result, remote: str, entry: Entry, listed: bool
+    ) -> bool:
         """Whether the file needs no upload, or is now a candidate for comparison."""
-        verdict = self._comparison.judge(remote, entry, local, status, down=False)
+        verdict = self._comparison.judge(remote, entry, local, status, down=False, listed=listed)
         if isinstance(verdict, Candidate):
             self._candidates.append((verdict, entry, status))
         elif verdict:

@@ -1,5 +1,6 @@
 """`portico put`: uploads of local files and folders, or of standard input."""
 
+import json
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -14,12 +15,13 @@ from portico.cli.remote.progress_bar import ProgressBar
 from portico.cli.remote.report import Report
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.remote.upload_plan import UploadPlan
-from portico.cli.terminal import standard_input
+from portico.cli.terminal import speaks_unicode, standard_input
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.files import OnConflict
 from portico.client.paths import clean, join
 from portico.client.transfers.progress import Progress, Receipt, Received
+from portico.client.transfers.uploads import HASHED_BEFORE
 
 _CHUNK = 256 * 1024
 
@@ -64,11 +66,19 @@ def upload(
 
     def send(items: Iterator[Item], progress: Progress) -> None:
         pairs = ((item.source, item.target) for item in items)
-        client.upload_all(pairs, on_conflict=conflict, progress=progress, stored=stored)
+        client.upload_all(
+            pairs,
+            on_conflict=conflict,
+            verify=options.verify or HASHED_BEFORE,
+            times=not options.no_times,
+            receipts=options.as_json,
+            progress=progress,
+            stored=stored,
+        )
 
     def stored(receipt: Receipt) -> None:
         remember(receipt)
-        _name(receipt.path, receipt.entry, receipt.local)
+        _print_stored(options, receipt.path, receipt.entry, receipt.local)
 
     transfer(plan, send, report)
 
@@ -82,8 +92,15 @@ def _put_stream(
         print(f"upload a stream to {clean(target)}")
         return DONE
     with ProgressBar(report):
-        entry = client.upload(stream, target, on_conflict=_on_conflict(options), progress=report.progress)
-    _name(clean(target), entry, None)
+        entry = client.upload(
+            stream,
+            target,
+            on_conflict=_on_conflict(options),
+            verify=options.verify,
+            receipt=options.as_json,
+            progress=report.progress,
+        )
+    _print_stored(options, clean(target), entry, None)
     report.begun = 1
     return report.finish()
 
@@ -96,12 +113,26 @@ def _is_stream(named: LocalSource) -> bool:
         return bool(file.read(1))
 
 
-def _name(path: str, entry: Entry | None, local: str | None) -> None:
-    """Print the name of the stored file if it differs from the requested one."""
+def _print_stored(options: SimpleNamespace, path: str, entry: Entry | None, local: str | None) -> None:
+    """Print the stored file as JSON, or its name if that differs from the requested one."""
     if entry is None:
         print(f"The gateway does not report the name under which it stored '{path}'.", file=sys.stderr)
+        return
+    # In one write, since several threads print.
+    if options.as_json:
+        facts = {
+            "source": local or "-",
+            "path": entry.path,
+            "name": entry.name,
+            "size": entry.size,
+            "lastModified": entry.last_modified,
+            "etag": entry.etag,
+            "digest": entry.digest,
+            "receipt": entry.receipt,
+        }
+        known = {key: value for key, value in facts.items() if value is not None}
+        sys.stdout.write(json.dumps(known, ensure_ascii=not speaks_unicode(sys.stdout)) + "\n")
     elif entry.path != path:
-        # In one write, since several threads print.
         sys.stdout.write(f"{local or 'Standard input'} is stored as {entry.path}\n")
 
 

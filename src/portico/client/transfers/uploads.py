@@ -248,7 +248,7 @@ def _entry(path: str, size: int, headers: Mapping[str, str]) -> Entry:
         is_folder=False,
         size=size,
         last_modified=timestamp(headers.get("x-modified")),
-        etag=headers.get("etag", "").strip('"') or None,
+        etag=headers.get("etag"),
         digest=headers.get("repr-digest"),
     )
 
