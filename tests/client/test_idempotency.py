@@ -2,18 +2,28 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from secrets import token_hex
+from uuid import uuid4
 
 import pytest
 
-from portico.client import AlreadyExists, Client, ConnectionFailed, NotFound, OnConflict, RequestRunning
+from portico.client import (
+    AlreadyExists,
+    Client,
+    ConnectionFailed,
+    NotFound,
+    OnConflict,
+    RequestRunning,
+    TransfersFailed,
+    Unavailable,
+)
 from portico.client.auth.backoff import Backoff
 from portico.client.http.effects import Sleep
 from portico.client.transfers import uploads
 
+from ..gateways import Gateway
 from ..servers.proxy import Altered, Call, Fault, FaultProxy, Lost, Reply, Reset
-from .conftest import both_clients
-from .faults import HUGE, is_upload
+from .conftest import MakeClient, both_clients
+from .faults import BUSY, HUGE, is_upload
 from .test_uploads import LARGE
 
 CONFLICTS: list[OnConflict | None] = [None, "replace", "fail", "rename"]
@@ -134,6 +144,48 @@ def test_a_file_that_changed_is_another_request(
         assert len(set(keys(proxy))) == 2
 
 
+def test_a_file_that_changed_after_a_later_attempt(
+    proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path
+) -> None:
+    local = tmp_path / "file"
+    local.write_bytes(b"old")
+
+    def meddle(reply: Reply) -> Reply:
+        local.unlink()
+        local.write_bytes(b"new")
+        return BUSY
+
+    proxy.on(is_upload, Altered(lambda reply: Reply(504)), Altered(meddle))
+    with pytest.raises(Unavailable):
+        proxied.upload(local, "/", on_conflict="rename")
+    assert [path.read_bytes() for path in root.iterdir()] == [b"old"]
+
+
+def test_one_file_of_a_batch_that_changed(
+    make: MakeClient, gateway: Gateway, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """The others are found stored, by a user who may not replace them."""
+    if "holder" not in gateway.command("user", "list"):
+        gateway.command(
+            "user", "add", "holder", "--rights", "list,upload", "--password-stdin", stdin="holder-password"
+        )
+    client = make(f"http://127.0.0.1:{proxy.port}", username="holder", password="holder-password")
+    client.login()
+    locals_ = [tmp_path / name for name in ("one", "two")]
+    for local in locals_:
+        local.write_bytes(b"old")
+
+    def meddle(reply: Reply) -> Reply:
+        locals_[0].write_bytes(b"newer")
+        return Reply(504)
+
+    proxy.on(is_upload, Altered(meddle))
+    folder = f"/{uuid4().hex}"
+    with pytest.raises(TransfersFailed) as failed:
+        client.upload_all((local, f"{folder}/") for local in locals_)
+    assert list(failed.value.failures) == [f"{folder}/one"]
+
+
 @both_clients
 def test_an_attempt_that_still_runs_is_waited_for(proxied: Client, proxy: FaultProxy, root: Path) -> None:
     running = Reply(409, {"Retry-After": "0"}, b'{"code":"request-running"}')
@@ -170,7 +222,7 @@ def test_a_large_upload_that_is_replayed_is_not_sent(
     client: Client, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gateway answers before the body, which waits for its invitation."""
-    key = {"Idempotency-Key": f'"{token_hex(8)}"'}
+    key = {"Idempotency-Key": uuid4().hex}
     monkeypatch.setattr(uploads, "new_key", lambda: key)
     for _ in range(2):
         entry = client.upload(HUGE, "/file", on_conflict="rename")

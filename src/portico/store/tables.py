@@ -158,6 +158,7 @@ uploads = Table(
 )
 
 # What became of a request that carries an idempotency key. `digest` is of the user and the key, `request` of the request.
+# `owner` and `owned_until` are a lease. Once the request is answered, there is no owner; until then, `response` holds notes.
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,

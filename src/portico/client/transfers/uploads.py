@@ -127,7 +127,10 @@ def _send(
 ) -> Operation[Mapping[str, Exception]]:
     """Send files to one folder; return the failures of single files."""
     failures: dict[str, Exception] = {}
-    lost = False
+    lost_with: dict[str, str] | None = None
+    """The key of an attempt that may have stored files without reporting them."""
+    only_with_key = False
+    """Whether nothing but the key prevents a second file."""
     backoff = session.backoff()
     left = batch
     key: dict[str, str] = {}
@@ -154,7 +157,6 @@ def _send(
                 backoff.reset()
             if not body.replayable:
                 raise
-            only_with_key = False
             if not isinstance(error, RequestRunning) and _is_doubtful(body, error, options):
                 only_with_key = yield from session.honours_keys()
                 if not only_with_key and not (yield from _may_repeat(session, left[0], options)):
@@ -162,7 +164,8 @@ def _send(
             yield from backoff.wait(error)
             # Of several files, the first may be stored even if the request was not sent completely.
             broken = isinstance(error, ConnectionFailed) or not is_unprocessed(error)
-            lost = lost or (broken and (body.closed or len(left) > 1))
+            if broken and (body.closed or len(left) > 1):
+                lost_with = lost_with or key
             rest = yield from _refreshed(rest, options, failures)
             if only_with_key and [file.source for file in rest] != keyed:
                 raise  # another content is another file, and the first one may be stored
@@ -176,9 +179,9 @@ def _send(
             rest = [file for file in rest if file not in rejected]
             for file in rejected:
                 if (
-                    lost
+                    lost_with
                     and isinstance(error, AlreadyExists)
-                    and not (yield from session.honours_keys())
+                    and (lost_with is not key or not (yield from session.honours_keys()))
                     and (yield from _was_stored(session, file))
                 ):
                     stored.append(file)
