@@ -8,7 +8,7 @@ listing of `a` shows.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
 from portico.entries import Download, Entry, Page
@@ -36,12 +36,14 @@ from portico.providers.object_trees import (
     remove_empty_folders,
     remove_tree,
 )
-from portico.providers.part_store import UploadState
+from portico.providers.part_store import UPLOADS_PREFIX, UploadState
 from portico.providers.resumable import ResumableUpload
 
 _CHECKED_SECONDS = 10.0
 """How long a folder is listed without checking again for a file of the same name, which only other programs make."""
 _MAX_CHECKED = 4096
+_EXPIRED = timedelta(days=60)
+"""A hidden object of a resumable upload that is older than this is removed even if the upload's state was lost."""
 
 
 class ObjectStore(KeyStore):
@@ -239,6 +241,16 @@ class ObjectStore(KeyStore):
             await remove_tree(self, prefix)
         if entry or not recursive:
             await self.remove([prefix])
+
+    async def sweep(self) -> int:
+        """Remove what resumable uploads left whose record was lost."""
+        swept = 0
+        expired = datetime.now(UTC) - _EXPIRED
+        async for listing in self.pages(UPLOADS_PREFIX, flat=True):
+            old = [entry for entry in listing.objects if entry.modified and entry.modified < expired]
+            await self.remove_versions([Version(entry.name, entry.etag) for entry in old])
+            swept += len(old)
+        return swept
 
     # Copying and moving
 

@@ -2,7 +2,7 @@
 
 import json
 from copy import copy
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
@@ -193,6 +193,19 @@ async def test_without_a_fast_checksum(
 async def test_a_reserved_folder(provider: GcsProvider) -> None:
     with pytest.raises(InvalidPath):
         await provider.begin_upload(at(".well-known/acme-challenge/file"), "text/plain")
+
+
+async def test_what_lost_uploads_left_is_swept_when_it_is_old(bucket: Bucket, provider: GcsProvider) -> None:
+    row = await begun(provider)
+    await row.send(b"1")
+    await put(provider, "kept", b"1")
+    (tail,) = [stored for key, stored in bucket.objects.items() if key.startswith(".portico~uploads/")]
+    bucket.objects["kept"].updated = datetime.now(UTC) - timedelta(days=100)
+    tail.updated = datetime.now(UTC) - timedelta(days=59)
+    assert await provider.sweep() == 0
+    tail.updated = datetime.now(UTC) - timedelta(days=61)
+    assert await provider.sweep() == 1
+    assert list(bucket.objects) == ["kept"]
 
 
 # Conditions and times
