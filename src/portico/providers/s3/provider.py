@@ -163,7 +163,7 @@ class S3Provider(ObjectStore):
             await self._service.call("delete_object", Key=key)
 
     async def sweep(self) -> int:
-        swept = 0
+        swept = await super().sweep()
         async for listing in self.pages(former_notes.FOLDER, flat=False):
             swept += await former_notes.clear(self._service, listing.objects)
         return swept
