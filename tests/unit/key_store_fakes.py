@@ -9,7 +9,7 @@ from portico.entries import Chunks, Download, Entry
 from portico.errors import NotFound, already_exists
 from portico.paths import Path
 from portico.providers.key_store_uploads import KeyStoreUpload
-from portico.providers.keys import KeyPage, KeyStore, Version
+from portico.providers.keys import KeyPage, KeyStore, Version, key_of
 from portico.providers.memory import MemoryBudget
 from portico.providers.part_store import PartLimits, PartStore, UploadState
 from portico.providers.parts import UploadPart
@@ -177,6 +177,12 @@ class FakeStore(KeyStore):
 
     def part_store(self, state: UploadState) -> FakeParts:
         return FakeParts(self.bucket, state)
+
+    async def begin_upload(self, path: Path, *arguments: object, **options: object) -> KeyStoreUpload:
+        return await self.begin(key_of(path), **options)
+
+    async def resume_upload(self, state: bytes) -> KeyStoreUpload:
+        return self.resumed(state)
 
     async def begin(self, key: str, **options: object) -> KeyStoreUpload:
         chosen = {"replace": True, "renamed": False, "size": None, "modified": None} | options

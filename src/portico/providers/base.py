@@ -101,6 +101,7 @@ class Provider(ABC):
         `InvalidPath`: the service cannot hold the name.
         """
 
+    @abstractmethod
     async def begin_upload(
         self,
         path: Path,
@@ -118,14 +119,13 @@ class Provider(ABC):
 
         Errors as in `write`, as far as they can be known now.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def resume_upload(self, state: bytes) -> ResumableUpload:
         """The upload with this state, and the `offset` that it really has.
 
         `NotFound`: the service has lost it.
         """
-        raise NotImplementedError
 
     @abstractmethod
     async def check_ancestors(self, folder: Path) -> None:

@@ -16,7 +16,7 @@ import structlog
 from portico.entries import Entry
 from portico.errors import AlreadyExists, IsAFolder, NotFound, PorticoError, TooLarge
 from portico.paths import Path
-from portico.providers.keys import KeyStore, Version, key_of, name_of
+from portico.providers.keys import KeyStore, Version, key_of, name_of, path_of
 from portico.providers.memory import Lease
 from portico.providers.object_trees import remove_empty_folders
 from portico.providers.part_store import SentPart, Tail, UploadState
@@ -242,7 +242,7 @@ class KeyStoreUpload(ResumableUpload):
             await self._commit_hidden(save)
             stored = await self._copy(save, alternatives)
         elif not stored:
-            await self._check_target(Path.parse(state.key))
+            await self._check_target(path_of(state.key))
             stored = await self._commit(save)
         stored.name = name_of(state.key)
         await self._clear_after_commit()
@@ -292,7 +292,7 @@ class KeyStoreUpload(ResumableUpload):
             state.copying = True
             await self._save(save, 0)  # before it is tried, so that a repetition looks there first
             try:
-                await self._check_target(Path.parse(state.key))
+                await self._check_target(path_of(state.key))
                 await self._store.duplicate(
                     Version(state.goal, state.committed), state.key, replace=state.replace
                 )

@@ -148,6 +148,11 @@ def key_of(path: Path) -> str:
     return "/".join(path.segments)
 
 
+def path_of(key: str) -> Path:
+    """The path of a key that `key_of` made; it may be one of the gateway's own."""
+    return Path(tuple(key.split("/")))
+
+
 def name_of(key: str) -> str:
     """The name of the file at a key, or of the folder whose marker it is."""
     return key.removesuffix("/").rpartition("/")[2]

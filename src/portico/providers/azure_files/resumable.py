@@ -33,7 +33,7 @@ _TAKEOVERS = 3
 
 
 class _State(msgspec.Struct):
-    target: str
+    target: tuple[str, ...]
     content_type: str
     replace: bool
     size: int | None = None
@@ -75,7 +75,7 @@ class AzureFilesUpload(ResumableUpload):
                 await check_ancestors(share, target.parent)
             else:
                 await check_file_target(share, target, replace=replace)
-        return cls(share, memory, _State(str(target), header_type(content_type), replace, size, modified))
+        return cls(share, memory, _State(target.segments, header_type(content_type), replace, size, modified))
 
     @classmethod
     async def resume(cls, share: Share, memory: MemoryBudget, state: bytes) -> "AzureFilesUpload":
@@ -93,7 +93,7 @@ class AzureFilesUpload(ResumableUpload):
 
     @property
     def _target(self) -> Path:
-        return Path.parse(self._state.target)
+        return Path(self._state.target)
 
     async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
         arrived = UntilCut(chunks)
@@ -115,7 +115,7 @@ class AzureFilesUpload(ResumableUpload):
                 if other is None:
                     raise
                 # Saved before it is tried, so that a repetition looks there first.
-                self._state.target = str(other)
+                self._state.target = other.segments
                 await save()
 
     async def abandon(self) -> None:
