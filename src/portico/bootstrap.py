@@ -28,9 +28,9 @@ from portico.operations.admission import Admission
 from portico.operations.cancellation import CancellableWork
 from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.idempotency import Idempotency
-from portico.operations.operations import Resources
 from portico.operations.readiness import Readiness
 from portico.operations.receipts import Receipts
+from portico.operations.resources import Resources
 from portico.operations.resumable import sweep_uploads
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PATH_OPTIONS

@@ -32,7 +32,7 @@ def fields(content: bytes) -> list[tuple[str, str]]:
         *(("Repr-Digest", f"{name}=:{digest(name, content)}:") for name in ALGORITHMS),
         *(("Digest", f"{name}={digest(name, content)}") for name in ALGORITHMS),
         ("Content-Digest", ", ".join(f"{name}=:{digest(name, content)}:" for name in ALGORITHMS)),
-        ("Content-Digest", f"crc32c=:AAAAAA==:, sha-256=:{digest('sha-256', content)}:;by=us"),
+        ("Content-Digest", f"unixsum=:AAAAAA==:, sha-256=:{digest('sha-256', content)}:;by=us"),
         ("content-md5", digest("md5", content).rstrip("=")),
     ]
 
@@ -52,7 +52,7 @@ MALFORMED = [
     ("Digest", f"sha-256=:{digest('sha-256', CONTENT)}:"),
 ]
 UNSUPPORTED = [
-    ("Content-Digest", "crc32c=:AAAAAA==:"),
+    ("Content-Digest", "unixsum=:AAAAAA==:"),
     ("Repr-Digest", "unixsum=:AAAAAA==:, sha3=:AAAAAA==:"),
     ("Digest", "adler32=03da0195"),
 ]
@@ -287,6 +287,15 @@ async def test_nothing_is_asked_of_the_database_without_a_wish(
             answer = await gateway.call(method, "file", headers=wish)
             assert (answer.status_code, "Repr-Digest" in answer.headers) == (200, False)
         assert "digest" not in (await gateway.list("file", action="STAT")).json()
+    assert "digest" not in (await gateway.list("")).text
+
+
+async def test_a_known_digest_is_shown_without_a_wish(gateway: Gateway) -> None:
+    await put(gateway, "file", headers=WANTED)
+    assert (await gateway.list("file", action="STAT")).json()["digest"] == FIELD
+    for method in ("GET", "HEAD"):
+        assert (await gateway.call(method, "file")).headers["Repr-Digest"] == FIELD
+    assert "Repr-Digest" not in (await gateway.call("GET", "file", headers={"Range": "bytes=0-1"})).headers
     assert "digest" not in (await gateway.list("")).text
 
 

@@ -479,3 +479,58 @@ async def test_the_state_is_sealed(gateway: Gateway, tus: Tus) -> None:
     (count,) = await database.fetch(select(func.count().label("number")).select_from(rows))
     assert count.number == 1
     await database.close()
+
+
+def sha256_of(content: bytes) -> str:
+    return f"sha-256=:{b64encode(hashlib.sha256(content).digest()).decode()}:"
+
+
+async def test_digests_of_http(gateway: Gateway, tus: Tus) -> None:
+    gateway.put("a.bin", b"old")
+    address = await tus.create()
+    wrong = await tus.patch(address, 0, CONTENT, Content_Digest=sha256_of(b"other"))
+    assert (wrong.status_code, code(wrong)) == (400, "digest-mismatch")
+    assert await tus.offset(address) == 0
+    assert (gateway.files / "a.bin").read_bytes() == b"old"
+    refused = await tus.patch(address, 0, CONTENT[:10], Repr_Digest=sha256_of(CONTENT))
+    assert (refused.status_code, code(refused)) == (400, "invalid-request")
+    assert (await tus.patch(address, 0, CONTENT, Content_Digest=sha256_of(CONTENT))).status_code == 204
+    whole = {"Upload-Metadata": metadata(filename="b"), "Upload-Length": "3", "Content-Type": MEDIA_TYPE}
+    wrong = await tus.call("POST", content=b"abc", Repr_Digest=sha256_of(b"abd"), **whole)
+    assert (wrong.status_code, code(wrong)) == (400, "digest-mismatch")
+    assert not (gateway.files / "b").exists()
+    right = await tus.call("POST", content=b"abc", Repr_Digest=sha256_of(b"abc"), **whole)
+    assert right.status_code == 201
+
+
+@pytest.mark.parametrize("cut", [0, 1000], ids=["in-passing", "read-again"])
+async def test_a_digest_that_is_asked_for(gateway: Gateway, tus: Tus, cut: int) -> None:
+    address = await tus.create()
+    if cut:
+        await tus.patch(address, 0, CONTENT[:cut])
+    answer = await tus.patch(address, cut, CONTENT[cut:], Want_Repr_Digest="sha-256=5")
+    assert answer.status_code == 204
+    assert answer.headers["Repr-Digest"] == sha256_of(CONTENT)
+    assert (await tus.call("HEAD", address)).headers["Repr-Digest"] == sha256_of(CONTENT)
+    shown = await gateway.call("HEAD", "a.bin", headers={"Want-Repr-Digest": "sha-256=1"})
+    assert shown.headers["Repr-Digest"] == sha256_of(CONTENT)
+
+
+async def test_a_digest_of_every_upload(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"uploads.digest": "always"})
+    tus = Tus(gateway)
+    address = await tus.create(3)
+    await tus.patch(address, 0, b"a")
+    await tus.patch(address, 1, b"bc")
+    shown = (await gateway.call("GET", "a.bin", params={"action": "STAT"})).json()
+    assert shown["digest"] == sha256_of(b"abc")
+
+
+async def test_a_receipt(tus: Tus) -> None:
+    address = await tus.create(3, onConflict="rename")
+    answer = await tus.patch(address, 0, b"abc", Prefer="return=representation")
+    assert answer.status_code == 200
+    assert answer.headers["Upload-Offset"] == "3"
+    (stored,) = answer.json()["content"]
+    assert (stored["name"], stored["size"], stored["digest"]) == ("a.bin", 3, sha256_of(b"abc"))
+    assert stored["receipt"].count(".") == 2

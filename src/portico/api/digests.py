@@ -5,14 +5,13 @@ of RFC 1864. They come with a request, for its whole body, or in the headers of 
 Content is never coded here, so that what is sent and what it represents have the same digest.
 """
 
-import hashlib
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 
 from starlette.requests import Request
 
-from portico.errors import InvalidRequest
+from portico.errors import ChecksumMismatch, InvalidRequest
 from portico.operations.hashing import ALGORITHMS, SHA_256, ExpectedDigest
 
 _FIELDS = {
@@ -21,6 +20,9 @@ _FIELDS = {
     "repr-digest": "Repr-Digest",
     "digest": "Digest",
 }
+_TUS_NAMES = {"sha": "sha1"}
+CHECKSUMS = {_TUS_NAMES.get(name, name.replace("-", "")): name for name in ALGORITHMS}
+"""The algorithms as tus calls them."""
 _WANTED = frozenset(map(str, range(1, 11)))
 _MEMBER = re.compile(r"\s*([A-Za-z*][\w.*-]*)=(:?)([A-Za-z0-9+/]*={0,2})(:?)(?:\s*;.*)?\s*", re.ASCII)
 
@@ -55,6 +57,16 @@ def digest_text(sha256: bytes) -> str:
     return f"{SHA_256}=:{b64encode(sha256).decode()}:"
 
 
+def checksum_of(text: str) -> ExpectedDigest:
+    """What `Upload-Checksum` of tus says: an algorithm by another name, and the value in Base64."""
+    name, _, value = text.partition(" ")
+    algorithm = CHECKSUMS.get(name.lower())
+    if algorithm is None:
+        raise InvalidRequest(f"The checksum cannot be verified; use one of {', '.join(CHECKSUMS)}.")
+    field = "Upload-Checksum"
+    return ExpectedDigest(field, algorithm, _decoded(field, algorithm, value.strip()), ChecksumMismatch)
+
+
 def _md5(value: str) -> list[ExpectedDigest]:
     return [ExpectedDigest("Content-MD5", "md5", _decoded("Content-MD5", "md5", value.strip()))]
 
@@ -86,7 +98,7 @@ def _decoded(field: str, algorithm: str, text: str) -> bytes:
         value = b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError:
         value = b""
-    size = hashlib.new(ALGORITHMS[algorithm], usedforsecurity=False).digest_size
+    size = ALGORITHMS[algorithm]().digest_size
     if len(value) != size:
         raise InvalidRequest(f"The {field} holds no {algorithm} digest; write its {size} bytes in Base64.")
     return value

@@ -81,8 +81,12 @@ async def _file(
 
 
 async def _digest(request: Request, operations: Operations, path: Path, entry: Entry) -> dict[str, str]:
-    """`Repr-Digest`, if it is wanted and known."""
-    if "Want-Repr-Digest" not in request.headers or not wants_sha256(request):
+    """`Repr-Digest`, if it is known; of a range only if it is wanted, because a file may be read in thousands of them."""
+    if "Want-Repr-Digest" in request.headers:
+        wanted = wants_sha256(request)
+    else:
+        wanted = "Range" not in request.headers and await operations.has_digests()
+    if not wanted:
         return {}
     sha256 = await operations.digest(path, entry)
     return {"Repr-Digest": digest_text(sha256)} if sha256 else {}

@@ -28,7 +28,7 @@ async def stat(request: Request, operations: Operations, path: Path, query: Quer
     with_digest = query.wants_digest() or wants_sha256(request)
     entry = await operations.stat(path)
     body = entry_body(path, entry)
-    if with_digest:
+    if with_digest or await operations.has_digests():
         await _add_digests(operations, path.parent, [entry], [body])
     return JsonResponse(body)
 

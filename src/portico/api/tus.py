@@ -13,11 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico import timestamps
+from portico.api.digests import CHECKSUMS, checksum_of, digest_text, digests_of, wants_sha256
+from portico.api.receipts import representation
 from portico.api.request_body import RequestBody, is_content_coded
-from portico.api.requests import address_of, operations_of, services_of, single_header
+from portico.api.requests import address_of, operations_of, prefers_representation, services_of, single_header
 from portico.errors import InvalidRequest, MethodNotAllowed, NotFound, TusVersion, UnsupportedMediaType
-from portico.operations import OnConflict, ResumableUploads
-from portico.operations.checksums import CHECKSUM_ALGORITHMS, Checksum
+from portico.operations import OnConflict, Operations, ResumableUploads
+from portico.operations.hashing import ExpectedDigest
 from portico.operations.resumable import NewUpload, UploadStatus
 from portico.paths import Path
 
@@ -42,7 +44,7 @@ async def describe(request: Request) -> Response:
             "Tus-Resumable": VERSION,
             "Tus-Version": VERSION,
             "Tus-Extension": EXTENSIONS,
-            "Tus-Checksum-Algorithm": ",".join(CHECKSUM_ALGORITHMS),
+            "Tus-Checksum-Algorithm": ",".join(CHECKSUMS),
             **_max_size(request),
         },
     )
@@ -51,13 +53,15 @@ async def describe(request: Request) -> Response:
 async def create(request: Request) -> Response:
     """Begin an upload; the body, if there is one, is its beginning."""
     _check_version(request)
-    uploads = await _uploads(request)
+    operations = await operations_of(request)
+    uploads = operations.resumable
     size = _upload_length(request)
     metadata = single_header(request, "Upload-Metadata") or ""
     concat = (single_header(request, "Upload-Concat") or "").strip()
     if concat.startswith("final;"):
-        status = await uploads.concatenate(_new(metadata, None), _part_ids(concat.removeprefix("final;")))
-        return _answer(request, status, 201)
+        parts = _part_ids(concat.removeprefix("final;"))
+        status = await uploads.concatenate(_new(metadata, None), parts, **_wishes(request))
+        return _answer(request, operations, status, 201)
     if concat not in ("", "partial"):
         raise InvalidRequest("Upload-Concat is malformed; send partial, or final; with addresses of uploads.")
     if size is None and single_header(request, "Upload-Defer-Length") != "1":
@@ -69,26 +73,28 @@ async def create(request: Request) -> Response:
     if _has_content(request):
         _check_media_type(request)
         status = await _appended(request, uploads, status.id, 0)
-    return _answer(request, status, 201)
+    return _answer(request, operations, status, 201)
 
 
 async def show(request: Request) -> Response:
     """How much has arrived."""
     _check_version(request)
-    status = await (await _uploads(request)).status(_id(request))
-    return _answer(request, status, 200)
+    operations = await operations_of(request)
+    status = await operations.resumable.status(_id(request))
+    return _answer(request, operations, status, 200)
 
 
 async def append(request: Request) -> Response:
     """The next bytes of the file."""
     _check_version(request)
-    uploads = await _uploads(request)
+    operations = await operations_of(request)
+    uploads = operations.resumable
     _check_media_type(request)
     offset = _number(request, "Upload-Offset")
     if offset is None:
         raise InvalidRequest("Send the Upload-Offset at which the content begins.")
     status = await _appended(request, uploads, _id(request), offset)
-    return _answer(request, status, 204)
+    return _answer(request, operations, status, 204)
 
 
 async def post_to_upload(request: Request) -> Response:
@@ -103,29 +109,33 @@ async def post_to_upload(request: Request) -> Response:
 async def end(request: Request) -> Response:
     """Give the upload up."""
     _check_version(request)
-    await (await _uploads(request)).end(_id(request))
+    await (await operations_of(request)).resumable.end(_id(request))
     return Response(status_code=204, headers={"Tus-Resumable": VERSION})
 
 
 # Reading
 
 
-async def _uploads(request: Request) -> ResumableUploads:
-    return (await operations_of(request)).resumable
-
-
 async def _appended(request: Request, uploads: ResumableUploads, upload_id: str, offset: int) -> UploadStatus:
     if is_content_coded(request):
         raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
     body = RequestBody(request.receive, scheduler=services_of(request).gateway.scheduler)
+    length = _number(request, "Content-Length")
     return await uploads.append(
         upload_id,
         offset,
         body,
         size=_upload_length(request),
-        length=_number(request, "Content-Length"),
-        checksum=_checksum(request),
+        length=length,
+        expected=_expected(request, offset, length),
+        **_wishes(request),
     )
+
+
+def _wishes(request: Request) -> dict[str, bool]:
+    """What the client wants to know of the file."""
+    wanted = wants_sha256(request)
+    return {"sha256": wanted or prefers_representation(request), "record": wanted}
 
 
 def _check_version(request: Request) -> None:
@@ -171,12 +181,18 @@ def _upload_length(request: Request) -> int | None:
     return _number(request, "Upload-Length")
 
 
-def _checksum(request: Request) -> Checksum | None:
+def _expected(request: Request, offset: int, length: int | None) -> list[ExpectedDigest]:
+    """The digests of this body. That of the whole file can be verified if it is the body."""
+    expected = digests_of(request.headers.items())
+    if any(each.field == "Repr-Digest" for each in expected) and (
+        offset or length is None or length != _upload_length(request)
+    ):
+        raise InvalidRequest(
+            "A Repr-Digest can be verified only if one request brings the whole file; send a Content-Digest or an "
+            "Upload-Checksum of each body."
+        )
     text = single_header(request, "Upload-Checksum")
-    if text is None:
-        return None
-    algorithm, _, value = text.partition(" ")
-    return Checksum(algorithm, value.strip())
+    return expected if text is None else [*expected, checksum_of(text)]
 
 
 def _new(header: str, size: int | None) -> NewUpload:
@@ -236,7 +252,7 @@ def _metadata(header: str) -> dict[str, str]:
 # Answering
 
 
-def _answer(request: Request, status: UploadStatus, code: int) -> Response:
+def _answer(request: Request, operations: Operations, status: UploadStatus, code: int) -> Response:
     headers = {
         "Tus-Resumable": VERSION,
         "Cache-Control": "no-store",
@@ -259,7 +275,20 @@ def _answer(request: Request, status: UploadStatus, code: int) -> Response:
             headers["Upload-Metadata"] = status.metadata
     if stored := status.stored_at:
         headers["Content-Location"] = address_of(stored)
+        if status.sha256:
+            headers["Repr-Digest"] = digest_text(status.sha256)
+        if request.method != "HEAD" and prefers_representation(request):
+            return _representation(operations, status, 201 if code == 201 else 200, headers)
     return Response(status_code=code, headers=headers)
+
+
+def _representation(
+    operations: Operations, status: UploadStatus, code: int, headers: dict[str, str]
+) -> Response:
+    assert status.entry
+    digests = {status.entry.name: status.sha256} if status.sha256 else {}
+    folder = status.path.parent
+    return representation(operations, folder, [status.entry], digests, status=code, headers=headers)
 
 
 def _address(request: Request, upload_id: str) -> str:

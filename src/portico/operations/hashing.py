@@ -2,13 +2,43 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
+from importlib.util import find_spec
 
-from portico.errors import DigestMismatch
+from portico.errors import DigestMismatch, PorticoError
 
-ALGORITHMS = {"sha-512": "sha512", "sha-256": "sha256", "sha": "sha1", "md5": "md5"}
-"""Those of the IANA registry that the standard library computes, by its names for them."""
+
+class _Crc:
+    """A CRC in the form of `hashlib`."""
+
+    digest_size = 4
+
+    def __init__(self, extend: Callable[[bytes, int], int]) -> None:
+        self._extend = extend
+        self._value = 0
+
+    def update(self, chunk: bytes) -> None:
+        self._value = self._extend(chunk, self._value)
+
+    def digest(self) -> bytes:
+        return self._value.to_bytes(4, "big")
+
+
+def _crc32c() -> _Crc:
+    from google_crc32c import extend
+
+    return _Crc(lambda chunk, value: extend(value, chunk))
+
+
+ALGORITHMS: dict[str, Callable[[], "hashlib._Hash | _Crc"]] = {
+    "sha-512": hashlib.sha512,
+    "sha-256": hashlib.sha256,
+    "sha": lambda: hashlib.sha1(usedforsecurity=False),
+    "md5": lambda: hashlib.md5(usedforsecurity=False),
+    **({"crc32c": _crc32c} if find_spec("google_crc32c") else {}),
+}
+"""Those of the IANA registry that can be computed here; CRC32C needs a package that not every installation has."""
 SHA_256 = "sha-256"
 
 _HASHED_HERE = 64 * 1024
@@ -23,6 +53,7 @@ class ExpectedDigest:
     field: str
     algorithm: str
     value: bytes
+    mismatch: type[PorticoError] = DigestMismatch
 
 
 class Hashing:
@@ -30,9 +61,7 @@ class Hashing:
         """With `sha256`, that digest is computed even if it is not expected."""
         self._expected = expected
         algorithms = {each.algorithm for each in expected} | ({SHA_256} if sha256 else set())
-        self._hashes = {
-            name: hashlib.new(ALGORITHMS[name], usedforsecurity=False) for name in sorted(algorithms)
-        }
+        self._hashes = {name: ALGORITHMS[name]() for name in sorted(algorithms)}
         self._batch: list[bytes] = []
         self._size = 0
 
@@ -48,11 +77,11 @@ class Hashing:
             await self._hash()
 
     async def check(self) -> None:
-        """`DigestMismatch` unless all bytes together are what was announced."""
+        """`DigestMismatch`, or what else was chosen, unless all bytes together are what was announced."""
         await self._hash()
         for expected in self._expected:
             if self._hashes[expected.algorithm].digest() != expected.value:
-                raise DigestMismatch(
+                raise expected.mismatch(
                     f"What arrived does not match its {expected.field} ({expected.algorithm}); nothing of it was "
                     "stored, send it again."
                 )

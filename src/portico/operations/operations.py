@@ -1,59 +1,28 @@
 """`Operations`: what one actor can do. Every front end works through it, and only through it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from portico.accounts.sessions import Sessions
 from portico.accounts.tickets import Tickets
-from portico.audit import AuditTrail
 from portico.drive import Drive, OnConflict
-from portico.drives import Drives
 from portico.entries import Download, Entry, Page
 from portico.errors import IsAFolder, PorticoError, root_is_a_folder
 from portico.operations import recovery
 from portico.operations.actor import Actor
-from portico.operations.admission import Admission
 from portico.operations.auditing import Change, line_of
-from portico.operations.cancellation import CancellableWork
 from portico.operations.idempotency import Attempt
-from portico.operations.receipts import Receipt, Receipts
-from portico.operations.resumable import HELD_AT_ONCE, ResumableUploads
+from portico.operations.receipts import Receipt
+from portico.operations.resources import Resources
+from portico.operations.resumable import ResumableUploads
 from portico.operations.uploads import Upload
 from portico.paths import Path
 from portico.rights import Right
-from portico.store.digests import FileDigests
-from portico.store.uploads import Uploads
 
-__all__ = ["OnConflict", "Operations", "Resources", "Ticket"]
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What all operations of a worker share."""
-
-    drives: Drives
-    sessions: Sessions
-    tickets: Tickets
-    audit: AuditTrail
-    admission: Admission
-    long_work: CancellableWork
-    digests: FileDigests
-    receipts: Receipts
-    max_file_size: int
-    """Bytes; 0 is no limit."""
-    uploads: Uploads
-    upload_lifetime: timedelta
-    """After which an unfinished resumable upload is removed."""
-    now: Callable[[], int]
-    """Milliseconds since the epoch, the same on all nodes."""
-    held: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
-    always_digest: bool = False
-    """Whether the SHA-256 of every upload is computed."""
+__all__ = ["OnConflict", "Operations", "Ticket"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +82,10 @@ class Operations:
         if entry.is_folder:
             raise IsAFolder(f"'{path.name}' is a folder; list it, or download a file in it.")
         return entry
+
+    async def has_digests(self) -> bool:
+        """Whether it is worth a query to look for a digest that nobody has asked for."""
+        return await self._resources.digests.is_used(self._actor.session.user.connection)
 
     async def read(
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
@@ -206,18 +179,7 @@ class Operations:
     @property
     def resumable(self) -> ResumableUploads:
         """Files that are sent in several requests."""
-        resources = self._resources
-        return ResumableUploads(
-            self._actor,
-            self._drive,
-            uploads=resources.uploads,
-            sessions=resources.sessions,
-            audit=resources.audit,
-            max_file_size=resources.max_file_size,
-            lifetime=resources.upload_lifetime,
-            now=resources.now,
-            held=resources.held,
-        )
+        return ResumableUploads(self._resources, self._actor, self._drive)
 
     # Changing the tree
 

@@ -1,7 +1,7 @@
 """`ResumableUploads`: files that an actor sends in several requests, to any worker of any node."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,8 +11,6 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from portico.accounts.sessions import Sessions
-from portico.audit import AuditTrail
 from portico.drive import Drive, OnConflict, ResumableUpload
 from portico.drives import Drives
 from portico.entries import Entry, guess_content_type
@@ -27,7 +25,8 @@ from portico.errors import (
 )
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
-from portico.operations.checksums import Checksum
+from portico.operations.hashing import ExpectedDigest, Hashing
+from portico.operations.resources import Resources
 from portico.paths import Path
 from portico.rights import Right
 from portico.store.uploads import FINISHED, OPEN, Claim, UploadRecord, Uploads
@@ -38,8 +37,6 @@ MAX_PARTS = 256
 """Partial uploads that make up one file."""
 _HELD_BYTES = 8 * 2**20
 """A request of this size is held in memory until its checksum is known to match."""
-HELD_AT_ONCE = 16
-"""Such requests of a worker."""
 _FINISHED_KEPT = timedelta(days=1)
 """How long an upload is known after it has ended, so that a client that lost the answer learns of it."""
 _MILLISECOND = timedelta(milliseconds=1)
@@ -74,6 +71,8 @@ class _Details(msgspec.Struct):
     """The ids of the partial uploads that make up this one."""
     entry: Entry | None = None
     """What was stored, once it is finished."""
+    sha256: bytes | None = None
+    """Of that, if it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,8 @@ class UploadStatus:
     parts: list[str] | None
     entry: Entry | None
     """What was stored, once the upload has ended."""
+    sha256: bytes | None
+    """Of that, if it was asked for."""
 
     @property
     def stored_at(self) -> Path | None:
@@ -99,28 +100,10 @@ class OpenDrive(Protocol):
 
 
 class ResumableUploads:
-    def __init__(
-        self,
-        actor: Actor,
-        drive: OpenDrive,
-        *,
-        uploads: Uploads,
-        sessions: Sessions,
-        audit: AuditTrail,
-        max_file_size: int,
-        lifetime: timedelta,
-        now: Callable[[], int],
-        held: asyncio.Semaphore,
-    ) -> None:
+    def __init__(self, resources: Resources, actor: Actor, drive: OpenDrive) -> None:
+        self._resources = resources
         self._actor = actor
         self._drive = drive
-        self._uploads = uploads
-        self._sessions = sessions
-        self._audit = audit
-        self._max_file_size = max_file_size
-        self._lifetime = lifetime
-        self._now = now
-        self._held = held
 
     # The operations
 
@@ -155,19 +138,21 @@ class ResumableUploads:
         details = _Details(str(drive.root), "", metadata=metadata, partial=True)
         return await self._added(upload, details, Path(), size, upload_id)
 
-    async def concatenate(self, new: NewUpload, parts: list[str]) -> UploadStatus:
+    async def concatenate(
+        self, new: NewUpload, parts: list[str], *, sha256: bool = False, record: bool = False
+    ) -> UploadStatus:
         """Store one file that consists of finished partial uploads, in this order."""
         if not 1 <= len(parts) <= MAX_PARTS or len(set(parts)) < len(parts):
             raise InvalidRequest(f"A file is made of 1 to {MAX_PARTS} different partial uploads.")
         drive = await self._open()
         size = 0
         for part in parts:
-            record, details = await self._known(drive, part)
-            if not details.partial or record.status != FINISHED:
+            known, details = await self._known(drive, part)
+            if not details.partial or known.status != FINISHED:
                 raise InvalidRequest(
                     "Only partial uploads that are complete can be joined; finish them first."
                 )
-            size += record.offset
+            size += known.offset
         status = await self.create(msgspec.structs.replace(new, size=size))
         async with self._claimed(drive, status.id) as claim:
             details = _details(claim.record)
@@ -177,7 +162,10 @@ class ResumableUploads:
             if not details.entry:
                 content = _guarded(claim, _joined(drive, parts), size)
                 await upload.append(content, lambda: _save(claim, upload), at_most=size)
-                status = await self._finish(claim, drive, upload, details)
+                record = record or self._resources.always_digest
+                status = await self._finish(
+                    claim, drive, upload, details, sha256=sha256 or record, record=record
+                )
         for part in parts:
             await drive.remove_partial_upload(part)
         return status
@@ -204,14 +192,18 @@ class ResumableUploads:
         *,
         size: int | None = None,
         length: int | None = None,
-        checksum: Checksum | None = None,
+        expected: Collection[ExpectedDigest] = (),
+        sha256: bool = False,
+        record: bool = False,
     ) -> UploadStatus:
         """Add the chunks, `length` bytes if that is known, at `offset`; the last byte stores the file.
 
-        `size` is that of the whole file, if it was not known when the upload was created.
+        `size` is that of the whole file, if it was not known when the upload was created. `expected` are digests of these
+        chunks; nothing of them is kept if they do not match. `sha256`: that of the whole file is computed; with `record`,
+        it is also remembered.
         """
         drive = await self._open(admitted=False)
-        await self._audit.check()  # before a large body is sent in vain
+        await self._resources.audit.check()  # before a large body is sent in vain
         async with self._claimed(drive, upload_id) as claim:
             details = _details(claim.record)
             if claim.record.status == FINISHED:
@@ -225,12 +217,19 @@ class ResumableUploads:
             room = (self._limit(drive) if total is None else total) - offset
             if length is not None and length > room:
                 raise _beyond(total, self._limit(drive))
+            record = record or self._resources.always_digest
+            sha256 = sha256 or record
+            # A hash cannot be continued by another request, so only one that brings the whole file computes it in passing.
+            hashing = Hashing(expected, sha256=sha256 and not offset) if expected or sha256 else None
             arriving = _guarded(claim, chunks, room)
-            async with self._verified(drive, arriving, length, checksum) as content:
+            async with self._verified(drive, arriving, length, hashing, held=bool(expected)) as content:
                 most = room if length is None else length
                 await upload.append(content, lambda: _save(claim, upload), at_most=most)
             if upload.offset == total:
-                return await self._finish(claim, drive, upload, details)
+                if hashing:
+                    await hashing.check()
+                    details.sha256 = hashing.sha256
+                return await self._finish(claim, drive, upload, details, sha256=sha256, record=record)
             return _status(claim.record, details, offset=upload.offset, size=total)
 
     async def end(self, upload_id: str) -> None:
@@ -251,21 +250,21 @@ class ResumableUploads:
         try:
             yield
         except PorticoError as error:
-            async with Change(self._audit, self._actor.context, "upload", path) as change:
+            async with Change(self._resources.audit, self._actor.context, "upload", path) as change:
                 change.line.outcome = error.code
             raise
 
     async def _check_new(self, drive: Drive, size: int | None) -> None:
-        await self._audit.check()
+        await self._resources.audit.check()
         if size is not None and size > self._limit(drive):
             raise _beyond(None, self._limit(drive))
-        if await self._uploads.open_by(self._actor.session.user.id) >= MAX_OPEN:
+        if await self._resources.uploads.open_by(self._actor.session.user.id) >= MAX_OPEN:
             raise TooManyRequests(
                 f"You have {MAX_OPEN} unfinished uploads; finish or end some of them first.", retry_after=60
             )
 
     def _limit(self, drive: Drive) -> int:
-        return min(self._max_file_size or drive.max_file_size, drive.max_file_size)
+        return min(self._resources.max_file_size or drive.max_file_size, drive.max_file_size)
 
     async def _added(
         self,
@@ -275,7 +274,7 @@ class ResumableUploads:
         size: int | None,
         upload_id: str | None = None,
     ) -> UploadStatus:
-        now = self._now()
+        now = self._resources.now()
         user = self._actor.session.user
         record = UploadRecord(
             id=upload_id or token_hex(16),
@@ -288,52 +287,60 @@ class ResumableUploads:
             details=_text(details).encode(),
             state=upload.state,
             created_at=now,
-            expires_at=now + self._lifetime // _MILLISECOND,
+            expires_at=now + self._resources.upload_lifetime // _MILLISECOND,
         )
-        await self._uploads.add(record)
+        await self._resources.uploads.add(record)
         return await self.status(record.id) if size == 0 else _status(record, details)
 
     @asynccontextmanager
     async def _claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[Claim]:
         record, _ = await self._known(drive, upload_id)
-        async with self._uploads.claimed(record.id) as claim:
+        async with self._resources.uploads.claimed(record.id) as claim:
             if claim is None:
                 raise _gone()
             yield claim
 
     async def _known(self, drive: Drive, upload_id: str) -> tuple[UploadRecord, _Details]:
         """An upload of this user, to where the user's files are now."""
-        record = await self._uploads.get(upload_id)
+        record = await self._resources.uploads.get(upload_id)
         user = self._actor.session.user
         if record is None or record.user_id != user.id or record.connection != user.connection:
             raise _gone()
         details = _details(record)
-        if details.root != str(drive.root) or record.expires_at <= self._now():
+        if details.root != str(drive.root) or record.expires_at <= self._resources.now():
             raise _gone()
         return record, details
 
     @asynccontextmanager
     async def _verified(
-        self, drive: Drive, chunks: AsyncIterator[bytes], length: int | None, checksum: Checksum | None
+        self,
+        drive: Drive,
+        chunks: AsyncIterator[bytes],
+        length: int | None,
+        hashing: Hashing | None,
+        *,
+        held: bool,
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """The chunks, none of them before all together match the checksum: a service cannot take bytes back.
+        """The chunks; if `held`, none of them before all together match their digest: a service cannot take bytes back.
 
         A few are held in memory, more are stored as a hidden upload of their own and read again.
         """
-        if checksum is None:
+        if hashing is None:
             yield chunks
+        elif not held:
+            yield hashing.watch(chunks)
         elif length is not None and length <= _HELD_BYTES:
-            async with self._held:
-                held = [chunk async for chunk in checksum.watch(chunks)]
-                await checksum.check()
-                yield _each(held)
+            async with self._resources.held:
+                content = [chunk async for chunk in hashing.watch(chunks)]
+                await hashing.check()
+                yield _each(content)
         else:
             part = await self.create_partial(length)
             async with self._claimed(drive, part.id) as claim:
                 try:
                     upload = await drive.resume_upload(_state(claim.record))
-                    await upload.append(checksum.watch(chunks), lambda: _save(claim, upload), at_most=length)
-                    await checksum.check()
+                    await upload.append(hashing.watch(chunks), lambda: _save(claim, upload), at_most=length)
+                    await hashing.check()
                     await upload.finish(lambda: _save(claim, upload))
                     yield _joined(drive, [part.id])
                 finally:
@@ -347,19 +354,26 @@ class ResumableUploads:
             raise InvalidRequest(f"The upload was announced with {known} bytes; that cannot be changed.")
         if size < claim.record.offset:
             raise InvalidRequest("More has arrived than this length; send the length of the whole file.")
-        if self._max_file_size and size > self._max_file_size:
-            raise _beyond(None, self._max_file_size)
+        if self._resources.max_file_size and size > self._resources.max_file_size:
+            raise _beyond(None, self._resources.max_file_size)
         await claim.save(size=size)
         return size
 
     async def _finish(
-        self, claim: Claim, drive: Drive, upload: ResumableUpload, details: _Details
+        self,
+        claim: Claim,
+        drive: Drive,
+        upload: ResumableUpload,
+        details: _Details,
+        *,
+        sha256: bool = False,
+        record: bool = False,
     ) -> UploadStatus:
         path = Path.parse(claim.record.path)
         if details.partial:
             details.entry = await upload.finish(lambda: _save(claim, upload))
         else:
-            async with Change(self._audit, self._actor.context, "upload", path) as change:
+            async with Change(self._resources.audit, self._actor.context, "upload", path) as change:
                 change.line.bytes = upload.offset
                 if details.replaces:
                     drive.require(Right.OVERWRITE)
@@ -370,7 +384,9 @@ class ResumableUploads:
                 )
                 if details.entry.name != path.name:
                     change.line.path = str(path.parent.child(details.entry.name))
-        expires_at = max(claim.record.expires_at, self._now() + _FINISHED_KEPT // _MILLISECOND)
+            if sha256:
+                await self._digest(drive, path.parent.child(details.entry.name), details, record=record)
+        expires_at = max(claim.record.expires_at, self._resources.now() + _FINISHED_KEPT // _MILLISECOND)
         await claim.save(
             status=FINISHED,
             offset=upload.offset,
@@ -381,8 +397,23 @@ class ResumableUploads:
         )
         return _status(claim.record, details, offset=upload.offset, size=upload.offset)
 
+    async def _digest(self, drive: Drive, path: Path, details: _Details, *, record: bool) -> None:
+        """Compute the digest of the stored file, unless that is done, and remember it."""
+        assert details.entry
+        if details.sha256 is None:
+            hashing = Hashing(sha256=True)
+            download = await drive.read_to_compare(path, details.entry)
+            async with aclosing(download.chunks) as chunks:
+                async for chunk in chunks:
+                    await hashing.update(chunk)
+            await hashing.check()
+            details.sha256 = hashing.sha256
+        if record and details.sha256:
+            found = (drive.location(path), details.entry, details.sha256)
+            await self._resources.digests.record(self._actor.session.user.connection, [found])
+
     async def _check_user(self) -> None:
-        if not await self._sessions.is_enabled(self._actor.session.user.id):
+        if not await self._resources.sessions.is_enabled(self._actor.session.user.id):
             raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
 
 
@@ -480,6 +511,7 @@ def _status(
         details.partial,
         details.parts,
         details.entry,
+        details.sha256,
     )
 
 

@@ -5,6 +5,7 @@ meanwhile: it matches no other file, and is overwritten by the next digest for i
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final
@@ -19,6 +20,8 @@ from portico.store.database import AnyRow, Database, upsert
 from portico.store.tables import digests
 
 _MAX_ETAG: Final = 1024
+_UNUSED_SECONDS: Final = 1.0
+_USED_SECONDS: Final = 600.0
 _REPLACED = {
     column.name: literal_column(f"excluded.{column.name}", column.type)
     for column in digests.columns
@@ -36,6 +39,18 @@ class FileDigests:
         self._insert = upsert(database.dialect, digests, _REPLACED)
         self._collecting: _Batch | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._used: dict[str, tuple[bool, float]] = {}
+        """Of each connection: whether it has digests, and until when that is believed."""
+
+    async def is_used(self, connection: str) -> bool:
+        """Whether files of the connection have digests. Asked at most once a second while there are none."""
+        used, until = self._used.get(connection, (False, 0.0))
+        if (now := time.monotonic()) < until:
+            return used
+        query = select(digests.c.location).where(digests.c.connection == connection).limit(1)
+        used = await self._database.first(query) is not None
+        self._used[connection] = used, now + (_USED_SECONDS if used else _UNUSED_SECONDS)
+        return used
 
     async def record(self, connection: str, files: Iterable[tuple[str, Entry, bytes]]) -> None:
         """Remember the SHA-256 of files that were just stored, given with their locations.
@@ -49,6 +64,7 @@ class FileDigests:
         ]
         if not rows:
             return
+        self._used.pop(connection, None)
         if self._collecting is None:
             self._collecting = _Batch()
             self._collecting.written = asyncio.create_task(self._write(self._collecting, self._writing))

@@ -1,0 +1,41 @@
+"""`Resources`: what all operations of a worker share."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from portico.accounts.sessions import Sessions
+from portico.accounts.tickets import Tickets
+from portico.audit import AuditTrail
+from portico.drives import Drives
+from portico.operations.admission import Admission
+from portico.operations.cancellation import CancellableWork
+from portico.operations.receipts import Receipts
+from portico.store.digests import FileDigests
+from portico.store.uploads import Uploads
+
+_HELD_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    drives: Drives
+    sessions: Sessions
+    tickets: Tickets
+    audit: AuditTrail
+    admission: Admission
+    long_work: CancellableWork
+    digests: FileDigests
+    receipts: Receipts
+    max_file_size: int
+    """Bytes; 0 is no limit."""
+    uploads: Uploads
+    upload_lifetime: timedelta
+    """After which an unfinished resumable upload is removed."""
+    now: Callable[[], int]
+    """Milliseconds since the epoch, the same on all nodes."""
+    held: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_HELD_AT_ONCE))
+    """Of requests that are held in memory until their digest is known."""
+    always_digest: bool = False
+    """Whether the SHA-256 of every upload is computed."""
