@@ -16,6 +16,7 @@ GROUPS = {
     "listing": 80,
     "objects": 50,
     "uploads": 110,
+    "puts": 40,
     "downloads": 40,
     "logins": 12,
     "memory": 60,

@@ -24,6 +24,7 @@ from bench.workspace import GIB, Workspace, say
 GROUP = "uploads"
 SMALL = 10 * 1024
 COUNT = 1000
+CONTENT = bytes(range(256)) * (SMALL // 256)
 COPYPARTY, RCLONE = "copyparty", "rclone rcd"
 _BARE = ", bare"
 """The label of a peer that runs without its checksums."""
@@ -52,7 +53,7 @@ def measure(work: Workspace, quick: bool) -> list[Line]:
     return lines
 
 
-class _Places:
+class Places:
     """A folder for each server, emptied after each round."""
 
     def __init__(self, work: Workspace, name: str) -> None:
@@ -85,8 +86,8 @@ def posted(path: str, headers: dict[str, str]) -> Recipe:
     return recipe
 
 
-def put(path: str) -> Recipe:
-    return lambda name: Sending("PUT", f"{path}/{name}", {})
+def put(path: str, headers: dict[str, str] | None = None) -> Recipe:
+    return lambda name: Sending("PUT", f"{path}/{name}", headers or {})
 
 
 def large(
@@ -124,9 +125,15 @@ def small(
     return Contestant(work, server, tidy)
 
 
+def small_requests(recipe: Recipe) -> list[bytes]:
+    """Each a whole request for one small file."""
+    sendings = [recipe(f"small-{number:04d}.bin") for number in range(COUNT)]
+    return [sending.head(SMALL) + CONTENT + sending.after for sending in sendings]
+
+
 def _to_folder(work: Workspace, tls: bool, quick: bool) -> list[Line]:
     over = "TLS" if tls else "plain"
-    places = _Places(work, f"uploads-{over}")
+    places = Places(work, f"uploads-{over}")
     home = Home(work, f"home-uploads-{over}")
     home.add("up", "local", folder=str(places.folder("portico")))
     gateway = Portico(home, tls=tls, workers=2)
@@ -195,16 +202,10 @@ def _against(what: str, figures: dict[str, Figure], goals: dict[str, float], not
 
 
 def _small_to_folder(
-    servers: dict[str, Any], recipes: dict[str, Recipe], over: str, rounds: int, places: _Places
+    servers: dict[str, Any], recipes: dict[str, Recipe], over: str, rounds: int, places: Places
 ) -> list[Line]:
-    content = bytes(range(256)) * (SMALL // 256)
     lines: list[Line] = []
-
-    def whole(name: str, number: int) -> bytes:
-        sending = recipes[name](f"small-{number:04d}.bin")
-        return sending.head(SMALL) + content + sending.after
-
-    requests = {name: [whole(name, number) for number in range(COUNT)] for name in servers}
+    requests = {name: small_requests(recipes[name]) for name in servers}
     for connections in (1, 8) if over == "plain" else (8,):
         say(f"uploads: 1,000 × 10 KiB to a folder, {over}, {connections} connections")
         contestants = {
@@ -222,7 +223,7 @@ def _small_to_folder(
         batches = []
         for start in range(0, COUNT, 100):
             headers, body = form_of(
-                (f"small-{number:04d}.bin", content) for number in range(start, start + 100)
+                (f"small-{number:04d}.bin", CONTENT) for number in range(start, start + 100)
             )
             batches.append(request("POST", sending.path, {**sending.headers, **headers}, body))
         together[name] = small(servers[name], servers[name].target, batches, 1, places.empty)

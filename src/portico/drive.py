@@ -85,6 +85,11 @@ class Drive:
     def max_file_size(self) -> int:
         return self._provider.max_file_size
 
+    @property
+    def says_replaced(self) -> bool:
+        """As `Provider.says_replaced`."""
+        return self._provider.says_replaced
+
     # Looking
 
     async def list_page(

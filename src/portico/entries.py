@@ -54,6 +54,8 @@ class Entry(msgspec.Struct, gc=False):
     content_type: str = UNKNOWN_TYPE
     etag: str | None = None
     """Changes whenever the content does. Without quotes. Listings may leave it out."""
+    replaced: bool = False
+    """After a write: whether it replaced a file, if the provider says so (`Provider.says_replaced`)."""
 
     @property
     def modified(self) -> datetime | None:

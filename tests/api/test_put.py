@@ -52,6 +52,8 @@ async def test_a_new_file_and_one_that_is_replaced(gateway: Gateway) -> None:
     assert made.headers["Content-Location"] == made.headers["Location"] == location
     assert made.headers["ETag"] == await etag_of(gateway, "a/b/ü (1).txt")
     assert "Repr-Digest" not in made.headers
+    stat = await gateway.list("a/b/ü (1).txt", action="STAT")
+    assert made.headers["X-Modified"] == stat.json()["lastModified"]
     replaced = await put(gateway, "a/b/ü (1).txt", b"")
     assert (replaced.status_code, replaced.content) == (204, b"")
     assert replaced.headers["ETag"] == await etag_of(gateway, "a/b/ü (1).txt") != made.headers["ETag"]
@@ -318,6 +320,7 @@ async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
         return await stat(self, path)
 
     monkeypatch.setattr(LocalProvider, "stat", spy)
+    monkeypatch.setattr(LocalProvider, "says_replaced", False)
     etag = (await put(gateway, "file", headers={"If-None-Match": "*"})).headers["ETag"]
     etag = (await put(gateway, "file", headers={"If-Match": etag})).headers["ETag"]
     assert (await put(gateway, "other", params={"onConflict": "fail"})).status_code == 201
@@ -325,6 +328,16 @@ async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
     assert asked == []
     assert (await put(gateway, "file")).status_code == 204
     assert asked == ["file"]
+    assert (await put(gateway, "new")).status_code == 201
+
+
+async def test_a_storage_that_says_it_is_not_asked(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: Any) -> Any:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(LocalProvider, "stat", never)
+    assert (await put(gateway, "a/file")).status_code == 201
+    assert (await put(gateway, "a/file")).status_code == 204
 
 
 async def test_a_storage_that_does_not_say_whether_it_is_new(
@@ -334,6 +347,7 @@ async def test_a_storage_that_does_not_say_whether_it_is_new(
         raise ProviderUnavailable("no")
 
     monkeypatch.setattr(LocalProvider, "stat", fail)
+    monkeypatch.setattr(LocalProvider, "says_replaced", False)
     assert (await put(gateway, "file")).status_code == 204
     assert stored(gateway) == {"file": NEW}
 
@@ -350,6 +364,7 @@ async def test_the_question_does_not_outlive_the_upload(
             cancelled.set()
 
     monkeypatch.setattr(LocalProvider, "stat", slow)
+    monkeypatch.setattr(LocalProvider, "says_replaced", False)
     steps = [NEW, ConnectionError()]
     assert (await put_raw(gateway, "file", ("Content-Length", "99"), steps=steps)).status == 400
     await cancelled.wait()

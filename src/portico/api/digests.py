@@ -23,6 +23,8 @@ _FIELDS = {
 _TUS_NAMES = {"sha": "sha1"}
 CHECKSUMS = {_TUS_NAMES.get(name, name.replace("-", "")): name for name in ALGORITHMS}
 """The algorithms as tus calls them."""
+FIELDS = frozenset({*(name.encode() for name in _FIELDS), b"trailer"})
+"""Headers that may announce a digest."""
 _WANTED = frozenset(map(str, range(1, 11)))
 _MEMBER = re.compile(r"\s*([A-Za-z*][\w.*-]*)=(:?)([A-Za-z0-9+/]*={0,2})(:?)(?:\s*;.*)?\s*", re.ASCII)
 

@@ -70,7 +70,7 @@ def _head(get: Json) -> Json:
 
 def _on_root(on_path: Json) -> Json:
     """The same operations on the root folder, which is no file and cannot be deleted."""
-    item = {method: deepcopy(on_path[method]) for method in ("get", "head", "post", "delete")}
+    item = {method: deepcopy(on_path[method]) for method in ("get", "head", "post", "put", "delete")}
     for operation in item.values():
         operation["operationId"] += "Root"
     for reading in (item["get"], item["head"]):
@@ -81,6 +81,8 @@ def _on_root(on_path: Json) -> Json:
         del reading["responses"]["200"]["headers"]
     item["get"]["summary"] = "List the root folder"
     del item["get"]["responses"]["200"]["content"]["*/*"]
+    item["put"]["summary"] = "Refused: the root is a folder"
+    item["put"]["responses"] = {}
     item["delete"]["summary"] = "Refused: the root folder cannot be deleted"
     item["delete"]["responses"] = {}
     return item

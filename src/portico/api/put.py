@@ -1,12 +1,13 @@
 """`PUT`: the body is the file, and goes to the storage as it arrives."""
 
 import asyncio
+from collections.abc import Collection
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.api.conditions import WriteCondition
-from portico.api.digests import digest_text, digests_of
+from portico.api.digests import FIELDS, digest_text, digests_of, wants_sha256
 from portico.api.multipart import media_type
 from portico.api.receipts import representation
 from portico.api.request_body import RequestBody
@@ -19,7 +20,7 @@ from portico.api.requests import (
     services_of,
     single_header,
 )
-from portico.api.upload import MODIFIED, content_length, hashed, modified_of, refuse_coded
+from portico.api.upload import MODIFIED, content_length, modified_of, refuse_coded
 from portico.errors import (
     AlreadyExists,
     Changed,
@@ -34,32 +35,42 @@ from portico.operations import OnConflict, Operations, Upload
 from portico.paths import Path
 from portico.rights import Right
 
+_CONDITIONS = frozenset({b"if-match", b"if-none-match", b"if-unmodified-since"})
+
 
 async def put(request: Request, query: Query) -> Response:
     operations = await operations_of(request)
     path = path_of(request)
-    condition = WriteCondition.of(request, query.choice("onConflict", OnConflict))
-    async with operations.upload(path.parent, condition.on_conflict, **hashed(request)) as upload:
-        content_type = _check(request, path, query)
+    on_conflict = query.choice("onConflict", OnConflict)
+    # Most requests have few headers: to look for each of those that might be there would cost more than all the rest.
+    present = {name for name, _ in request.scope["headers"]}
+    plain = _CONDITIONS.isdisjoint(present)
+    condition = WriteCondition(on_conflict) if plain else WriteCondition.of(request, on_conflict)
+    receipt = b"prefer" in present and prefers_representation(request)
+    digest = b"want-repr-digest" in present and wants_sha256(request)
+    async with operations.upload(
+        path.parent, condition.on_conflict, digest=digest, receipt=receipt
+    ) as upload:
+        content_type = _check(request, path, query, present)
         if condition.needs_entry:
             condition.settle(await upload.find(path.name))
             upload.on_conflict = condition.on_conflict
         replaces = condition.on_conflict in (None, OnConflict.REPLACE)
         target = _Target(upload, path, may_replace=replaces and operations.allows(Right.OVERWRITE))
         try:
-            if "Expect" in request.headers:  # the client waits for a refusal before it sends
+            if b"expect" in present:  # the client waits for a refusal before it sends
                 await upload.check_folder()
                 await target.check(condition)
-            elif target.may_replace and condition.if_match is None:
+            elif target.may_replace and condition.if_match is None and not upload.says_replaced:
                 target.look()
             entry = await upload.store(
                 path.name,
                 RequestBody(request.receive, scheduler=services_of(request).gateway.scheduler),
                 content_type,
                 size=content_length(request),
-                expected=digests_of(request.headers.items()),
+                expected=() if FIELDS.isdisjoint(present) else digests_of(request.headers.items()),
                 if_match=condition.if_match,
-                modified=modified_of(single_header(request, MODIFIED)),
+                modified=modified_of(single_header(request, MODIFIED)) if b"x-modified" in present else None,
                 before_commit=target.looking,
             )
         except AlreadyExists as error:
@@ -68,21 +79,23 @@ async def put(request: Request, query: Query) -> Response:
             raise
         finally:
             target.close()
-    return _stored(request, operations, path.parent.child(entry.name), upload, new=target.is_new)
+    new = not entry.replaced if upload.says_replaced else target.is_new
+    return _stored(operations, path.parent.child(entry.name), upload, new=new, receipt=receipt)
 
 
-def _stored(request: Request, operations: Operations, path: Path, upload: Upload, *, new: bool) -> Response:
+def _stored(operations: Operations, path: Path, upload: Upload, *, new: bool, receipt: bool) -> Response:
     (entry,) = upload.stored
     headers = {"ETag": f'"{entry.etag}"'} if entry.etag else {}
+    address = address_of(path)
     if new:
-        headers["Location"] = address_of(path)
-    if prefers_representation(request):
+        headers["Location"] = address
+    if receipt:
         status = 201 if new else 200
         return representation(
             operations, path.parent, [entry], upload.digests, status=status, headers=headers
         )
     # Not beside a body: it would not be what they speak of.
-    headers["Content-Location"] = address_of(path)
+    headers["Content-Location"] = address
     if entry.last_modified:
         headers[MODIFIED] = entry.last_modified
     if sha256 := upload.digests.get(entry.name):
@@ -90,17 +103,20 @@ def _stored(request: Request, operations: Operations, path: Path, upload: Upload
     return Response(status_code=201 if new else 204, headers=headers)
 
 
-def _check(request: Request, path: Path, query: Query) -> str | None:
+def _check(request: Request, path: Path, query: Query, present: Collection[bytes]) -> str | None:
     """Refuse what is no upload of a whole file; the content type, if there is one."""
     if path.is_root or path.as_folder:
         raise IsAFolder("This is the address of a folder; add the name of the file to it.")
     if query.get("action") is not None:
         raise InvalidRequest("A PUT has no action; leave the parameter out.")
-    if "Content-Range" in request.headers:
+    if b"content-range" in present:
         raise InvalidRequest(
             "A part of a file cannot be replaced; send the whole file, without Content-Range."
         )
-    refuse_coded(request)
+    if b"content-encoding" in present:
+        refuse_coded(request)
+    if b"content-type" not in present:
+        return None
     content_type = media_type(single_header(request, "Content-Type") or "")
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":

@@ -63,6 +63,11 @@ class Upload:
         """Before a body is sent: `NotAFolder` if no file could be stored in the folder."""
         await self._drive.check_target(self._folder)
 
+    @property
+    def says_replaced(self) -> bool:
+        """Whether the entry of a stored file says whether it replaced another one."""
+        return self._drive.says_replaced
+
     async def find(self, name: str) -> Entry | None:
         """What an upload of `name` would meet; None if there is nothing."""
         return await self._drive.find(self._folder.child(name))

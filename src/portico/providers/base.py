@@ -29,6 +29,9 @@ class Provider(ABC):
     renames_at_commit: ClassVar[bool] = False
     """Whether `write` takes one of its `alternatives` if the name is taken when the file is committed."""
 
+    says_replaced: ClassVar[bool] = False
+    """Whether the entry that `write` returns says whether it replaced a file."""
+
     identity: str
     """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""
 

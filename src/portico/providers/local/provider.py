@@ -33,6 +33,7 @@ _SMALL_FILE = 64 * 2**20
 class LocalProvider(Provider):
     kind = "local"
     renames_at_commit = True
+    says_replaced = True
     max_page_size = 5000
     max_file_size = 2**63 - 1
 

@@ -167,6 +167,7 @@ class StagedFile:
         self._alternatives = alternatives
         self._if_match = if_match
         self._modified = modified
+        self._replaced = False
         self._name = ""
         self._staging = -1
         self._file = -1
@@ -206,6 +207,7 @@ class StagedFile:
         else:
             raise service_unavailable(f"{self._target.parent} was removed again and again", 1) from gone
         entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
+        entry.replaced = self._replaced
         with suppress(OSError):  # the file is synced and in place
             self.close()
         return entry
@@ -242,6 +244,7 @@ class StagedFile:
 
     def _check_replaceable(self, folder: int) -> None:
         info = lstat(folder, self._target.name)
+        self._replaced = info is not None
         check_replaceable(info, self._target, replace=self._replace)
         if self._if_match is not None and (info is None or etag_of(info) != self._if_match):
             raise changed(self._target.name)
