@@ -11,6 +11,7 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from portico.operations.hashing import Hashing
 from portico.store.digests import FileDigests
 
 from .conftest import OpenGateway
@@ -136,3 +137,21 @@ async def test_the_key(gateway: Gateway) -> None:
     print_of = hashlib.sha256(f'{{"crv":"Ed25519","kty":"OKP","x":"{key["x"]}"}}'.encode()).digest()
     assert key["kid"] == urlsafe_b64encode(print_of).rstrip(b"=").decode()
     assert (await gateway.client.post(KEY)).status_code == 405
+
+
+@pytest.mark.parametrize(
+    "wish", ["return=representation; receipt=none", 'return="representation";receipt="none"']
+)
+async def test_entries_without_receipts(gateway: Gateway, wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("hashed")
+
+    monkeypatch.setattr(Hashing, "__init__", never)
+    by_put = await gateway.call("PUT", "a", content=CONTENT, headers={"Prefer": wish})
+    headers = {"Content-Type": "multipart/form-data; boundary=frontier", "Prefer": wish}
+    by_form = await gateway.call("POST", "", content=form(named("b", CONTENT)), headers=headers)
+    assert (by_put.status_code, by_form.status_code) == (201, 200)
+    for answer in (by_put, by_form):
+        (entry,) = answer.json()["content"]
+        assert entry["etag"] == (await gateway.call("HEAD", entry["name"])).headers["ETag"].strip('"')
+        assert not {"digest", "receipt", "receiptId", "storedAt"} & entry.keys()

@@ -13,10 +13,11 @@ from portico.api.receipts import representation
 from portico.api.request_body import RequestBody
 from portico.api.requests import (
     Query,
+    Returned,
     address_of,
     operations_of,
     path_of,
-    prefers_representation,
+    preferred_return,
     services_of,
     single_header,
 )
@@ -46,10 +47,10 @@ async def put(request: Request, query: Query) -> Response:
     present = {name for name, _ in request.scope["headers"]}
     plain = _CONDITIONS.isdisjoint(present)
     condition = WriteCondition(on_conflict) if plain else WriteCondition.of(request, on_conflict)
-    receipt = b"prefer" in present and prefers_representation(request)
+    returned = preferred_return(request) if b"prefer" in present else Returned()
     digest = b"want-repr-digest" in present and wants_sha256(request)
     async with operations.upload(
-        path.parent, condition.on_conflict, digest=digest, receipt=receipt
+        path.parent, condition.on_conflict, digest=digest, receipt=returned.receipts
     ) as upload:
         content_type = _check(request, path, query, present)
         if condition.needs_entry:
@@ -80,19 +81,24 @@ async def put(request: Request, query: Query) -> Response:
         finally:
             target.close()
     new = not entry.replaced if upload.says_replaced else target.is_new
-    return _stored(operations, path.parent.child(entry.name), upload, new=new, receipt=receipt)
+    return _stored(operations, path.parent.child(entry.name), upload, new=new, returned=returned)
 
 
-def _stored(operations: Operations, path: Path, upload: Upload, *, new: bool, receipt: bool) -> Response:
+def _stored(operations: Operations, path: Path, upload: Upload, *, new: bool, returned: Returned) -> Response:
     (entry,) = upload.stored
     headers = {"ETag": f'"{entry.etag}"'} if entry.etag else {}
     address = address_of(path)
     if new:
         headers["Location"] = address
-    if receipt:
-        status = 201 if new else 200
+    if returned.entries:
         return representation(
-            operations, path.parent, [entry], upload.digests, status=status, headers=headers
+            operations,
+            path.parent,
+            [entry],
+            upload.digests,
+            receipts=returned.receipts,
+            status=201 if new else 200,
+            headers=headers,
         )
     # Not beside a body: it would not be what they speak of.
     headers["Content-Location"] = address

@@ -21,6 +21,7 @@ def representation(
     entries: list[Entry],
     digests: Mapping[str, bytes],
     *,
+    receipts: bool = True,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
@@ -28,12 +29,13 @@ def representation(
     bodies = entry_bodies(folder, entries, StoredEntryBody)
     for body, entry in zip(bodies, entries, strict=True):
         sha256 = digests.get(entry.name)
-        receipt = operations.receipt(folder.child(entry.name), entry, sha256)
         if entry.etag:
             body.etag = entry.etag
         if sha256:
             body.digest = digest_text(sha256)
-        body.storedAt, body.receiptId, body.receipt = receipt.stored_at, receipt.id, receipt.text
+        if receipts:
+            receipt = operations.receipt(folder.child(entry.name), entry, sha256)
+            body.storedAt, body.receiptId, body.receipt = receipt.stored_at, receipt.id, receipt.text
     more = {"Preference-Applied": REPRESENTATION, **(headers or {})}
     raw = [(name.lower().encode(), value.encode()) for name, value in more.items()]
     return JsonResponse(StoredBody(bodies), status, *raw)

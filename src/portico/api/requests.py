@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
 from starlette.requests import Request
@@ -66,13 +66,26 @@ def single_header(request: Request, name: str) -> str | None:
     return values[0] if values else None
 
 
-def prefers_representation(request: Request) -> bool:
-    """Whether `Prefer` (RFC 7240) asks for what was stored; unknown preferences are ignored."""
+class Returned(NamedTuple):
+    """What the response to an upload is to have."""
+
+    entries: bool = False
+    receipts: bool = False
+
+
+def preferred_return(request: Request) -> Returned:
+    """What `Prefer` (RFC 7240) asks for; unknown preferences are ignored."""
     for preference in ",".join(request.headers.getlist("Prefer")).split(","):
-        name, _, value = preference.partition(";")[0].partition("=")
-        if name.strip().lower() == "return":  # the first one counts
-            return value.strip().strip('"') == "representation"
-    return False
+        (name, value), *parameters = (_pair(part) for part in preference.split(";"))
+        if name == "return":  # the first one counts
+            entries = value == "representation"
+            return Returned(entries, entries and ("receipt", "none") not in parameters)
+    return Returned()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.strip().lower(), value.strip().strip('"')
 
 
 def instance_of(scope: Scope) -> str:

@@ -17,12 +17,12 @@ from portico.api.requests import (
     address_of,
     operations_of,
     path_of,
-    prefers_representation,
+    preferred_return,
     services_of,
     single_header,
 )
 from portico.errors import InvalidRequest, PorticoError, UnsupportedMediaType
-from portico.operations import OnConflict, Operations, Upload
+from portico.operations import OnConflict, Upload
 from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.paths import Path
 
@@ -33,9 +33,10 @@ async def upload(request: Request, query: Query) -> Response:
     operations = await operations_of(request)
     folder = path_of(request)
     on_conflict = query.choice("onConflict", OnConflict)
+    returned, digest = preferred_return(request), wants_sha256(request)
     transfer: Upload | None = None
     try:
-        async with operations.upload(folder, on_conflict, **hashed(request)) as opened:
+        async with operations.upload(folder, on_conflict, digest=digest, receipt=returned.receipts) as opened:
             whole = _whole(request)
             form = _form(request, whole)
             modified = modified_of(single_header(request, MODIFIED))
@@ -53,7 +54,11 @@ async def upload(request: Request, query: Query) -> Response:
             raise
         names = [entry.name for entry in transfer.stored]
         return problem_response(request, error, stored=names, failed=transfer.failed)
-    return _stored(request, operations, folder, transfer)
+    if returned.entries:
+        return representation(
+            operations, folder, transfer.stored, transfer.digests, receipts=returned.receipts
+        )
+    return _stored(folder, transfer, digest=digest)
 
 
 def _whole(request: Request) -> Hashing | None:
@@ -74,11 +79,6 @@ def _form(request: Request, whole: Hashing | None) -> MultipartReader:
 def refuse_coded(request: Request) -> None:
     if is_content_coded(request):
         raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
-
-
-def hashed(request: Request) -> dict[str, bool]:
-    """For `Operations.upload`: what the request wants to know of its files."""
-    return {"digest": wants_sha256(request), "receipt": prefers_representation(request)}
 
 
 def content_length(request: Request) -> int | None:
@@ -133,15 +133,12 @@ async def _checked(
     await whole.check()
 
 
-def _stored(request: Request, operations: Operations, folder: Path, transfer: Upload) -> Response:
-    """Names the stored files: with `onConflict=rename` the client does not know where they are."""
-    entries = transfer.stored
-    if prefers_representation(request):
-        return representation(operations, folder, entries, transfer.digests)
-    if len(entries) > 1:
+def _stored(folder: Path, transfer: Upload, *, digest: bool) -> Response:
+    """Names a single file: with `onConflict=rename` the client does not know where it is."""
+    if len(transfer.stored) > 1:
         return Response(status_code=204)
-    (entry,) = entries
+    (entry,) = transfer.stored
     headers = {"Content-Location": address_of(folder.child(entry.name))}
-    if wants_sha256(request):
+    if digest:
         headers["Repr-Digest"] = digest_text(transfer.digests[entry.name])
     return Response(status_code=204, headers=headers)

@@ -47,7 +47,7 @@ from portico.client.transfers.multipart import MultipartForm, UploadItem, digest
 from portico.client.transfers.progress import Meter, Progress, Receipt, Received
 from portico.client.transfers.sources import Source, Uploadable
 
-_REPRESENTATION = "return=representation"
+_ENTRIES, _RECEIPTS = "return=representation; receipt=none", "return=representation"
 HASHED_BEFORE = 8 * 1024 * 1024
 """A file up to this size is read and hashed before it is sent, so that the gateway can refuse what does not match. A larger
 one is hashed while it is sent, and its digest compared with the one that the gateway returns."""
@@ -199,7 +199,8 @@ def _request(
     meter = Meter(file.path, file.source.size, options.progress) if len(batch) == 1 else None
     if not put:
         form = MultipartForm(batch, meter)
-        headers = {"Content-Type": form.content_type, "Prefer": _REPRESENTATION, **key}
+        prefer = _RECEIPTS if options.receipts else _ENTRIES
+        headers = {"Content-Type": form.content_type, "Prefer": prefer, **key}
         place = target(split(file.path)[0], onConflict=options.on_conflict)
         return Request("POST", place, headers, body=form, long_running=True), form
     headers = {**file.headers, **key}
@@ -207,7 +208,7 @@ def _request(
     if hashed:
         headers["Want-Repr-Digest"] = "sha-256=1"
     if options.receipts:
-        headers["Prefer"] = _REPRESENTATION
+        headers["Prefer"] = _RECEIPTS
     body = FileBody(file, meter, hashed=hashed)
     place = target(file.path, onConflict=options.on_conflict)
     return Request("PUT", place, headers, body=body, long_running=True), body
