@@ -32,12 +32,12 @@ def _providers(metafunc: pytest.Metafunc) -> list[str]:
     marked = metafunc.definition.get_closest_marker
     if marked("drive_alone"):
         return ["local"]
-    module = metafunc.module.__name__.rpartition(".")[2]
+    test = metafunc.function.__name__
     return [
         provider
         for provider in PROVIDERS
         if (provider in KEY_STORES or not marked("key_stores"))
-        and (provider not in SECOND_LAYER or module in SECOND_LAYER[provider])
+        and (provider not in SECOND_LAYER or test in SECOND_LAYER[provider])
     ]
 
 
