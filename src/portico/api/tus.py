@@ -16,7 +16,7 @@ from portico import timestamps
 from portico.api.digests import CHECKSUMS, checksum_of, digest_text, digests_of, wants_sha256
 from portico.api.receipts import representation
 from portico.api.request_body import RequestBody, is_content_coded
-from portico.api.requests import address_of, operations_of, prefers_representation, services_of, single_header
+from portico.api.requests import address_of, operations_of, preferred_return, services_of, single_header
 from portico.errors import InvalidRequest, MethodNotAllowed, NotFound, TusVersion, UnsupportedMediaType
 from portico.operations import OnConflict, Operations, ResumableUploads
 from portico.operations.hashing import ExpectedDigest
@@ -135,7 +135,7 @@ async def _appended(request: Request, uploads: ResumableUploads, upload_id: str,
 def _wishes(request: Request) -> dict[str, bool]:
     """What the client wants to know of the file."""
     wanted = wants_sha256(request)
-    return {"sha256": wanted or prefers_representation(request), "record": wanted}
+    return {"sha256": wanted or preferred_return(request).receipts, "record": wanted}
 
 
 def _check_version(request: Request) -> None:
@@ -277,18 +277,28 @@ def _answer(request: Request, operations: Operations, status: UploadStatus, code
         headers["Content-Location"] = address_of(stored)
         if status.sha256:
             headers["Repr-Digest"] = digest_text(status.sha256)
-        if request.method != "HEAD" and prefers_representation(request):
-            return _representation(operations, status, 201 if code == 201 else 200, headers)
+        returned = preferred_return(request)
+        if request.method != "HEAD" and returned.entries:
+            return _representation(
+                operations, status, 201 if code == 201 else 200, headers, receipts=returned.receipts
+            )
     return Response(status_code=code, headers=headers)
 
 
 def _representation(
-    operations: Operations, status: UploadStatus, code: int, headers: dict[str, str]
+    operations: Operations, status: UploadStatus, code: int, headers: dict[str, str], *, receipts: bool
 ) -> Response:
     assert status.entry
     digests = {status.entry.name: status.sha256} if status.sha256 else {}
-    folder = status.path.parent
-    return representation(operations, folder, [status.entry], digests, status=code, headers=headers)
+    return representation(
+        operations,
+        status.path.parent,
+        [status.entry],
+        digests,
+        receipts=receipts,
+        status=code,
+        headers=headers,
+    )
 
 
 def _address(request: Request, upload_id: str) -> str:
