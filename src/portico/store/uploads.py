@@ -8,7 +8,7 @@ given up for dead can no longer save.
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +21,7 @@ from portico.errors import PorticoError, Unavailable, UploadTakenOver
 from portico.processes import ProcessState
 from portico.store.database import AnyRow, Database
 from portico.store.sealed import Sealed
-from portico.store.tables import uploads
+from portico.store.tables import uploads, users
 
 RESUMABLE: Final = "resumable"
 OPEN: Final = "open"
@@ -140,23 +140,11 @@ class Uploads:
         row = await self._row(upload_id)
         return self._record(row) if row else None
 
-    async def all(self) -> list[UploadRecord]:
-        """Those that have not ended, the oldest first."""
-        mine = and_(uploads.c.status == OPEN, uploads.c.kind == RESUMABLE)
-        rows = await self._database.fetch(select(uploads).where(mine).order_by(uploads.c.created_at))
-        return [self._record(row) for row in rows]
-
     async def expired(self, limit: int = 1000) -> list[tuple[str, str]]:
         """The connections and ids of uploads that may be removed."""
         mine = and_(uploads.c.kind == RESUMABLE, uploads.c.expires_at <= self._database.now())
         query = select(uploads.c.connection, uploads.c.id).where(mine).limit(limit)
         return [(row.connection, row.id) for row in await self._database.fetch(query)]
-
-    async def expire(self, upload_id: str) -> bool:
-        """End an upload: no request can go on with it, and the next sweep removes it. False if there is none."""
-        values = {"expires_at": 0, "wanted": True}
-        mine = and_(uploads.c.id == upload_id, uploads.c.kind == RESUMABLE, uploads.c.status == OPEN)
-        return await self._database.execute(update(uploads).where(mine).values(values)) > 0
 
     def stop(self) -> None:
         """End the requests that send uploads: their clients go on with another worker or node."""
@@ -239,6 +227,22 @@ class Uploads:
             row.created_at,
             row.expires_at,
         )
+
+
+async def unfinished(database: Database) -> Sequence[AnyRow]:
+    """The uploads that have not ended, the oldest first, with the names of their users."""
+    columns = (uploads.c.id, uploads.c.connection, uploads.c.path, uploads.c.size, uploads.c.offset)
+    times = (uploads.c.created_at, uploads.c.expires_at, uploads.c.owned_until)
+    joined = uploads.outerjoin(users, users.c.id == uploads.c.user_id)
+    mine = and_(uploads.c.status == OPEN, uploads.c.kind == RESUMABLE)
+    query = select(*columns, *times, users.c.name.label("user")).select_from(joined).where(mine)
+    return await database.fetch(query.order_by(uploads.c.created_at, uploads.c.id))
+
+
+async def end(database: Database, upload_id: str) -> bool:
+    """End an upload: no request can go on with it, and the next sweep removes it. False if there is none."""
+    mine = and_(uploads.c.id == upload_id, uploads.c.kind == RESUMABLE, uploads.c.status == OPEN)
+    return await database.execute(update(uploads).where(mine).values(expires_at=0, wanted=True)) > 0
 
 
 def _has_died(owner: str) -> bool:

@@ -1,0 +1,39 @@
+import asyncio
+import json
+from pathlib import Path
+
+from portico import settings
+from portico.accounts.vault import SecretKey
+from portico.store.database import Database
+from portico.store.sealed import Sealed
+from portico.store.uploads import OPEN, UploadRecord, Uploads
+
+from .conftest import Portico
+
+ID = "0" * 31 + "7"
+
+
+async def add(home: Path) -> None:
+    chosen = settings.load(home, {})
+    database = Database(chosen.database_url)
+    seal = Sealed(SecretKey.load(chosen.secret_key_file, {}).derive("uploads"))
+    now = database.now()
+    record = UploadRecord(ID, 1, "local", OPEN, "/in/a.bin", 10, 4, b"{}", b"state", now, now + 60_000)
+    await Uploads(database, seal, "node").add(record)
+    await database.close()
+
+
+def test_uploads_are_listed_and_ended(portico: Portico, home: Path) -> None:
+    portico("user", "add", "ann", "--password-stdin", stdin="correct horse")
+    assert portico("upload", "list").out == "No upload is unfinished.\n"
+    asyncio.run(add(home))
+    (listed,) = json.loads(portico("upload", "list", "--json").out)
+    assert (listed["id"], listed["user"], listed["path"]) == (ID, "ann", "/in/a.bin")
+    assert (listed["received"], listed["size"], listed["sending"]) == (4, 10, False)
+    assert "/in/a.bin" in portico("upload", "list").out
+    assert portico("upload", "end", ID).code == 0
+    assert "upload-end" in (home / "audit.log").read_text()
+    assert json.loads(portico("upload", "list", "--json").out)[0]["expires"] == "1970-01-01T00:00:00.000Z"
+    missing = portico("upload", "end", "nothing")
+    assert missing.code == 1
+    assert "portico upload list" in missing.err
