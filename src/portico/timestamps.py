@@ -85,7 +85,10 @@ def parse(text: str) -> datetime:
             raise ValueError(f"{text} is beyond the calendar") from None
     else:
         moment = datetime.fromisoformat(text)
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        try:
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except OverflowError:
+            raise ValueError(f"{text} is beyond the calendar") from None
     if moment < _EPOCH:
         raise ValueError(f"{text} is before 1970")
     return moment
