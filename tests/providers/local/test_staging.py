@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path as Folder
+from typing import Any
 
 import pytest
 
-from portico.errors import AlreadyExists, InvalidPath, IsAFolder, NotFound
-from portico.providers.local import LocalProvider
+from portico.errors import AlreadyExists, Changed, InvalidPath, IsAFolder, NotFound, ProviderUnavailable
+from portico.providers.local import LocalProvider, staging, uploads
 
-from .actions import at, content, names, put
+from .actions import at, content, names, pieces, put
 
 Leftovers = Callable[[], list[str]]
 BATCH = 2**20
@@ -224,3 +225,31 @@ async def test_descriptors_are_given_back(provider: LocalProvider) -> None:
     for _ in range(5):
         await everything()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_of_two_conditional_writes_the_second_waits_until_the_first_has_replaced_the_file(
+    provider: LocalProvider, top: Folder, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the check of the version and the rename, nobody else replaces the file."""
+    await put(provider, "file", b"old")
+    version = (await provider.stat(at("file"))).etag
+    loop = asyncio.get_running_loop()
+    other = LocalProvider(str(top))
+    commit = staging.commit_staged
+
+    def interrupted(*args: Any, **options: Any) -> None:
+        monkeypatch.setattr(uploads, "commit_staged", commit)
+        for condition in (version, None):
+            writing = other.write(at("file"), pieces(b"second"), "text/plain", if_match=condition)
+            with pytest.raises(ProviderUnavailable):
+                asyncio.run_coroutine_threadsafe(writing, loop).result()
+        commit(*args, **options)
+
+    monkeypatch.setattr(staging, "COMMIT_WAIT_SECONDS", 0)
+    monkeypatch.setattr(uploads, "commit_staged", interrupted)
+    await provider.write(at("file"), pieces(b"first"), "text/plain", if_match=version)
+    with pytest.raises(Changed):
+        await other.write(at("file"), pieces(b"second"), "text/plain", if_match=version)
+    assert await content(provider, "file") == b"first"
+    assert leftovers() == []
+    await other.close()

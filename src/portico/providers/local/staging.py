@@ -29,6 +29,8 @@ _STAGING = Path((f"{RESERVED_PREFIX}staging",))
 ABANDONED_SECONDS = 24 * 3600
 """Without a write, after which a staged file of another machine has no writer any more. A running upload writes far more
 often (`uploads.RENEWAL_SECONDS`), so it survives a frozen machine, a hung file server and a clock that is corrected."""
+COMMIT_WAIT_SECONDS = 10.0
+"""How long an upload waits for those that check and replace their targets, which takes microseconds."""
 _EXPIRED_SECONDS = 60 * 24 * 3600
 """Without a change, after which the file of a resumable upload is removed even if its state was lost."""
 _RESUMABLE = "upload-"
@@ -120,6 +122,34 @@ def commit_staged(staging: int, name: str, folder: int, target: Path, *, replace
         if lstat(staging, name) is not None:
             raise  # the folder is gone
         raise service_unavailable(f"the staged file {name} for {target} was removed", 1) from error
+
+
+@contextmanager
+def commit_lock(staging: int, *, alone: bool) -> Iterator[None]:
+    """Held from the check of a target until it is replaced; `alone` if the outcome depends on the file that is there.
+
+    `staging` is a descriptor of the caller's own. Where the file system has no locks, nothing is held.
+    """
+    deadline = time.monotonic() + COMMIT_WAIT_SECONDS
+    while not _locked_folder(staging, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
+        if time.monotonic() >= deadline:  # a suspended process
+            raise service_unavailable("another process holds the lock of the staging folder", 1)
+        time.sleep(0.001)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(staging, fcntl.LOCK_UN)
+
+
+def _locked_folder(folder: int, kind: int) -> bool:
+    try:
+        fcntl.flock(folder, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # no locks for folders, as on NFS
+        pass
+    return True
 
 
 def move_to_staging(top: Volume, folder: int, name: str) -> str:

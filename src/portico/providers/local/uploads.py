@@ -26,6 +26,7 @@ from portico.providers.local.errors import translate
 from portico.providers.local.staging import (
     check_replaceable,
     check_same_disk,
+    commit_lock,
     commit_staged,
     create_staged,
     open_staging,
@@ -216,8 +217,9 @@ class StagedFile:
         with opened_folder(self._top, self._target.parent, make=True) as folder:
             while True:
                 try:
-                    self._check_replaceable(folder)
-                    commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
+                    with commit_lock(self._staging, alone=self._if_match is not None):
+                        self._check_replaceable(folder)
+                        commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
                     break
                 except (AlreadyExists, IsAFolder):
                     if not self._choose_another_name():
