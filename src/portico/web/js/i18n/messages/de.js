@@ -37,6 +37,7 @@ export default {
   problem_not_possible: "Das ist nicht möglich. Ein Ordner kann nicht in sich selbst verschoben werden, und der oberste lässt sich nicht verschieben oder löschen.",
   problem_folder_not_empty: "Der Ordner ist nicht leer. Löschen Sie zuerst seinen Inhalt.",
   problem_changed: "Die Datei hat sich geändert. Aktualisieren Sie den Ordner und versuchen Sie es erneut.",
+  problem_digest_mismatch: "Die Datei wurde unterwegs beschädigt. Laden Sie sie erneut hoch.",
   problem_too_large: "Die Datei ist zu groß. Fragen Sie Ihren Administrator nach der Grenze.",
   problem_uri_too_long: "Der Pfad ist zu lang. Verwenden Sie kürzere Namen oder weniger Ordner.",
   problem_unsupported_media_type: "Das Gateway hat diese Art von Upload nicht angenommen. Laden Sie die Seite neu und versuchen Sie es erneut.",

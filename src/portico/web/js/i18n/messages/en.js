@@ -37,6 +37,7 @@ export default {
   problem_not_possible: "This isn't possible. A folder can't be moved into itself, and the top folder can't be moved or deleted.",
   problem_folder_not_empty: "The folder isn't empty. Delete its contents first.",
   problem_changed: "The file has changed. Refresh the folder and try again.",
+  problem_digest_mismatch: "The file was damaged on its way. Upload it again.",
   problem_too_large: "The file is too large. Ask your administrator about the limit.",
   problem_uri_too_long: "The path is too long. Use shorter names or fewer folders.",
   problem_unsupported_media_type: "The gateway doesn't accept this type of upload. Reload the page and try again.",

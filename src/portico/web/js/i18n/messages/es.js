@@ -37,6 +37,7 @@ export default {
   problem_not_possible: "Esto no se puede hacer. Una carpeta no puede ir dentro de sí misma, y la superior no se puede mover ni eliminar.",
   problem_folder_not_empty: "La carpeta no está vacía. Elimine antes su contenido.",
   problem_changed: "El archivo ha cambiado. Actualice la carpeta e inténtelo de nuevo.",
+  problem_digest_mismatch: "El archivo se dañó durante el envío. Vuelva a subirlo.",
   problem_too_large: "El archivo es demasiado grande. Consulte el límite a su administrador.",
   problem_uri_too_long: "La ruta es demasiado larga. Use nombres más cortos o menos carpetas.",
   problem_unsupported_media_type: "La pasarela no aceptó este tipo de subida. Recargue la página e inténtelo de nuevo.",

@@ -37,6 +37,7 @@ export default {
   problem_not_possible: "C’est impossible. Un dossier ne peut pas être placé dans lui-même, et le dossier principal ne peut être ni déplacé ni supprimé.",
   problem_folder_not_empty: "Le dossier n’est pas vide. Supprimez d’abord son contenu.",
   problem_changed: "Le fichier a changé. Actualisez le dossier et réessayez.",
+  problem_digest_mismatch: "Le fichier a été endommagé pendant l'envoi. Envoyez-le de nouveau.",
   problem_too_large: "Le fichier est trop volumineux. Demandez la limite à votre administrateur.",
   problem_uri_too_long: "Le chemin est trop long. Utilisez des noms plus courts ou moins de dossiers.",
   problem_unsupported_media_type: "La passerelle n’a pas accepté ce type d’envoi. Rechargez la page et réessayez.",

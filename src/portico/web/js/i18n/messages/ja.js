@@ -37,6 +37,7 @@ export default {
   problem_not_possible: "この操作はできません。フォルダーをその中に入れることはできず、最上位のフォルダーは移動も削除もできません。",
   problem_folder_not_empty: "フォルダーが空ではありません。先に中身を削除してください。",
   problem_changed: "ファイルの内容が変わりました。フォルダーを更新して、もう一度お試しください。",
+  problem_digest_mismatch: "送信中にファイルが壊れました。もう一度アップロードしてください。",
   problem_too_large: "ファイルが大きすぎます。上限は管理者にお問い合わせください。",
   problem_uri_too_long: "パスが長すぎます。名前を短くするか、フォルダーの階層を減らしてください。",
   problem_unsupported_media_type: "この種類のアップロードは受け付けられませんでした。ページを再読み込みして、もう一度お試しください。",
