@@ -1,11 +1,13 @@
 """A second front end: it drives every operation without HTTP, and without anything of `portico.api`."""
 
 import asyncio
+import hashlib
 import json
 import pathlib
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.bootstrap import open_gateway
 from portico.errors import (
+    Changed,
+    DigestMismatch,
     Forbidden,
     InvalidRequest,
     IsAFolder,
@@ -29,6 +33,7 @@ from portico.errors import (
 from portico.metrics import Metrics
 from portico.operations import Actor, Gateway, OnConflict, Operations, RequestContext, admission, uploads
 from portico.operations.cancellation import CancellableWork, ChangeAbandoned
+from portico.operations.hashing import ExpectedDigest
 from portico.paths import Path
 from portico.providers.local import LocalProvider
 from portico.rights import Right
@@ -310,6 +315,35 @@ async def test_several_files_are_one_upload(installation: Installation) -> None:
 
     await front.request(serve)
     assert (installation.files / "in" / "a").read_bytes() == b"1"
+
+
+async def test_conditions_digests_and_receipts(installation: Installation) -> None:
+    front = installation.front_end
+    await front.sign_in("web")
+    moment = datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
+    first = await front.call("store", at("/a"), chunks(b"1"), modified=moment)
+    assert first.modified == moment
+    with pytest.raises(Changed):
+        await front.call("store", at("/a"), chunks(b"2"), if_match="other")
+    await front.call("store", at("/a"), chunks(b"2"), if_match=first.etag)
+
+    async def serve(context: RequestContext) -> None:
+        operations = await front.operations(context)
+        digest = hashlib.sha256(b"3").digest()
+        async with operations.upload(at("/"), digest=True) as upload:
+            assert await upload.find("b") is None
+            wrong = [ExpectedDigest("a header", "sha-256", hashlib.sha256(b"?").digest())]
+            with pytest.raises(DigestMismatch, match="a header"):
+                await upload.store("b", chunks(b"3"), expected=wrong)
+            entry = await upload.store("c", chunks(b"3"), expected=[ExpectedDigest("", "sha-256", digest)])
+            assert upload.digests == {"c": digest}
+        assert await operations.digests(at("/"), [entry]) == {"c": digest}
+        assert await operations.digest(at("/c"), entry) == digest
+        receipt = operations.receipt(at("/c"), entry, digest)
+        assert receipt.text.count(".") == 2
+
+    await front.request(serve)
+    assert sorted(file.name for file in installation.files.iterdir()) == ["a", "c"]
 
 
 async def test_a_user_who_is_disabled_during_an_upload_stores_nothing(
