@@ -55,6 +55,13 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
+class Torn:
+    """Both connections break after so many bytes of the request's body, which the server has got."""
+
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """The connection breaks after so many bytes of the answer's body."""
 
@@ -91,7 +98,7 @@ class Altered:
         return cls(lambda reply: replace(reply, body=change(reply.body)))
 
 
-Fault = Reply | Lost | Reset | Cut | Silent | Late | Throttled | Altered
+Fault = Reply | Lost | Reset | Torn | Cut | Silent | Late | Throttled | Altered
 Match = Callable[[Call], bool]
 
 
@@ -164,6 +171,9 @@ class FaultProxy:
         if isinstance(fault, Reset):
             await reader.readexactly(fault.after)
             return False
+        if isinstance(fault, Torn):
+            await self._tear(call, headers, await reader.readexactly(fault.after))
+            return False
         if isinstance(fault, Throttled):
             call = replace(call, body=await _slow_body(reader, call.headers, fault.bytes_a_second))
         else:
@@ -195,6 +205,14 @@ class FaultProxy:
                 rule.turns -= 1
                 return rule.fault
         return None
+
+    async def _tear(self, call: Call, headers: list[tuple[str, str]], body: bytes) -> None:
+        _, writer = await asyncio.open_connection(*self._upstream)
+        lines = [f"{call.method} {call.target} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in headers if name.lower() != "expect"]
+        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        await writer.drain()
+        writer.close()
 
     async def _ask(self, call: Call, headers: list[tuple[str, str]]) -> Reply:
         reader, writer = await asyncio.open_connection(*self._upstream, limit=_LINE)

@@ -18,6 +18,7 @@ from portico.client.paths import clean
 from portico.client.transfers import downloads, uploads
 from portico.client.transfers.batches import upload_item
 from portico.client.transfers.progress import Progress, Received
+from portico.client.transfers.resumable import Resumed
 from portico.client.transfers.sources import Uploadable
 
 
@@ -91,6 +92,7 @@ class AsyncClient(Base):
         times: bool = False,
         receipt: bool = False,
         progress: Progress | None = None,
+        resume: bool = True,
     ) -> Entry | None:
         """Upload a local file, bytes or a stream to a path. A path that ends with a slash is the target folder.
 
@@ -100,7 +102,14 @@ class AsyncClient(Base):
         changed it and the gateway is too old to report it.
         """
         file = upload_item(source, path, content_type)
-        options = uploads.Options(on_conflict, verify, progress, times=times, receipts=receipt)
+        options = uploads.Options(
+            on_conflict,
+            verify,
+            progress,
+            times=times,
+            receipts=receipt,
+            resumable=self._resumable if resume else None,
+        )
         return await self._run(uploads.upload(self._session, file, options))
 
     async def upload_all(
@@ -113,13 +122,24 @@ class AsyncClient(Base):
         receipts: bool = False,
         progress: Progress | None = None,
         stored: Received | None = None,
+        resume: bool = True,
+        resumed: Resumed | None = None,
     ) -> None:
         """Upload many files, given as for `upload`. Small files share requests, and several requests run at once.
 
         If single files fail, the others are still uploaded; `TransfersFailed` lists the failures at the end. `stored` is
         called with the `Receipt` of each stored file. `verify` may be a number of bytes: larger files are not verified.
         """
-        options = uploads.Options(on_conflict, verify, progress, stored, times, receipts)
+        options = uploads.Options(
+            on_conflict,
+            verify,
+            progress,
+            stored,
+            times,
+            receipts,
+            self._resumable if resume else None,
+            resumed,
+        )
         await self._run(uploads.upload_all(self._session, items, options, self._limit))
 
     async def download(

@@ -8,6 +8,8 @@ from portico.client.auth import profiles
 from portico.client.auth.session import AuthSession
 from portico.client.auth.tokens import Credentials, MemoryTokenStore, Tokens, TokenStore
 from portico.client.http.origin import Origin
+from portico.client.transfers.resumable import ResumableUploads
+from portico.client.transfers.upload_records import UploadsInFolder, UploadsInMemory
 
 LocalPath = str | os.PathLike[str]
 
@@ -26,23 +28,35 @@ class Base:
         connections: int = 8,
         timeout: float = 30.0,
         attempts: int = 6,
+        resume_folder: LocalPath | None = None,
     ) -> None:
         """Sends nothing: the client signs in with its first request.
 
         `client_id` and `client_secret` are requested from the gateway if omitted. `tokens` are those of an earlier
         sign-in, or a store for them. `ca` is a certificate file to trust, for a gateway with a self-signed certificate.
         `connections` is the maximum number of connections, `timeout` how long the gateway may take to respond, in
-        seconds, and `attempts` how often a request is tried.
+        seconds, and `attempts` how often a request is tried. In `resume_folder` the client notes unfinished uploads of large
+        local files, so that another process can resume them; without it, only this client can.
         """
         store = MemoryTokenStore(tokens) if tokens is None or isinstance(tokens, Tokens) else tokens
         credentials = Credentials(username, password, client_id, client_secret)
         self._session = AuthSession(credentials, store, attempts=attempts)
+        self._resumable = ResumableUploads(
+            self._session,
+            UploadsInFolder(resume_folder, username or "") if resume_folder else UploadsInMemory(),
+        )
         self._limit = connections
         self._open(Origin.of(url, ca), timeout)
 
     @classmethod
     def of_profile(
-        cls, name: str | None = None, *, connections: int = 8, timeout: float = 30.0, attempts: int = 6
+        cls,
+        name: str | None = None,
+        *,
+        connections: int = 8,
+        timeout: float = 30.0,
+        attempts: int = 6,
+        resume_folder: LocalPath | None = None,
     ) -> Self:
         """A client with the gateway and user of a `portico login`; raises `ProfileUnusable` if there is none.
 
@@ -51,11 +65,13 @@ class Base:
         profile = profiles.get(name or profiles.default_name())
         return cls(
             profile.url,
+            username=profile.user,
             tokens=profiles.ProfileTokenStore(profile),
             ca=profile.ca,
             connections=connections,
             timeout=timeout,
             attempts=attempts,
+            resume_folder=resume_folder,
         )
 
     def _open(self, origin: Origin, timeout: float) -> None:

@@ -11,6 +11,8 @@ class ClientError(Exception):
 
     code = "failed"
     """A stable identifier."""
+    final = False
+    """Whether it was temporary, and there are no attempts left."""
 
     def __init__(
         self,
@@ -43,9 +45,6 @@ class ClientError(Exception):
 
 class Temporary(ClientError):
     """The same request may succeed later."""
-
-    final = False
-    """Whether there are no attempts left."""
 
 
 class InvalidRequest(ClientError):

@@ -149,6 +149,10 @@ def _checksum(parser: Parser) -> None:
 
 
 def _upload(parser: Parser) -> None:
+    parser.add_flag(
+        "--no-resume",
+        help="Do not go on with half-sent files of an earlier run, and keep none when interrupted.",
+    )
     parser.add_flag("--no-times", help="Do not keep modification times of uploaded files.")
     parser.add_flag(
         "--verify", help="Compare SHA-256 digests of files of any size; by default, of files up to 8 MiB."

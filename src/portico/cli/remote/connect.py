@@ -41,6 +41,11 @@ class Gateway(Client):
         """Run an operation that is not a method of the client."""
         return self._run(operation)
 
+    @property
+    def has_unfinished_uploads(self) -> bool:
+        """Whether the next run can go on with files of this one."""
+        return bool(self._resumable.unfinished)
+
     def record(self) -> TransferRecord:
         """The record of transfers with this gateway."""
         if self.user is None:
@@ -85,6 +90,7 @@ def connect(options: SimpleNamespace, **settings: Any) -> Gateway:
     if profile and (url is None or same_address(url, profile.url)):
         gateway = Gateway(
             profile.url,
+            username=profile.user,
             tokens=Tokens(token) if token else ProfileTokenStore(profile),
             ca=profile.ca,
             **settings,

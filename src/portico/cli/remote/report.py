@@ -35,6 +35,8 @@ class Report:
         self.begun = 0
         self.skipped = 0
         self.deleted = 0
+        self.resumed_bytes = 0
+        """What earlier runs have sent of the files."""
         self.failures: dict[str, Exception] = {}
         self.started = time.monotonic()
         self._lock = threading.Lock()
@@ -70,6 +72,15 @@ class Report:
     def note(self, text: str) -> None:
         """Print a notice that is not an error."""
         print(text, file=sys.stderr, flush=True)
+
+    def resume(self, path: str, done: int, size: int) -> None:
+        """Note that an earlier run has sent a part of a file."""
+        with self._lock:
+            self.resumed_bytes += done
+        if not self.quiet:
+            # On a terminal, the line has the progress bar.
+            erase = "\r\x1b[K" if sys.stderr.isatty() else ""
+            self.note(f"{erase}Resuming {path.rpartition('/')[2]} at {done * 100 // size} %")
 
     def progress(self, path: str, done: int, total: int | None) -> None:
         """Update the progress of a file. Small files report only once, when they are complete."""

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 
 from portico.cli.exits import Missing, UsageMistake
 from portico.cli.remote.comparison import Comparison
-from portico.cli.remote.connect import connect
+from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.download_plan import DownloadPlan
 from portico.cli.remote.downloads import download
 from portico.cli.remote.paths import find
 from portico.cli.remote.report import Halt, Report
+from portico.cli.remote.transfer_record import uploads_folder
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.remote.uploads import upload
 from portico.client.client import Client
@@ -26,13 +27,17 @@ def sync(options: SimpleNamespace) -> int:
     source, target = options.paths
     act = _up if options.direction == "up" else _down
     report = Report("uploaded" if act is _up else "downloaded", options)
-    with connect(options, connections=options.jobs) as client, client.record() as record:
+    place = uploads_folder() if act is _up else None
+    with (
+        connect(options, connections=options.jobs, resume_folder=place) as client,
+        client.record() as record,
+    ):
         act(client, options, source, target, report, Comparison(client, options, record))
     return report.finish()
 
 
 def _up(
-    client: Client, options: SimpleNamespace, local: str, remote: str, report: Report, comparison: Comparison
+    client: Gateway, options: SimpleNamespace, local: str, remote: str, report: Report, comparison: Comparison
 ) -> None:
     if not os.path.isdir(local):
         raise Missing(f"Local folder '{local}' not found.", folder=True)

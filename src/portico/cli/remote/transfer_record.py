@@ -59,6 +59,12 @@ def folder(environment: Mapping[str, str] = os.environ, platform: str = sys.plat
     return base / "portico" / "transfers"
 
 
+def uploads_folder() -> Path | None:
+    """The folder for records of unfinished uploads."""
+    place = folder()
+    return place.parent / "uploads" if place else None
+
+
 def fingerprint(status: os.stat_result) -> bytes:
     """Changes when the file is changed or replaced. It includes the ctime, which tools cannot set."""
     facts = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)

@@ -8,16 +8,18 @@ from typing import BinaryIO
 
 from portico.cli.exits import DONE, UsageMistake
 from portico.cli.remote.comparison import Comparison
-from portico.cli.remote.connect import connect
+from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.local_sources import LocalSource, local_sources
 from portico.cli.remote.paths import is_folder
 from portico.cli.remote.progress_bar import ProgressBar
 from portico.cli.remote.report import Report
+from portico.cli.remote.transfer_record import uploads_folder
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.terminal import speaks_unicode, standard_input
 from portico.client.client import Client
 from portico.client.entries import Entry
+from portico.client.errors import Temporary
 from portico.client.files import OnConflict
 from portico.client.paths import clean, join
 from portico.client.transfers.progress import Progress, Receipt, Received
@@ -29,7 +31,7 @@ _CHUNK = 256 * 1024
 def put(options: SimpleNamespace) -> int:
     *sources, target = options.paths
     report = Report("uploaded", options)
-    with connect(options, connections=options.jobs) as client:
+    with connect(options, connections=options.jobs, resume_folder=uploads_folder()) as client:
         if sources == ["-"]:
             return _put_stream(client, options, standard_input(), target, report)
         if "-" in sources:
@@ -54,7 +56,7 @@ def put(options: SimpleNamespace) -> int:
 
 
 def upload(
-    client: Client, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received
+    client: Gateway, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received
 ) -> None:
     """Upload the files of a plan; with --dry-run, print them."""
     if options.dry_run:
@@ -74,13 +76,20 @@ def upload(
             receipts=options.as_json,
             progress=progress,
             stored=stored,
+            resume=not options.no_resume,
+            resumed=report.resume,
         )
 
     def stored(receipt: Receipt) -> None:
         remember(receipt)
-        _print_stored(options, receipt.path, receipt.entry, receipt.local)
+        _print_stored(options, receipt.path, receipt.entry, receipt.local, receipt.resumed)
 
-    transfer(plan, send, report)
+    try:
+        transfer(plan, send, report)
+    except (KeyboardInterrupt, Temporary):
+        if client.has_unfinished_uploads:
+            report.note("A large file is half sent; run the command again to go on with it.")
+        raise
 
 
 def _put_stream(
@@ -113,7 +122,9 @@ def _is_stream(named: LocalSource) -> bool:
         return bool(file.read(1))
 
 
-def _print_stored(options: SimpleNamespace, path: str, entry: Entry | None, local: str | None) -> None:
+def _print_stored(
+    options: SimpleNamespace, path: str, entry: Entry | None, local: str | None, resumed: int = 0
+) -> None:
     """Print the stored file as JSON, or its name if that differs from the requested one."""
     if entry is None:
         print(f"The gateway does not report the name under which it stored '{path}'.", file=sys.stderr)
@@ -129,6 +140,7 @@ def _print_stored(options: SimpleNamespace, path: str, entry: Entry | None, loca
             "etag": entry.etag,
             "digest": entry.digest,
             "receipt": entry.receipt,
+            "resumed": resumed or None,
         }
         known = {key: value for key, value in facts.items() if value is not None}
         sys.stdout.write(json.dumps(known, ensure_ascii=not speaks_unicode(sys.stdout)) + "\n")

@@ -3,7 +3,14 @@
 import random
 from collections.abc import Callable
 
-from portico.client.errors import ConnectionFailed, RequestRunning, Temporary, TooManyRequests, Unavailable
+from portico.client.errors import (
+    ClientError,
+    ConnectionFailed,
+    RequestRunning,
+    Temporary,
+    TooManyRequests,
+    Unavailable,
+)
 from portico.client.http.effects import Operation, Sleep
 
 _MAX_DELAY = 60.0
@@ -29,7 +36,7 @@ class Backoff:
         self._failures = 0
         self._running = 0.0
 
-    def wait(self, error: Temporary) -> Operation[None]:
+    def wait(self, error: ClientError) -> Operation[None]:
         """Wait before the next attempt; raise the error if there are no attempts left."""
         if isinstance(error, RequestRunning):
             yield from self._wait_for_earlier(error)

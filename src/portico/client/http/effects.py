@@ -83,6 +83,8 @@ class Request:
     sink: Sink | None = None
     long_running: bool = False
     """Whether the response may take minutes, as for the move of a large folder."""
+    expects_refusal: bool = True
+    """Whether a large body waits for the gateway's consent; the next part of a file that is being received need not."""
 
 
 @dataclass(slots=True)

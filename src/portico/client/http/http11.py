@@ -23,7 +23,9 @@ _EXPECT_CONTINUE_FROM = 1024 * 1024
 def expects_continue(request: Request) -> bool:
     """Whether the body waits for `100 Continue`, so that nothing is sent in vain if the gateway refuses."""
     body = request.body
-    return body is not None and (body.length is None or body.length >= _EXPECT_CONTINUE_FROM)
+    if body is None or not request.expects_refusal:
+        return False
+    return body.length is None or body.length >= _EXPECT_CONTINUE_FROM
 
 
 def request_head(request: Request, origin: Origin) -> bytes:

@@ -42,6 +42,8 @@ class UploadItem:
     """Of what was sent, if it is to be verified."""
     modified: str | None = None
     """The time that the file is to have, as `X-Modified` is written."""
+    resumed: int = 0
+    """How many bytes the gateway had from an earlier run."""
 
     def __post_init__(self) -> None:
         if self.content_type is not None and not _MEDIA_TYPE.fullmatch(self.content_type):
@@ -54,7 +56,9 @@ class UploadItem:
     @property
     def receipt(self) -> Receipt:
         source = self.source
-        return Receipt(self.path, self.entry, source.path, source.status, self.seconds, self.stored_at)
+        return Receipt(
+            self.path, self.entry, source.path, source.status, self.seconds, self.stored_at, self.resumed
+        )
 
     @property
     def headers(self) -> dict[str, str]:

@@ -54,6 +54,8 @@ class Receipt:
     """How long the request took."""
     stored_at: float | None = None
     """When the gateway responded to an upload, by its clock, in seconds since 1970."""
+    resumed: int = 0
+    """How many bytes of an upload the gateway had from an earlier run."""
 
 
 Received = Callable[[Receipt], None]

@@ -38,6 +38,10 @@ class BytesSource:
     def sha256(self) -> bytes:
         return hashlib.sha256(self._content).digest()
 
+    def part(self, start: int, size: int) -> Iterator[Piece]:
+        """A part of the content; `SourceChanged` is raised before its end if the source has changed."""
+        yield from BytesSource(self._content[start : start + size]).chunks()
+
     def read(self) -> "BytesSource":
         return self
 
@@ -62,6 +66,8 @@ class FileSource:
         self.size: int | None = status.st_size
         self._version = _version_of(status)
         self.modified_ns: int | None = status.st_mtime_ns
+        self.version = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        """Another one after any change, also if tools have set the modification time back."""
         self._once = not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
         self._begun = False
         if self._once or (stat.S_ISREG(status.st_mode) and not status.st_size and _has_bytes(self.path)):
@@ -79,6 +85,12 @@ class FileSource:
             else:
                 self.status = stable_status(os.fstat(file.fileno()))
                 yield from _exactly(file, self.size, self.path)
+
+    def part(self, start: int, size: int) -> Iterator[Piece]:
+        with open(self.path, "rb", buffering=0) as file:
+            self.status = stable_status(os.fstat(file.fileno()))
+            file.seek(start)
+            yield from _unchanged(file, size, self._version, self.path)
 
     def refreshed(self) -> "FileSource":
         """Another source if the file has changed, so that a retry is not taken for the same request."""
@@ -124,6 +136,7 @@ class StreamSource:
         self._begun = False
         self.size: int | None = None
         self._start = None
+        self._version = _version(file)
         if file.seekable():
             self._start = file.tell()
             self.size = file.seek(0, io.SEEK_END) - self._start
@@ -140,6 +153,11 @@ class StreamSource:
             yield from _exactly(self._file, self.size, "The stream")
         else:
             yield from _all(self._file)
+
+    def part(self, start: int, size: int) -> Iterator[Piece]:
+        assert self._start is not None, "only a seekable stream has parts"
+        self._file.seek(self._start + start)
+        yield from _unchanged(self._file, size, self._version, "The stream")
 
     def read(self) -> BytesSource:
         return BytesSource(b"".join(self.chunks()))
@@ -246,3 +264,14 @@ def _exactly(file: BinaryIO | io.FileIO, size: int, name: str) -> Iterator[Piece
         )
     if _version(file) != before:
         raise _modified(name)
+
+
+def _unchanged(file: BinaryIO | io.FileIO, size: int, version: _Version | None, name: str) -> Iterator[Piece]:
+    """Read `size` bytes. Before the last of them, raise `SourceChanged` if the file is not this version."""
+    left = size
+    while left:
+        chunk = file.read(min(_CHUNK, left))
+        left -= len(chunk)
+        if not chunk or (not left and _version(file) != version):
+            raise _modified(name)
+        yield chunk

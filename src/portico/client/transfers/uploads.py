@@ -1,6 +1,6 @@
 """Uploads of one file, or of many in shared and concurrent requests.
 
-A file that is alone in its request is its body (`PUT`); several are a form. A gateway that knows no `PUT` gets a form in any
+Large files are sent in parts (`resumable`). A file that is alone in its request is its body (`PUT`); several are a form. A gateway that knows no `PUT` gets a form in any
 case.
 
 After a temporary failure, the files are sent again that can be read again and that the gateway did not report as stored.
@@ -45,6 +45,7 @@ from portico.client.transfers.batches import SMALL, batches, read_all, refresh
 from portico.client.transfers.file_body import FileBody
 from portico.client.transfers.multipart import MultipartForm, UploadItem, digest_text
 from portico.client.transfers.progress import Meter, Progress, Receipt, Received
+from portico.client.transfers.resumable import ResumableUploads, Resumed, Terms
 from portico.client.transfers.sources import Source, Uploadable
 
 _ENTRIES, _RECEIPTS = "return=representation; receipt=none", "return=representation"
@@ -64,6 +65,9 @@ class Options:
     """Whether files keep their modification times."""
     receipts: bool = False
     """Whether the entries have signed receipts."""
+    resumable: ResumableUploads | None = None
+    """Sends large files; without it, they are sent in one request."""
+    resumed: Resumed | None = None
 
     def verifies(self, file: UploadItem) -> bool:
         if isinstance(self.verify, bool):
@@ -127,6 +131,15 @@ def _send(
 ) -> Operation[Mapping[str, Exception]]:
     """Send files to one folder; return the failures of single files."""
     failures: dict[str, Exception] = {}
+    if len(batch) == 1 and options.resumable:
+        terms = Terms(options.on_conflict, options.verifies(batch[0]), options.progress, options.resumed)
+        try:
+            if file := (yield from options.resumable.send(batch[0], terms)):
+                return (yield from _confirm(session, [file], replace(options, verify=False)))
+        except COMMON:
+            raise
+        except ClientError as error:
+            return {batch[0].path: error}
     lost_with: dict[str, str] | None = None
     """The key of an attempt that may have stored files without reporting them."""
     only_with_key = False

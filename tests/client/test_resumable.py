@@ -1,0 +1,538 @@
+"""Large files in parts: what was received is not sent again, whatever breaks."""
+
+import os
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.client import (
+    AlreadyExists,
+    Client,
+    ClientError,
+    NotFound,
+    Receipt,
+    SourceChanged,
+    StorageFull,
+    Temporary,
+)
+from portico.client.transfers import resumable, uploads
+
+from ..gateways import WAIT, Gateway
+from ..servers.proxy import Call, FaultProxy, Lost, Reply, Reset, Torn
+from .conftest import MakeClient, both_clients
+from .faults import AWAY, BUSY
+
+MIB = 2**20
+PART = MIB
+CONTENT = random.Random(8).randbytes(5 * MIB + 321)
+UPLOADS = "/backend/1.0.0/uploads"
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumable, "THRESHOLD", MIB)
+    monkeypatch.setattr(resumable, "PART", PART)
+    monkeypatch.setattr(resumable, "CHECKED_PART", PART)
+    monkeypatch.setattr(resumable, "SMALLEST_PART", 64 * 1024)
+    monkeypatch.setattr(uploads, "HASHED_BEFORE", MIB - 1)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    file = tmp_path / "large.bin"
+    file.write_bytes(CONTENT)
+    return file
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """Where a client notes its unfinished uploads."""
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def through(make: MakeClient, proxy: FaultProxy, notes: Path) -> Callable[[], Client]:
+    """Makes clients behind the proxy that resume what others have begun."""
+
+    def begin() -> Client:
+        client = make(f"http://127.0.0.1:{proxy.port}", attempts=3, resume_folder=notes)
+        client.login()
+        proxy.calls.clear()
+        return client
+
+    return begin
+
+
+def is_part(call: Call) -> bool:
+    return call.method == "PATCH"
+
+
+def is_question(call: Call) -> bool:
+    return call.method == "HEAD" and call.path.startswith(UPLOADS)
+
+
+def is_creation(call: Call) -> bool:
+    return call.method == "POST" and call.path == UPLOADS
+
+
+def methods(proxy: FaultProxy) -> list[str]:
+    """Of the requests to uploads."""
+    return [call.method for call in proxy.calls if call.path.startswith(UPLOADS)]
+
+
+def sent(proxy: FaultProxy) -> list[tuple[int, int]]:
+    """The parts that were begun, by offset and size."""
+    return [
+        (int(call.headers["upload-offset"]), int(call.headers["content-length"]))
+        for call in proxy.calls
+        if is_part(call)
+    ]
+
+
+def interrupted(client: Client, proxy: FaultProxy, local: Path, path: str = "/file", **options: Any) -> None:
+    """An upload that fails for good with two and a half parts sent."""
+    proxy.on(lambda call: is_part(call) and call.headers["upload-offset"] == str(2 * PART), Torn(PART // 2))
+    proxy.on(lambda call: 2 * PART in dict(sent(proxy)), AWAY, turns=9)
+    with pytest.raises(Temporary):
+        client.upload(local, path, **options)
+    proxy.forget()
+    proxy.calls.clear()
+
+
+class Resumptions:
+    def __init__(self) -> None:
+        self.found: list[tuple[str, int, int]] = []
+        self.receipts: list[Receipt] = []
+
+    def upload(self, client: Client, local: Path, path: str = "/file", **options: Any) -> None:
+        client.upload_all(
+            [(local, path)],
+            resumed=lambda *facts: self.found.append(facts),
+            stored=self.receipts.append,
+            **options,
+        )
+
+    @property
+    def offset(self) -> int:
+        ((_, offset, size),) = self.found
+        assert size == len(CONTENT)
+        assert [receipt.resumed for receipt in self.receipts] == [offset]
+        return offset
+
+
+@pytest.fixture
+def resumed() -> Resumptions:
+    return Resumptions()
+
+
+# Within one run
+
+
+@both_clients
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_large_file_is_sent_in_parts(
+    proxied: Client, proxy: FaultProxy, root: Path, large: Path, verify: bool
+) -> None:
+    done: list[int] = []
+    entry = proxied.upload(large, "/a/b", verify=verify, progress=lambda _, count, __: done.append(count))
+    assert entry is not None
+    assert (entry.path, entry.size) == ("/a/b", len(CONTENT))
+    assert (root / "a" / "b").read_bytes() == CONTENT
+    assert methods(proxy) == ["POST", *["PATCH"] * 6]
+    assert sent(proxy) == [(start, min(PART, len(CONTENT) - start)) for start in range(0, len(CONTENT), PART)]
+    assert done == sorted(done)
+    assert done[-1] == len(CONTENT)
+    assert ["expect" in call.headers for call in proxy.calls if is_part(call)][:2] == [True, False]
+
+
+@both_clients
+@pytest.mark.parametrize("verify", [False, True])
+def test_cuts_anywhere(
+    proxied: Client, proxy: FaultProxy, gateway: Gateway, root: Path, large: Path, verify: bool
+) -> None:
+    rng = random.Random(verify)
+    for number in range(6):
+        at, start = rng.randrange(PART // 16), number * PART * 9 // 10
+
+        def is_next(call: Call, start: int = start) -> bool:
+            whole = is_part(call) and int(call.headers["content-length"]) >= PART // 16
+            return whole and int(call.headers["upload-offset"]) >= start
+
+        proxy.on(is_next, (Torn(at), Reset(at), Lost(), BUSY)[number % 4])
+    proxied.upload(large, "/file", verify=verify)
+    assert (root / "file").read_bytes() == CONTENT
+    assert methods(proxy).count("POST") == 1
+    assert gateway.staged == []
+
+
+def test_what_arrived_is_not_sent_again(proxied: Client, proxy: FaultProxy, root: Path, large: Path) -> None:
+    proxy.on(is_part, Torn(700_000))
+    proxied.upload(large, "/file")
+    assert methods(proxy)[:4] == ["POST", "PATCH", "HEAD", "PATCH"]
+    assert sent(proxy)[1][0] == 700_000
+    assert (root / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("on_conflict", [None, "replace", "fail", "rename"])
+def test_the_last_answer_is_lost(
+    proxied: Client, proxy: FaultProxy, root: Path, large: Path, on_conflict: Any
+) -> None:
+    proxy.on(lambda call: is_part(call) and int(call.headers["content-length"]) < PART, Lost())
+    entry = proxied.upload(large, "/file", on_conflict=on_conflict)
+    assert entry is not None
+    assert entry.path == "/file"
+    assert [path.name for path in root.iterdir()] == ["file"]
+    assert methods(proxy)[-2:] == ["PATCH", "HEAD"]
+
+
+def test_names_that_are_taken(client: Client, root: Path, large: Path) -> None:
+    (root / "file").touch()
+    with pytest.raises(AlreadyExists):
+        client.upload(large, "/file", on_conflict="fail")
+    renamed = client.upload(large, "/file", on_conflict="rename")
+    assert renamed is not None
+    assert renamed.path == "/file (1)"
+    assert (root / "file").read_bytes() == b""
+
+
+def test_the_gateway_is_killed_in_the_middle(tmp_path: Path, large: Path) -> None:
+    gateway = Gateway(tmp_path / "home")
+    gateway.start()
+    killed: list[int] = []
+
+    def progress(_: str, done: int, __: int | None) -> None:
+        if done > (2 * len(killed) + 1) * PART + PART // 2 and len(killed) < 2:
+            gateway.kill()
+            killed.append(done)
+            gateway.start()
+
+    try:
+        with Client(gateway.url, username="web", password=gateway.password) as client:
+            client.upload(large, "/file", progress=progress)
+        assert len(killed) == 2
+        assert (gateway.files / "web" / "file").read_bytes() == CONTENT
+        assert gateway.staged == []
+    finally:
+        gateway.kill()
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_token_that_ends_in_the_middle(
+    proxied: Client, proxy: FaultProxy, gateway: Gateway, root: Path, large: Path, verify: bool
+) -> None:
+    ended: list[str] = []
+
+    def progress(_: str, done: int, __: int | None) -> None:
+        token = next(call.headers["authorization"] for call in proxy.calls if is_part(call))
+        if done > 2 * PART and not ended:
+            with gateway.client() as other:
+                answer = other.post("/backend/logout", headers={"Authorization": token})
+            assert answer.status_code < 300, answer.text
+            ended.append(token)
+
+    proxied.upload(large, "/file", progress=progress, verify=verify)
+    assert ended
+    assert (root / "file").read_bytes() == CONTENT
+    assert methods(proxy).count("POST") == 1
+
+
+def test_an_upload_that_another_request_takes_over(
+    proxied: Client, proxy: FaultProxy, gateway: Gateway, root: Path, large: Path
+) -> None:
+    token: list[str] = []
+
+    def progress(_: str, done: int, __: int | None) -> None:
+        if done > 2 * PART + PART // 2 and not token:
+            call = next(filter(is_part, proxy.calls))
+            token.append(call.headers["authorization"])
+            headers = {"Authorization": token[0], "Tus-Resumable": "1.0.0"}
+            with gateway.client() as other:
+                assert other.head(call.target, headers=headers).status_code == 200
+
+    taken = Reply(409, {}, b'{"code":"upload-taken-over","requestId":"x"}')
+    moved = Reply(409, {}, b'{"code":"offset-mismatch","requestId":"x"}')
+    proxy.on(lambda call: is_part(call) and call.headers["upload-offset"] == str(3 * PART), taken, moved)
+    proxied.upload(large, "/file", progress=progress)
+    assert token
+    assert (root / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("times", [1, 9])
+def test_one_that_vanishes_is_begun_again(
+    proxied: Client, proxy: FaultProxy, gateway: Gateway, root: Path, large: Path, times: int
+) -> None:
+    ended: set[str] = set()
+
+    def progress(_: str, done: int, __: int | None) -> None:
+        target = next(call.target for call in reversed(proxy.calls) if is_part(call)) if done else ""
+        if done == 2 * PART and target not in ended and len(ended) < times:
+            ended.add(target)
+            with gateway.signed_in(headers={"Tus-Resumable": "1.0.0"}) as other:
+                assert other.delete(target).status_code == 204
+
+    if times == 1:
+        proxied.upload(large, "/file", progress=progress)
+        assert (root / "file").read_bytes() == CONTENT
+        assert methods(proxy).count("POST") == 2
+    else:
+        with pytest.raises(NotFound):
+            proxied.upload(large, "/file", progress=progress)
+        assert methods(proxy).count("POST") == 3
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_a_gateway_without_resumable_uploads(
+    proxied: Client, proxy: FaultProxy, root: Path, large: Path, status: int
+) -> None:
+    proxy.on(is_creation, Reply(status), turns=9)
+    for name in ("a", "b"):
+        proxied.upload(large, f"/{name}")
+        assert (root / name).read_bytes() == CONTENT
+    assert sum(map(is_creation, proxy.calls)) == 1
+
+
+def test_too_many_unfinished_uploads(proxied: Client, proxy: FaultProxy, root: Path, large: Path) -> None:
+    proxy.on(is_creation, Reply(429, {"Retry-After": "60"}, b'{"code":"too-many-requests"}'))
+    for name in ("a", "b"):
+        proxied.upload(large, f"/{name}")
+        assert (root / name).read_bytes() == CONTENT
+    assert sum(map(is_creation, proxy.calls)) == 2
+
+
+def test_a_proxy_that_limits_bodies(proxied: Client, proxy: FaultProxy, root: Path, large: Path) -> None:
+    limit = 300_000
+    proxy.on(lambda call: is_part(call) and int(call.headers["content-length"]) > limit, Reply(413), turns=99)
+    proxied.upload(large, "/file")
+    assert (root / "file").read_bytes() == CONTENT
+    proxy.calls.clear()
+    proxied.upload(large, "/file")
+    assert max(size for _, size in sent(proxy)) == PART // 4
+    proxy.on(is_part, Reply(413), turns=99)
+    with pytest.raises(ClientError) as error:
+        proxied.upload(large, "/file")
+    assert error.value.code == "too-large"
+
+
+def test_a_line_on_which_little_arrives_at_once(
+    proxied: Client, proxy: FaultProxy, root: Path, large: Path
+) -> None:
+    """Such as behind a proxy that hands on whole requests only."""
+    proxy.on(
+        lambda call: is_part(call) and int(call.headers["content-length"]) > PART // 2, Reset(1000), turns=2
+    )
+    proxied.upload(large, "/file")
+    assert (root / "file").read_bytes() == CONTENT
+    sizes = [size for _, size in sent(proxy)]
+    assert sizes[0] == PART
+    assert sizes[1] <= PART // 2
+
+
+@both_clients
+def test_a_part_that_is_altered_on_its_way(
+    proxied: Client, proxy: FaultProxy, root: Path, large: Path
+) -> None:
+    handed_on = proxy._ask
+    altered: list[Call] = []
+
+    async def ask(call: Call, headers: Any) -> Reply:
+        if is_part(call) and call.headers["upload-offset"] == str(2 * PART) and not altered:
+            altered.append(call)
+            call = Call(call.method, call.target, call.headers, b"!" + call.body[1:])
+        return await handed_on(call, headers)
+
+    proxy._ask = ask  # type: ignore[method-assign]
+    proxied.upload(large, "/file", verify=True)
+    assert altered
+    assert (root / "file").read_bytes() == CONTENT
+
+
+def test_a_source_that_changes(client: Client, gateway: Gateway, root: Path, large: Path) -> None:
+    def progress(_: str, done: int, __: int | None) -> None:
+        if done == 3 * PART:
+            os.utime(large, (1e9, 1e9))
+
+    with pytest.raises(SourceChanged):
+        client.upload(large, "/file", progress=progress)
+    assert list(root.iterdir()) == []
+    assert gateway.staged == []
+
+
+@pytest.mark.parametrize("kind", ["bytes", "stream"])
+def test_other_sources(
+    proxied: Client, proxy: FaultProxy, gateway: Gateway, root: Path, large: Path, kind: str
+) -> None:
+    with open(large, "rb") as stream:
+        stream.seek(5)
+        source: Any = CONTENT[5:] if kind == "bytes" else stream
+        proxy.on(is_part, Torn(1000))
+        proxied.upload(source, "/file")
+        assert (root / "file").read_bytes() == CONTENT[5:]
+        proxy.on(is_part, AWAY, turns=3)
+        stream.seek(5)
+        with pytest.raises(Temporary):
+            proxied.upload(source, "/other")
+    assert methods(proxy)[-1] == "DELETE", "nobody can resume it"
+    assert gateway.staged == []
+
+
+def test_without_resuming_it_is_one_request(
+    proxied: Client, proxy: FaultProxy, root: Path, large: Path
+) -> None:
+    proxied.upload(large, "/file", resume=False)
+    proxied.upload_all([(large, "/other")], resume=False)
+    assert methods(proxy) == []
+    assert (root / "file").read_bytes() == (root / "other").read_bytes() == CONTENT
+
+
+# From one run to the next
+
+
+@both_clients
+@pytest.mark.parametrize("verify", [False, True])
+def test_another_run_goes_on(
+    through: Callable[[], Client],
+    make: MakeClient,
+    proxy: FaultProxy,
+    notes: Path,
+    root: Path,
+    large: Path,
+    resumed: Resumptions,
+    verify: bool,
+) -> None:
+    interrupted(through(), proxy, large, verify=verify)
+    resumed.upload(make(resume_folder=notes), large, verify=verify)  # at another address
+    assert 2 * PART <= resumed.offset <= 2 * PART + PART // 2
+    assert (root / "file").read_bytes() == CONTENT
+    assert list(notes.iterdir()) == []
+
+
+def test_another_call_goes_on(
+    proxied: Client, proxy: FaultProxy, root: Path, large: Path, resumed: Resumptions
+) -> None:
+    interrupted(proxied, proxy, large)
+    resumed.upload(proxied, large)
+    assert resumed.offset >= 2 * PART
+    assert (root / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("other", ["source", "name", "conflict", "unverified"])
+def test_what_is_not_the_same_begins_anew(
+    through: Callable[[], Client],
+    proxy: FaultProxy,
+    gateway: Gateway,
+    root: Path,
+    large: Path,
+    resumed: Resumptions,
+    other: str,
+) -> None:
+    interrupted(through(), proxy, large)
+    content, path = CONTENT, "/file"
+    options: dict[str, Any] = {}
+    if other == "source":
+        content = CONTENT[::-1]
+        times = os.stat(large)
+        large.write_bytes(content)
+        os.utime(large, ns=(times.st_atime_ns, times.st_mtime_ns))
+    elif other == "name":
+        path = "/other"
+    elif other == "conflict":
+        options = {"on_conflict": "rename"}
+    else:
+        options = {"verify": True}
+    resumed.upload(through(), large, path, **options)
+    assert resumed.found == []
+    assert (root / path[1:]).read_bytes() == content
+    if other in ("source", "unverified"):
+        assert methods(proxy)[:2] == ["DELETE", "POST"]
+        assert gateway.staged == []
+    else:
+        resumed.upload(through(), large)
+        assert resumed.found[0][1] >= 2 * PART
+
+
+def test_one_that_has_expired_begins_anew(
+    through: Callable[[], Client],
+    proxy: FaultProxy,
+    gateway: Gateway,
+    notes: Path,
+    root: Path,
+    large: Path,
+    resumed: Resumptions,
+) -> None:
+    interrupted(through(), proxy, large)
+    (note,) = notes.iterdir()
+    text = note.read_text()
+    upload = text.split('"id": "')[1].split('"')[0]
+    with gateway.signed_in(headers={"Tus-Resumable": "1.0.0"}) as administrator:
+        assert administrator.delete(f"{UPLOADS}/{upload}").status_code == 204
+    resumed.upload(through(), large)
+    assert resumed.found == []
+    assert methods(proxy)[:2] == ["HEAD", "POST"]
+    assert (root / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("still_there", [True, False])
+def test_one_that_was_stored_when_the_run_ended(
+    through: Callable[[], Client],
+    proxy: FaultProxy,
+    root: Path,
+    large: Path,
+    resumed: Resumptions,
+    still_there: bool,
+) -> None:
+    proxy.on(lambda call: is_part(call) and int(call.headers["content-length"]) < PART, Lost())
+    proxy.on(is_question, AWAY, turns=9)
+    with pytest.raises(Temporary):
+        through().upload(large, "/file", on_conflict="rename")
+    proxy.forget()
+    assert (root / "file").read_bytes() == CONTENT
+    if not still_there:
+        (root / "file").unlink()
+    resumed.upload(through(), large, on_conflict="rename")
+    assert [path.name for path in root.iterdir()] == ["file"]
+    assert (root / "file").read_bytes() == CONTENT
+    assert ("PATCH" in methods(proxy)) != still_there
+
+
+def test_what_concerns_everything_is_kept_for_later(
+    through: Callable[[], Client], proxy: FaultProxy, root: Path, large: Path, resumed: Resumptions
+) -> None:
+    full = Reply(507, {}, b'{"code":"storage-full","requestId":"x"}')
+    proxy.on(lambda call: is_part(call) and call.headers["upload-offset"] == str(3 * PART), full)
+    with pytest.raises(StorageFull):
+        through().upload(large, "/file")
+    resumed.upload(through(), large)
+    assert resumed.offset == 3 * PART
+
+
+def test_two_at_once(make: MakeClient, gateway: Gateway, notes: Path, root: Path, large: Path) -> None:
+    errors: list[BaseException] = []
+    both = threading.Barrier(2)
+
+    def send() -> None:
+        try:
+            client = make(resume_folder=notes)
+            client.login()
+            both.wait(WAIT)
+            client.upload(large, "/file")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=send) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    assert not errors
+    assert (root / "file").read_bytes() == CONTENT
+    assert gateway.staged == []
+    assert list(notes.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(make: MakeClient, root: Path, large: Path) -> None:
+    make(resume_folder=large / "notes").upload(large, "/file")
+    assert (root / "file").read_bytes() == CONTENT
