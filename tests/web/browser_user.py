@@ -143,9 +143,9 @@ class BrowserUser:
         for key in keys:
             self.page.keyboard.press(key)
 
-    def choose_files(self, *files: FilePayload) -> None:
+    def choose_files(self, *files: FilePayload | Path) -> None:
         """Pick files as with the upload button."""
-        self.page.locator("input[type=file]:not([webkitdirectory])").set_input_files(files)
+        self.page.locator("input[type=file]:not([webkitdirectory])").set_input_files(files)  # type: ignore[arg-type]
 
     def choose_folder(self, folder: Path) -> None:
         self.page.locator("input[webkitdirectory]").set_input_files(folder)

@@ -16,7 +16,7 @@ import { showSignIn } from "./sign-in.js";
 import { language, LANGUAGES, loadMessages, storeLanguage, t } from "./i18n/i18n.js";
 import { UploadPanel } from "./uploads/upload-panel.js";
 
-/** @import { Command, MenuItem, PickedFile, ScrollPosition, UploadItem } from "./types.js" */
+/** @import { Command, Entry, MenuItem, PickedFile, ScrollPosition, UploadItem } from "./types.js" */
 
 const SCROLL_DEBOUNCE = 150;
 
@@ -61,7 +61,7 @@ class Page {
     addEventListener("beforeunload", (event) => {
       if (this.queue.isBusy) event.preventDefault();
     });
-    this.queue.addEventListener("stored", (event) => this.#stored(/** @type {CustomEvent<UploadItem>} */ (event).detail));
+    this.queue.addEventListener("stored", (event) => this.#stored(/** @type {CustomEvent<UploadItem[]>} */ (event).detail));
     addEventListener("pagehide", () => this.#remember());
     watchDropZone({
       mayDrop: () => session.may("upload") && !document.querySelector("dialog[open]"),
@@ -91,13 +91,20 @@ class Page {
     announce(t("uploadStarted", { count: files.length }));
   }
 
-  /** Show a new file without loading the folder again. @param {UploadItem} item */
-  #stored(item) {
+  /** Show new files without loading the folder again. @param {UploadItem[]} items */
+  #stored(items) {
     const { listing } = this.folder;
-    const folders = split(item.folder).slice(split(listing.path).length);
-    if (folders.reduce(join, listing.path) !== item.folder) return;
-    if (folders.length) listing.put({ name: folders[0], folder: true, type: "folder" });
-    else if (item.file) listing.put({ name: item.stored, folder: false, type: item.file.type || "application/octet-stream", size: item.size, modified: new Date().toISOString() });
+    const depth = split(listing.path).length;
+    const modified = new Date().toISOString();
+    /** @type {Entry[]} */
+    const entries = [];
+    for (const { folder, file, stored, size } of items) {
+      const folders = split(folder).slice(depth);
+      if (folders.reduce(join, listing.path) !== folder) continue;
+      if (folders.length) entries.push({ name: folders[0], folder: true, type: "folder" });
+      else if (file) entries.push({ name: stored, folder: false, type: file.type || "application/octet-stream", size, modified });
+    }
+    listing.put(...entries);
   }
 
   #showFolders() {
@@ -119,7 +126,8 @@ class Page {
 
   async #signOut() {
     if (this.queue.isBusy && !window.confirm(t("signOutWhileUploading"))) return;
-    this.queue.clear();
+    // While the session can still remove what the gateway has of them.
+    await this.queue.clear();
     await session.signOut();
   }
 

@@ -32,6 +32,8 @@ export interface ErrorBody {
   detail?: string;
   error_description?: string;
   requestId?: string;
+  /** Uploads: the files of the request that were stored. */
+  stored?: string[];
 }
 
 export type SortKey = "name" | "size" | "modified";
@@ -70,6 +72,9 @@ export interface PickedFile {
 
 export type UploadState = "waiting" | "running" | "asking" | "done" | "failed" | "skipped" | "cancelled";
 
+/** What a running upload does instead of sending. */
+export type UploadPause = "disconnected" | "retrying" | "resuming";
+
 /** Files that were picked or dropped together. */
 export interface UploadBatch {
   /** The answer for all conflicts of the batch, if the user gave one. */
@@ -81,13 +86,25 @@ export interface UploadItem extends PickedFile {
   size: number;
   sent: number;
   state: UploadState;
+  pause: UploadPause | null;
+  /** How much the gateway already had when the upload was resumed. */
+  resumedAt: number | null;
+  /** Of a large file, once it has begun. */
+  upload: import("./uploads/known-uploads.js").KnownUpload | null;
   error: unknown;
   /** The name that the file has in the storage. */
   stored: string;
   onConflict: OnConflict;
+  /** Whether it is sent in a request of its own. */
+  alone: boolean;
+  /** Whether it may have been stored by a request without an answer. */
+  uncertain: boolean;
   batch: UploadBatch;
   aborter: AbortController;
 }
+
+/** An upload that is not a folder. */
+export type FileItem = UploadItem & { file: File };
 
 export type IconName = import("./ui/icons.js").IconName;
 export type Point = { x: number; y: number };

@@ -29,7 +29,7 @@ export const nameFromUrl = (url) => decodeURIComponent(url.slice(url.lastIndexOf
  * @param {RequestOptions} [options]
  * @returns {Promise<Response>} a successful response; anything else is thrown
  */
-async function request(method, url, { signal, headers = {}, tree = false } = {}) {
+export async function request(method, url, { signal, headers = {}, tree = false } = {}) {
   let token = await session.token();
   let response = await send(method, url, token, headers, signal);
   if (response.status === 401) {

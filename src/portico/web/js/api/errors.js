@@ -6,13 +6,15 @@ import { hasMessage, t } from "../i18n/i18n.js";
 /** @import { ErrorBody } from "../types.js" */
 
 /** Codes that users can resolve themselves. The log says no more about them, so the request id is left out. */
-const WITHOUT_REQUEST_ID = new Set(["invalid-path", "invalid-cursor", "not-found", "forbidden", "not-a-folder", "is-a-folder", "already-exists", "not-possible", "folder-not-empty", "changed", "digest-mismatch", "too-large", "too-many-requests"]);
+const WITHOUT_REQUEST_ID = new Set(["invalid-path", "invalid-cursor", "not-found", "forbidden", "not-a-folder", "is-a-folder", "already-exists", "not-possible", "folder-not-empty", "changed", "digest-mismatch", "too-large", "too-many-requests", "upload-taken-over"]);
 
 /** Codes with several causes: only the gateway's detail names the limit, the character or the level. */
 const WITH_DETAIL = new Set(["invalid-path", "invalid-request", "not-possible", "too-large"]);
 
 /** Codes that need no detail. For other errors of a tree operation it says how much was done and how to continue. */
 const WITHOUT_TREE_DETAIL = new Set(["already-exists", "forbidden", "not-found", "internal"]);
+
+const TEMPORARY = new Set(["timeout", "too-many-requests", "unavailable", "provider-unavailable", "provider-timeout", "request-running"]);
 
 /** The translated message for an error code. @param {string} code */
 function messageFor(code) {
@@ -45,6 +47,8 @@ export class ApiError extends PageError {
     this.status = status;
     this.requestId = WITHOUT_REQUEST_ID.has(code) ? "" : (body.requestId ?? header("X-Request-Id") ?? "");
     this.retryAfter = Number(header("Retry-After")) || 0;
+    /** Uploads: how many files of the request were stored, in its order. */
+    this.storedCount = body.stored?.length ?? 0;
   }
 }
 
@@ -58,6 +62,13 @@ export class InvalidName extends PageError {
 export class Unreachable extends PageError {
   constructor() {
     super("unreachable", t("unreachable"));
+  }
+}
+
+/** A chosen file cannot be read any more. */
+export class FileChanged extends PageError {
+  constructor() {
+    super("file-changed", t("fileChanged"));
   }
 }
 
@@ -76,6 +87,12 @@ export const codeOf = (error) => (error instanceof PageError ? error.code : "");
 
 /** The HTTP status, or 0 without a response. @param {unknown} error */
 export const statusOf = (error) => (error instanceof ApiError ? error.status : 0);
+
+/** Whether no answer came from the gateway itself: the line is down, or a proxy has lost it. @param {unknown} error */
+export const isDisconnected = (error) => error instanceof Unreachable || (!codeOf(error) && statusOf(error) >= 502 && statusOf(error) <= 504);
+
+/** Whether the same request may succeed in a moment. @param {unknown} error */
+export const isTemporary = (error) => isDisconnected(error) || TEMPORARY.has(codeOf(error));
 
 /** @param {unknown} error */
 export const messageOf = (error) => (error instanceof Error ? error.message : String(error));

@@ -1,6 +1,7 @@
 /** The session of this tab. Tokens are in sessionStorage: they survive a reload and end with the tab. */
 
 import { clientId, clientSecret } from "../config.js";
+import { base64 } from "./base64.js";
 import { ApiError, errorFrom, SignedOut, Unreachable } from "./errors.js";
 
 const STORAGE_KEY = "portico.session";
@@ -107,7 +108,7 @@ class Session extends EventTarget {
 
   /** @param {Record<string, string>} form @param {string} username @returns {Promise<StoredSession>} */
   async #obtain(form, username) {
-    const credentials = btoa(String.fromCharCode(...new TextEncoder().encode(`${clientId}:${clientSecret}`)));
+    const credentials = base64(`${clientId}:${clientSecret}`);
     const requestedAt = Date.now();
     let response;
     try {

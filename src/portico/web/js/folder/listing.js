@@ -147,19 +147,26 @@ export class Listing extends EventTarget {
     this.#changed();
   }
 
-  /** Add or update an entry. One beyond the loaded pages is left out: it comes with its page. @param {Entry} entry */
-  put(entry) {
+  /** Add or update entries. One beyond the loaded pages is left out: it comes with its page. @param {...Entry} entries */
+  put(...entries) {
+    if (!entries.length) return;
     this.revision += 1;
-    const old = this.byName.get(entry.name);
-    if (old) Object.assign(old, entry);
-    else {
-      const compare = this.sorted ? comparison(this.order) : byCodePoint;
-      const index = insertionPoint(this.entries, entry, compare);
-      if (index === this.count && !this.complete) return;
-      this.entries.splice(index, 0, entry);
-      this.byName.set(entry.name, entry);
-    }
+    for (const entry of entries) this.#put(entry);
     this.#changed();
+  }
+
+  /** @param {Entry} entry */
+  #put(entry) {
+    const old = this.byName.get(entry.name);
+    if (old) {
+      Object.assign(old, entry);
+      return;
+    }
+    const compare = this.sorted ? comparison(this.order) : byCodePoint;
+    const index = insertionPoint(this.entries, entry, compare);
+    if (index === this.count && !this.complete) return;
+    this.entries.splice(index, 0, entry);
+    this.byName.set(entry.name, entry);
   }
 
   /** @param {Iterable<string>} names */

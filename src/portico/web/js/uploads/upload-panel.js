@@ -49,8 +49,14 @@ export class UploadPanel {
     /** @type {{now: number, sent: number}[]} */
     this.samples = [];
     this.timer = 0;
+    /** Whether it was announced that the connection is lost. */
+    this.disconnected = false;
     new ResizeObserver(() => document.body.style.setProperty("--upload-panel-height", `${this.element.offsetHeight}px`)).observe(this.element);
     queue.addEventListener("change", () => this.#schedule());
+    // What was there already was not sent now, and says nothing about the speed.
+    queue.addEventListener("resumed", () => {
+      this.samples = [];
+    });
     queue.addEventListener("idle", () => announce(this.#summary()));
   }
 
@@ -93,7 +99,7 @@ export class UploadPanel {
     const done = queue.count("done");
     const share = size ? sent / size : files ? done / files : 1;
     this.title.textContent = busy ? t("uploadingOf", { done, count: files }) : this.#summary();
-    this.detail.textContent = busy ? this.#progress(sent, size, share) : "";
+    this.detail.textContent = busy ? this.#detail(sent, size, share) : "";
     this.bar.value = share;
     this.bar.hidden = !busy;
     this.close.hidden = busy;
@@ -118,6 +124,21 @@ export class UploadPanel {
       if (count) parts.push(t(`${state}Count`, { count }));
     }
     return parts.join(", ");
+  }
+
+  /** @param {number} sent @param {number} size @param {number} share */
+  #detail(sent, size, share) {
+    const { pause } = this.queue;
+    this.#announce(pause === "disconnected");
+    if (!pause) return this.#progress(sent, size, share);
+    this.samples = [];
+    return [percent(share), t(`pause_${pause}`)].join(" · ");
+  }
+
+  /** @param {boolean} disconnected */
+  #announce(disconnected) {
+    if (disconnected !== this.disconnected) announce(t(disconnected ? "pause_disconnected" : "uploadsGoOn"));
+    this.disconnected = disconnected;
   }
 
   /** Percentage, speed and time left. @param {number} sent @param {number} size @param {number} share */
@@ -160,6 +181,7 @@ export class UploadPanel {
     const item = this.shown[index];
     row.item = item;
     row.element.dataset.state = item.state;
+    row.element.dataset.pause = item.pause ?? "";
     row.element.setAttribute("aria-setsize", String(this.shown.length));
     row.element.setAttribute("aria-posinset", String(index + 1));
     setIcon(row.icon, STATE_ICONS[item.state] ?? (item.file ? "file" : "folderSolid"));
@@ -182,7 +204,11 @@ export class UploadPanel {
   /** @param {UploadItem} item */
   #stateText(item) {
     if (item.state === "failed") return errorText(item.error);
-    if (item.state === "running" && item.file) return t("sentOf", { sent: bytes(item.sent), size: bytes(item.size) });
+    if (item.pause) return t(`pause_${item.pause}`);
+    if (item.state === "running" && item.file) {
+      const sent = t("sentOf", { sent: bytes(item.sent), size: bytes(item.size) });
+      return item.resumedAt ? `${sent} · ${t("resumedAt", { share: percent(item.resumedAt / item.size) })}` : sent;
+    }
     if (item.state === "done") return bytes(item.size);
     return t(`state_${item.state}`);
   }

@@ -1,43 +1,63 @@
-/** The upload of one file. It uses XMLHttpRequest because fetch reports no upload progress. */
+/** A request with a body. It uses XMLHttpRequest because fetch reports no upload progress. */
 
-import { fileUrl, nameFromUrl } from "../api/client.js";
-import { encoded, join } from "../paths.js";
-import { ApiError, statusOf, Unreachable } from "../api/errors.js";
+import { ApiError, SignedOut, statusOf, Unreachable } from "../api/errors.js";
 import { session } from "../api/session.js";
 
-/** @import { OnConflict } from "../types.js" */
-/** @typedef {{onConflict: OnConflict, signal: AbortSignal, onProgress: (sent: number) => void}} UploadOptions */
+/** A request that makes no progress for so long is given up: a line can die without a word. */
+const STALLED = 60_000;
 
-/** @param {string} folder @param {File} file @param {UploadOptions} options @returns {Promise<string>} the name that the file was stored under */
-export async function uploadFile(folder, file, options) {
+/** @typedef {{headers?: Record<string, string>, body?: Blob, signal?: AbortSignal, onProgress?: (sent: number) => void}} SendOptions */
+
+/** @param {string} method @param {string} url @param {SendOptions} options @returns {Promise<XMLHttpRequest>} a successful one; anything else is thrown */
+export async function send(method, url, options) {
   const token = await session.token();
   try {
-    return await post(token, folder, file, options);
+    return await attempt(token, method, url, options);
   } catch (error) {
     if (statusOf(error) !== 401) throw error;
-    return post(await session.renewed(token), folder, file, options);
+  }
+  const renewed = await session.renewed(token);
+  try {
+    return await attempt(renewed, method, url, options);
+  } catch (error) {
+    if (statusOf(error) !== 401) throw error;
+    session.end();
+    throw new SignedOut();
   }
 }
 
-/** @param {string} token @param {string} folder @param {File} file @param {UploadOptions} options @returns {Promise<string>} */
-function post(token, folder, file, { onConflict, signal, onProgress }) {
+/** @param {string} token @param {string} method @param {string} url @param {SendOptions} options @returns {Promise<XMLHttpRequest>} */
+function attempt(token, method, url, { headers = {}, body, signal, onProgress }) {
   return new Promise((resolve, reject) => {
-    if (signal.aborted) {
+    if (signal?.aborted) {
       reject(signal.reason);
       return;
     }
     const request = new XMLHttpRequest();
-    const form = new FormData();
-    form.append("data", file, file.name);
-    request.open("POST", fileUrl(folder, { onConflict }));
+    let timer = 0;
+    const watch = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => request.abort(), STALLED);
+    };
+    const abort = () => request.abort();
+    request.open(method, url);
     request.setRequestHeader("Authorization", `Bearer ${token}`);
+    for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     request.responseType = "text";
-    request.upload.onprogress = (event) => onProgress(Math.min(file.size, event.loaded));
-    request.onload = () => (request.status < 300 ? resolve(nameFromUrl(request.getResponseHeader("Content-Location") ?? encoded(join(folder, file.name)))) : reject(errorOf(request)));
+    request.upload.onprogress = ({ loaded }) => {
+      watch();
+      onProgress?.(loaded);
+    };
+    request.onload = () => (request.status < 300 ? resolve(request) : reject(errorOf(request)));
     request.onerror = () => reject(new Unreachable());
-    request.onabort = () => reject(signal.reason);
-    signal.addEventListener("abort", () => request.abort(), { once: true });
-    request.send(form);
+    request.onabort = () => reject(signal?.aborted ? signal.reason : new Unreachable());
+    request.onloadend = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+    };
+    signal?.addEventListener("abort", abort);
+    watch();
+    request.send(body ?? null);
   });
 }
 
