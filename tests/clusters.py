@@ -63,6 +63,16 @@ class Cluster:
             "--secret-stdin",
             stdin=f"secret-access-key={KEYS['secret-access-key']}\n",
         )
+        self._add_user()
+
+    def add_folder_and_user(self) -> None:
+        """A folder that all nodes see."""
+        shared = self.folder / "shared"
+        shared.mkdir()
+        self.nodes[0].command("connection", "add", "files", "--kind", "local", "--option", f"folder={shared}")
+        self._add_user()
+
+    def _add_user(self) -> None:
         self.nodes[0].command(
             *("user", "add", "alice", "--connection", "files", "--password-stdin"), stdin=PASSWORD + "\n"
         )

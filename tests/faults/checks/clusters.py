@@ -168,7 +168,10 @@ def _is_up(url: str) -> bool:
 
 
 async def far(effort: Effort) -> list[Figure]:
-    """PostgreSQL 50 ms away, and many users who list once a second: each of their sessions is looked up again."""
+    """PostgreSQL 50 ms away, and many users who list once a second: each of their sessions is looked up again.
+
+    Their files are in a folder: the S3 of the tests can answer a fraction of these listings.
+    """
     crowd, seconds = effort.of(20, 200), effort.of(3, 20)
     folder = effort.new_folder()
     with running_postgres() as database:
@@ -220,7 +223,7 @@ def _started(folder: Path, database: PostgresServer, nodes: int, port: int) -> C
     for node in cluster.nodes:
         node.settings["PORTICO_DATABASE_URL"] = url.replace(f":{database.port}/", f":{port}/")
     cluster.start()
-    cluster.add_bucket_and_user()
+    cluster.add_folder_and_user()
     for node in cluster.nodes:
         wait_until(node.ready, "the node is ready")
     return cluster
