@@ -182,6 +182,33 @@ async def test_nothing_is_written_after_the_upload_was_taken_over(
     assert await stored(provider) == content
 
 
+@pytest.mark.parametrize("first", [0, 1000], ids=["nothing", "something"])
+async def test_a_suspended_request_that_wakes_up_after_it_was_taken_over_harms_nothing(
+    provider: Provider, harness: Harness, first: int
+) -> None:
+    """It has looked at the upload, but not yet written, when a newer request goes on."""
+    content = noise(3 * harness.part)
+    row = await begun(provider, size=len(content))
+    if first:
+        await sent(row, content[:first], first)
+    suspended = await row.resumed(provider)
+    await row.resumed(provider)
+    await sent(row, content[: harness.part], harness.part)
+    with pytest.raises(Killed):
+        await suspended.append(pieces(b"other content"), _taken_over)
+    newer = await row.resumed(provider)
+    assert newer.offset == harness.part
+    await sent(row, content, len(content))
+    with pytest.raises(Killed):
+        await suspended.append(pieces(b"other content"), _taken_over)
+    await newer.finish(row.save)
+    assert await stored(provider) == content
+
+
+async def _taken_over() -> None:
+    raise Killed
+
+
 async def test_finishing_may_be_repeated(provider: Provider, harness: Harness) -> None:
     content = noise(harness.part + 5)
     row = await begun(provider, replace=False)

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -79,13 +80,17 @@ class LocalUpload(ResumableUpload):
         return Path(self._state.target)
 
     async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
-        file, is_new = await self._run(self._open)
+        file, is_new, size = await self._run(self._open)
         writing: asyncio.Future[int] | None = None
         arrived = UntilCut(chunks)
         saved = self.offset
         try:
-            if is_new:  # before the first byte, so that the file is recognized when it was committed
+            # Before the first byte, so that the file is recognized when it was committed. And before bytes are removed:
+            # this process may have been suspended while another one took the upload over. From here on, the lock is held.
+            if is_new or size > self.offset:
                 await save()
+            if size > self.offset:  # what was written after the offset was looked at, the client sends again
+                await self._run(partial(os.ftruncate, file, self.offset))
             with self._buffers.upload():
                 async for buffer, _ in filled(arrived, self._buffers):
                     if writing:
@@ -144,8 +149,8 @@ class LocalUpload(ResumableUpload):
             raise NotFound("The upload is gone; send the file again.")
         return entry.size or 0
 
-    def _open(self) -> tuple[int, bool]:
-        """The file, ready for what follows `offset`, and whether it was made now."""
+    def _open(self) -> tuple[int, bool, int]:
+        """The file, whether it was made now, and its size."""
         state = self._state
         is_new = state.inode is None
         with opened_staging(self._top) as staging:
@@ -154,13 +159,11 @@ class LocalUpload(ResumableUpload):
             info = os.fstat(file)
             if info.st_size < self.offset:
                 raise service_unavailable(f"the staged file {state.name} has become shorter", 1)
-            # What another process wrote after the offset was looked at, the client sends again.
-            os.ftruncate(file, self.offset)
         except BaseException:
             os.close(file)
             raise
         state.inode = info.st_ino
-        return file, is_new
+        return file, is_new, info.st_size
 
     def _commit(self) -> Entry:
         if entry := self._stored():
