@@ -14,7 +14,7 @@ from portico.errors import ProviderUnavailable
 from portico.providers.local.provider import LocalProvider
 
 from .conftest import OpenGateway
-from .gateways import MULTIPART, Answer, Gateway, address
+from .gateways import MULTIPART, Answer, Gateway, address, form, named, part
 from .uploads import OLD, stored
 
 NEW = b"the new content"
@@ -396,6 +396,21 @@ async def test_a_time_that_is_none(gateway: Gateway, text: str) -> None:
     answer = await put_raw(gateway, "file", ("X-Modified", "1"), ("X-Modified", "2"))
     assert answer.status == 400
     assert stored(gateway) == {}
+
+
+async def test_the_modification_times_of_a_form(gateway: Gateway) -> None:
+    headers = {"Content-Type": MULTIPART, "X-Modified": "1000000000"}
+    own = part(NEW, 'form-data; name="data"; filename="b"', "X-Modified: 1000000001.5")
+    body = form(named("a", NEW), own)
+    assert (await gateway.call("POST", "", content=body, headers=headers)).status_code == 204
+    times = {name: (gateway.files / name).stat().st_mtime for name in "ab"}
+    assert times == {"a": 1_000_000_000, "b": 1_000_000_001.5}
+    wrong = form(named("c", NEW), part(NEW, 'form-data; name="data"; filename="d"', "X-Modified: never"))
+    refused = await gateway.call("POST", "", content=wrong, headers=headers)
+    assert code(refused) == (400, "invalid-request")
+    assert (refused.json()["stored"], refused.json()["failed"]) == (["c"], ["d"])
+    refused = await gateway.call("POST", "", content=body, headers=headers | {"X-Modified": "never"})
+    assert code(refused) == (400, "invalid-request")
 
 
 @pytest.mark.parametrize("field", ["Content-Digest", "Repr-Digest", "Content-MD5"])

@@ -14,22 +14,19 @@ With `rename`, it is sent again only if the gateway cannot have stored it, since
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 from functools import partial
 
 from portico.client import files
 from portico.client.auth.backoff import is_unprocessed
 from portico.client.auth.session import AuthSession
-from portico.client.entries import Entry, entry_of, timestamp
+from portico.client.entries import Entry
 from portico.client.errors import (
     COMMON,
     AlreadyExists,
     ClientError,
     ConnectionFailed,
     Forbidden,
-    InvalidPath,
     MethodNotAllowed,
-    NotAGateway,
     NotFound,
     RequestRunning,
     Temporary,
@@ -38,13 +35,14 @@ from portico.client.errors import (
     WrongSize,
 )
 from portico.client.files import OnConflict
-from portico.client.http.effects import Concurrently, Operation, Request, Response, blocking
+from portico.client.http.effects import Concurrently, Operation, Request, blocking
 from portico.client.http.idempotency import new_key
-from portico.client.paths import clean, path_of, split, target
+from portico.client.paths import split, target
 from portico.client.transfers.batches import SMALL, batches, read_all, refresh
 from portico.client.transfers.file_body import FileBody
 from portico.client.transfers.multipart import MultipartForm, UploadItem, digest_text
 from portico.client.transfers.progress import Meter, Progress, Receipt, Received
+from portico.client.transfers.reported import reported
 from portico.client.transfers.resumable import ResumableUploads, Resumed, Terms
 from portico.client.transfers.sources import Source, Uploadable
 
@@ -157,7 +155,7 @@ def _send(
         try:
             began = time.monotonic()
             response = yield from session.request_once(request)
-            stored = _reported(left, response, time.monotonic() - began)
+            stored = reported(left, response, time.monotonic() - began)
         except MethodNotAllowed:
             if request.method != "PUT" or not body.replayable:
                 raise
@@ -233,48 +231,6 @@ def _refreshed(
     """The files of a batch for another attempt; those that changed meanwhile are read again."""
     batch = yield from blocking(partial(refresh, batch, failures))
     return (yield from _prepared(batch, options, failures))
-
-
-def _reported(batch: list[UploadItem], response: Response, seconds: float) -> list[UploadItem]:
-    """The batch with the entries that the gateway reports; an older gateway reports none."""
-    entries: list[Entry] = []
-    headers = response.headers
-    try:
-        if response.content and response.status in (200, 201):
-            entries = [entry_of(item) for item in response.json()["content"]]
-        elif path := path_of(headers.get("content-location", "")):
-            entries = [_entry(path, batch[0].sent, headers)]
-        for entry in entries:
-            clean(entry.path)
-    except (NotAGateway, InvalidPath, KeyError, TypeError):
-        return batch
-    if len(entries) != len(batch):
-        return batch
-    moment = _seconds(headers.get("date", ""))
-    return [
-        replace(file, entry=entry, seconds=seconds, stored_at=moment)
-        for file, entry in zip(batch, entries, strict=True)
-    ]
-
-
-def _entry(path: str, size: int, headers: Mapping[str, str]) -> Entry:
-    """The entry of a single file, as far as the headers of the response describe it."""
-    return Entry(
-        split(path)[1],
-        path,
-        is_folder=False,
-        size=size,
-        last_modified=timestamp(headers.get("x-modified")),
-        etag=headers.get("etag"),
-        digest=headers.get("repr-digest"),
-    )
-
-
-def _seconds(date: str) -> float | None:
-    try:
-        return parsedate_to_datetime(date).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def _split_stored(batch: list[UploadItem], error: ClientError) -> tuple[list[UploadItem], list[UploadItem]]:

@@ -52,7 +52,6 @@ export default {
   problem_unavailable: "Das Gateway kann das gerade nicht. Versuchen Sie es gleich noch einmal.",
   problem_provider_timeout: "Der Speicherdienst hat nicht rechtzeitig geantwortet. Versuchen Sie es gleich noch einmal.",
   problem_storage_full: "Der Speicher ist voll. Löschen Sie etwas, oder bitten Sie Ihren Administrator um mehr Platz.",
-  problem_digest_mismatch: "Die Datei wurde unterwegs beschädigt. Versuchen Sie es noch einmal.",
   problem_checksum_mismatch: "Die Datei wurde unterwegs beschädigt. Versuchen Sie es noch einmal.",
   problem_offset_mismatch: "Der Upload ist aus dem Takt geraten. Versuchen Sie es noch einmal.",
   problem_upload_taken_over: "Dieser Upload läuft in einem anderen Tab weiter. Mit „Wiederholen“ läuft er hier weiter.",

@@ -52,7 +52,6 @@ export default {
   problem_unavailable: "The gateway can't do this right now. Try again in a moment.",
   problem_provider_timeout: "The storage service took too long to respond. Try again in a moment.",
   problem_storage_full: "The storage is full. Delete something, or ask your administrator for more space.",
-  problem_digest_mismatch: "The file was damaged on its way. Try again.",
   problem_checksum_mismatch: "The file was damaged on its way. Try again.",
   problem_offset_mismatch: "The upload got out of step. Try again.",
   problem_upload_taken_over: "This upload continues in another tab. Retry to continue it here.",

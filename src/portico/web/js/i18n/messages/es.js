@@ -52,7 +52,6 @@ export default {
   problem_unavailable: "La pasarela no puede hacerlo ahora. Inténtelo de nuevo en un momento.",
   problem_provider_timeout: "El servicio de almacenamiento no respondió a tiempo. Inténtelo de nuevo en un momento.",
   problem_storage_full: "El almacenamiento está lleno. Elimine algo o pida más espacio a su administrador.",
-  problem_digest_mismatch: "El archivo se dañó durante el envío. Inténtelo de nuevo.",
   problem_checksum_mismatch: "El archivo se dañó durante el envío. Inténtelo de nuevo.",
   problem_offset_mismatch: "La subida perdió la sincronización. Inténtelo de nuevo.",
   problem_upload_taken_over: "Esta subida continúa en otra pestaña. Reinténtela para continuarla aquí.",

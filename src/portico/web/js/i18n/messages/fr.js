@@ -52,7 +52,6 @@ export default {
   problem_unavailable: "La passerelle ne peut pas le faire pour le moment. Réessayez dans un instant.",
   problem_provider_timeout: "Le service de stockage n’a pas répondu à temps. Réessayez dans un instant.",
   problem_storage_full: "Le stockage est plein. Supprimez quelque chose ou demandez plus de place à votre administrateur.",
-  problem_digest_mismatch: "Le fichier a été endommagé pendant l’envoi. Réessayez.",
   problem_checksum_mismatch: "Le fichier a été endommagé pendant l’envoi. Réessayez.",
   problem_offset_mismatch: "L’envoi s’est désynchronisé. Réessayez.",
   problem_upload_taken_over: "Cet envoi se poursuit dans un autre onglet. Réessayez pour le poursuivre ici.",

@@ -52,7 +52,6 @@ export default {
   problem_unavailable: "ゲートウェイは現在この操作を行えません。少し待ってから、もう一度お試しください。",
   problem_provider_timeout: "ストレージサービスが時間内に応答しませんでした。少し待ってから、もう一度お試しください。",
   problem_storage_full: "ストレージがいっぱいです。何かを削除するか、管理者に容量の追加を依頼してください。",
-  problem_digest_mismatch: "転送中にファイルが壊れました。もう一度お試しください。",
   problem_checksum_mismatch: "転送中にファイルが壊れました。もう一度お試しください。",
   problem_offset_mismatch: "アップロードの位置がずれました。もう一度お試しください。",
   problem_upload_taken_over: "このアップロードは別のタブで続行されています。再試行すると、ここで続行します。",
