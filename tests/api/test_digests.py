@@ -290,6 +290,15 @@ async def test_nothing_is_asked_of_the_database_without_a_wish(
     assert "digest" not in (await gateway.list("")).text
 
 
+async def test_a_listing_shows_no_digest_of_another_file_with_the_same_size_and_time(
+    gateway: Gateway,
+) -> None:
+    moment = {"X-Modified": "2020-01-01T00:00:00Z"}
+    await put(gateway, "file", headers=WANTED | moment)
+    await put(gateway, "file", CONTENT[::-1], headers=moment)
+    assert await shown(gateway, "file") == [None] * 6
+
+
 async def test_a_known_digest_is_shown_without_a_wish(gateway: Gateway) -> None:
     await put(gateway, "file", headers=WANTED)
     assert (await gateway.list("file", action="STAT")).json()["digest"] == FIELD

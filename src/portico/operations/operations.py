@@ -1,5 +1,6 @@
 """`Operations`: what one actor can do. Every front end works through it, and only through it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,8 +22,12 @@ from portico.operations.resumable import ResumableUploads
 from portico.operations.uploads import Upload
 from portico.paths import Path
 from portico.rights import Right
+from portico.store.digests import FileDigest
 
 __all__ = ["OnConflict", "Operations", "Ticket"]
+
+_STATS_AT_ONCE = 16
+"""For the digests of a listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,19 @@ class Operations:
         found = await self._resources.digests.find(
             connection, {place: files[path] for place, path in places.items()}
         )
-        return {places[place]: digest for place, digest in found.items()}
+        at_once = asyncio.Semaphore(_STATS_AT_ONCE)
+
+        async def is_current(path: Path, digest: FileDigest) -> bool:
+            """Listings of some services have no etag, which alone tells whether the file is the one that was hashed."""
+            if files[path].etag is not None:
+                return True
+            async with at_once:
+                entry = await drive.find(path)
+            return entry is not None and entry.etag == digest.etag
+
+        known = {places[place]: digest for place, digest in found.items()}
+        current = await asyncio.gather(*(is_current(path, digest) for path, digest in known.items()))
+        return {path: digest.sha256 for (path, digest), ok in zip(known.items(), current, strict=True) if ok}
 
     async def stat_for_download(self, path: Path) -> Entry:
         """The entry of a file that is about to be read; `IsAFolder` if it is none. Needs the right to download."""

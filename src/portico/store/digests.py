@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from sqlalchemy import literal_column, select
@@ -29,6 +29,12 @@ _REPLACED = {
 }
 
 log = structlog.get_logger()
+
+
+class FileDigest(NamedTuple):
+    sha256: bytes
+    etag: str
+    """Of the file that was hashed."""
 
 
 class FileDigests:
@@ -84,14 +90,16 @@ class FileDigests:
             "stored_at": self._database.now(),
         }
 
-    async def find(self, connection: str, files: Mapping[str, Entry]) -> dict[str, bytes]:
+    async def find(self, connection: str, files: Mapping[str, Entry]) -> dict[str, FileDigest]:
         """The known digests of these files, given by location, with one query."""
         keys = {_key(connection, location): location for location in files}
         if not keys:
             return {}
         found = await self._database.fetch(select(digests).where(digests.c.location.in_(keys)))
         return {
-            location: row.sha256 for row in found if _is_of(row, files[location := keys[bytes(row.location)]])
+            location: FileDigest(row.sha256, row.etag)
+            for row in found
+            if _is_of(row, files[location := keys[bytes(row.location)]])
         }
 
     async def _write(self, batch: "_Batch", previous: asyncio.Task[None] | None) -> None:
@@ -118,7 +126,5 @@ def _key(connection: str, location: str) -> bytes:
 
 
 def _is_of(row: AnyRow, entry: Entry) -> bool:
-    """Whether the file is the one that was hashed. Some listings have no etag."""
-    if entry.etag is not None:
-        return bool(row.etag == entry.etag)
-    return bool((row.size, row.last_modified) == (entry.size, entry.last_modified))
+    """Whether the file may be the one that was hashed. Some listings have no etag; then the caller has to compare it."""
+    return bool(row.size == entry.size if entry.etag is None else row.etag == entry.etag)
