@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+import structlog
 from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
 
 from portico import processes
@@ -34,6 +35,8 @@ _RENEWALS: Final = 5
 """In each lifetime. At each of them the owner also sees whether it is to make way."""
 _POLL_SECONDS: Final = 0.05
 _MAX_WAIT_SECONDS: Final = 25.0
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +102,15 @@ class Claim:
         await self._database.execute(delete(uploads).where(self._mine))
 
     async def _renew(self) -> None:
-        while self._makes_way_for is None:
+        """Also while it makes way: what it has begun, such as storing the file, must not be done by two at once."""
+        while True:
             await asyncio.sleep(LIFETIME.total_seconds() / _RENEWALS)
-            with suppress(PorticoError):
+            try:
                 await self.save(owned_until=self._database.now() + LIFETIME // _MILLISECOND)
+            except UploadTakenOver:
+                return
+            except PorticoError as error:
+                log.warning("upload-claim-not-renewed", code=error.code, cause=error.cause)
 
 
 class Uploads:

@@ -1,0 +1,85 @@
+"""Of all requests for one upload, one at a time writes."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from portico.accounts.connections import Connections
+from portico.errors import UploadTakenOver
+from portico.store import uploads as module
+from portico.store.database import AnyRow, Database
+from portico.store.sealed import Sealed
+from portico.store.tables import uploads as table
+from portico.store.uploads import OPEN, UploadRecord, Uploads
+
+ID = "0" * 32
+
+
+@pytest.fixture
+async def nodes(
+    database: Database, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Uploads, Uploads]:
+    monkeypatch.setattr(module, "LIFETIME", timedelta(milliseconds=500))
+    nodes = Uploads(database, Sealed(bytes(32)), "one"), Uploads(database, Sealed(bytes(32)), "two")
+    record = UploadRecord(ID, None, "local", OPEN, "/file", 10, 0, b"{}", b"state", 0, 2**50)
+    await nodes[0].add(record)
+    return nodes
+
+
+async def row(database: Database) -> AnyRow:
+    (row,) = await database.fetch(select(table))
+    return row
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(60):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_an_owner_that_still_works_is_waited_for(
+    nodes: tuple[Uploads, Uploads], database: Database
+) -> None:
+    order: list[str] = []
+
+    async def newer() -> None:
+        async with nodes[1].claimed(ID):
+            order.append("newer")
+
+    async with nodes[0].claimed(ID) as claim:
+        assert claim
+        waiting = asyncio.create_task(newer())
+
+        async def wanted() -> bool:
+            return bool((await row(database)).wanted)
+
+        await until(wanted)
+        first = (await row(database)).owned_until
+
+        async def outlived() -> bool:
+            return bool((await row(database)).owned_until > first + 1000)
+
+        await until(outlived)
+        with pytest.raises(UploadTakenOver):
+            claim.check()
+        await claim.save(offset=10)
+        order.append("older")
+    await waiting
+    assert order == ["older", "newer"]
+
+
+async def test_an_owner_that_was_taken_over_saves_nothing(
+    nodes: tuple[Uploads, Uploads], database: Database
+) -> None:
+    async with nodes[0].claimed(ID) as claim:
+        assert claim
+        await database.execute(update(table).values(owned_until=0, owner="suspended"))
+        async with nodes[1].claimed(ID) as newer:
+            assert newer
+            with pytest.raises(UploadTakenOver):
+                await claim.save(offset=5)
+            await newer.save(offset=7)
+    assert (await row(database)).offset == 7
