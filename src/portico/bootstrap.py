@@ -31,7 +31,7 @@ from portico.operations.idempotency import Idempotency
 from portico.operations.readiness import Readiness
 from portico.operations.receipts import Receipts
 from portico.operations.resources import Resources
-from portico.operations.resumable import sweep_uploads
+from portico.operations.upload_expiry import sweep_uploads
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PATH_OPTIONS
 from portico.settings import Settings, generated_client

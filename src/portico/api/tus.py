@@ -20,7 +20,7 @@ from portico.api.requests import address_of, operations_of, preferred_return, se
 from portico.errors import InvalidRequest, MethodNotAllowed, NotFound, TusVersion, UnsupportedMediaType
 from portico.operations import OnConflict, Operations, ResumableUploads
 from portico.operations.hashing import ExpectedDigest
-from portico.operations.resumable import NewUpload, UploadStatus
+from portico.operations.upload_status import NewUpload, UploadStatus
 from portico.paths import Path
 
 UPLOADS = "/backend/1.0.0/uploads"

@@ -4,7 +4,8 @@ from portico.operations.actor import Actor, RequestContext
 from portico.operations.authentication import Authentication
 from portico.operations.gateway import Gateway
 from portico.operations.operations import OnConflict, Operations
-from portico.operations.resumable import NewUpload, ResumableUploads, UploadStatus
+from portico.operations.resumable import ResumableUploads
+from portico.operations.upload_status import NewUpload, UploadStatus
 from portico.operations.uploads import Upload
 
 __all__ = [

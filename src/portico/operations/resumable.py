@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from secrets import token_hex
 from typing import Protocol
 
@@ -12,8 +11,7 @@ import msgspec
 import structlog
 
 from portico.drive import Drive, OnConflict, ResumableUpload
-from portico.drives import Drives
-from portico.entries import Entry, guess_content_type
+from portico.entries import guess_content_type
 from portico.errors import (
     InvalidRequest,
     NotFound,
@@ -27,9 +25,19 @@ from portico.operations.actor import Actor
 from portico.operations.auditing import Change
 from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.operations.resources import Resources
+from portico.operations.upload_expiry import abandon
+from portico.operations.upload_status import (
+    NewUpload,
+    UploadDetails,
+    UploadStatus,
+    details_of,
+    state_of,
+    status_of,
+    text_of,
+)
 from portico.paths import Path
 from portico.rights import Right
-from portico.store.uploads import FINISHED, OPEN, Claim, UploadRecord, Uploads
+from portico.store.uploads import FINISHED, OPEN, Claim, UploadRecord
 
 MAX_OPEN = 1000
 """Unfinished uploads of one user."""
@@ -42,57 +50,6 @@ _FINISHED_KEPT = timedelta(days=1)
 _MILLISECOND = timedelta(milliseconds=1)
 
 log = structlog.get_logger()
-
-
-class NewUpload(msgspec.Struct, frozen=True):
-    """What a client says of a file before it sends it."""
-
-    path: Path
-    size: int | None = None
-    """None if it is not known yet."""
-    content_type: str | None = None
-    on_conflict: OnConflict | None = None
-    modified: datetime | None = None
-    metadata: str = ""
-    """In the words of the client, who may ask for it."""
-
-
-class _Details(msgspec.Struct):
-    """What the row of an upload holds beside its columns."""
-
-    root: str
-    content_type: str
-    on_conflict: OnConflict | None = None
-    replaces: bool = False
-    """Whether an existing file may be replaced: that right is needed until the end."""
-    metadata: str = ""
-    partial: bool = False
-    parts: list[str] | None = None
-    """The ids of the partial uploads that make up this one."""
-    entry: Entry | None = None
-    """What was stored, once it is finished."""
-    sha256: bytes | None = None
-    """Of that, if it was asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class UploadStatus:
-    id: str
-    path: Path
-    offset: int
-    size: int | None
-    expires_at: datetime
-    metadata: str
-    partial: bool
-    parts: list[str] | None
-    entry: Entry | None
-    """What was stored, once the upload has ended."""
-    sha256: bytes | None
-    """Of that, if it was asked for."""
-
-    @property
-    def stored_at(self) -> Path | None:
-        return self.path.parent.child(self.entry.name) if self.entry and not self.partial else None
 
 
 class OpenDrive(Protocol):
@@ -118,7 +75,7 @@ class ResumableUploads:
             upload = await drive.begin_upload(
                 new.path, content_type, new.on_conflict, size=new.size, modified=new.modified
             )
-        details = _Details(
+        details = UploadDetails(
             root=str(drive.root),
             content_type=content_type,
             on_conflict=new.on_conflict,
@@ -135,7 +92,7 @@ class ResumableUploads:
         await self._check_new(drive, size)
         upload_id = token_hex(16)
         upload = await drive.begin_partial_upload(upload_id, size)
-        details = _Details(str(drive.root), "", metadata=metadata, partial=True)
+        details = UploadDetails(str(drive.root), "", metadata=metadata, partial=True)
         return await self._added(upload, details, Path(), size, upload_id)
 
     async def concatenate(
@@ -155,10 +112,10 @@ class ResumableUploads:
             size += known.offset
         status = await self.create(msgspec.structs.replace(new, size=size))
         async with self._claimed(drive, status.id) as claim:
-            details = _details(claim.record)
+            details = details_of(claim.record)
             details.parts = parts
-            await claim.save(details=_text(details))
-            upload = await drive.resume_upload(_state(claim.record))
+            await claim.save(details=text_of(details))
+            upload = await drive.resume_upload(state_of(claim.record))
             if not details.entry:
                 content = _guarded(claim, _joined(drive, parts), size)
                 await upload.append(content, lambda: _save(claim, upload), at_most=size)
@@ -174,15 +131,15 @@ class ResumableUploads:
         """How much has arrived. A request that still sends is ended first; a complete upload is stored."""
         drive = await self._open()
         async with self._claimed(drive, upload_id) as claim:
-            details = _details(claim.record)
+            details = details_of(claim.record)
             if claim.record.status == FINISHED:
-                return _status(claim.record, details)
-            upload = await drive.resume_upload(_state(claim.record))
+                return status_of(claim.record, details)
+            upload = await drive.resume_upload(state_of(claim.record))
             if upload.offset != claim.record.offset:
                 await _save(claim, upload)
             if upload.offset == claim.record.size:
                 return await self._finish(claim, drive, upload, details)
-            return _status(claim.record, details, offset=upload.offset)
+            return status_of(claim.record, details, offset=upload.offset)
 
     async def append(
         self,
@@ -205,12 +162,12 @@ class ResumableUploads:
         drive = await self._open(admitted=False)
         await self._resources.audit.check()  # before a large body is sent in vain
         async with self._claimed(drive, upload_id) as claim:
-            details = _details(claim.record)
+            details = details_of(claim.record)
             if claim.record.status == FINISHED:
                 if offset == claim.record.offset and not length:
-                    return _status(claim.record, details)
+                    return status_of(claim.record, details)
                 raise _other_offset(claim.record.offset)
-            upload = await drive.resume_upload(_state(claim.record))
+            upload = await drive.resume_upload(state_of(claim.record))
             if offset != upload.offset:
                 raise _other_offset(upload.offset)
             total = await self._agreed_size(claim, size)
@@ -230,7 +187,7 @@ class ResumableUploads:
                     await hashing.check()
                     details.sha256 = hashing.sha256
                 return await self._finish(claim, drive, upload, details, sha256=sha256, record=record)
-            return _status(claim.record, details, offset=upload.offset, size=total)
+            return status_of(claim.record, details, offset=upload.offset, size=total)
 
     async def end(self, upload_id: str) -> None:
         """Give an upload up. A file that was stored stays."""
@@ -269,7 +226,7 @@ class ResumableUploads:
     async def _added(
         self,
         upload: ResumableUpload,
-        details: _Details,
+        details: UploadDetails,
         path: Path,
         size: int | None,
         upload_id: str | None = None,
@@ -284,13 +241,13 @@ class ResumableUploads:
             path=str(path),
             size=size,
             offset=0,
-            details=_text(details).encode(),
+            details=text_of(details).encode(),
             state=upload.state,
             created_at=now,
             expires_at=now + self._resources.upload_lifetime // _MILLISECOND,
         )
         await self._resources.uploads.add(record)
-        return await self.status(record.id) if size == 0 else _status(record, details)
+        return await self.status(record.id) if size == 0 else status_of(record, details)
 
     @asynccontextmanager
     async def _claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[Claim]:
@@ -300,13 +257,13 @@ class ResumableUploads:
                 raise _gone()
             yield claim
 
-    async def _known(self, drive: Drive, upload_id: str) -> tuple[UploadRecord, _Details]:
+    async def _known(self, drive: Drive, upload_id: str) -> tuple[UploadRecord, UploadDetails]:
         """An upload of this user, to where the user's files are now."""
         record = await self._resources.uploads.get(upload_id)
         user = self._actor.session.user
         if record is None or record.user_id != user.id or record.connection != user.connection:
             raise _gone()
-        details = _details(record)
+        details = details_of(record)
         if details.root != str(drive.root) or record.expires_at <= self._resources.now():
             raise _gone()
         return record, details
@@ -338,7 +295,7 @@ class ResumableUploads:
             part = await self.create_partial(length)
             async with self._claimed(drive, part.id) as claim:
                 try:
-                    upload = await drive.resume_upload(_state(claim.record))
+                    upload = await drive.resume_upload(state_of(claim.record))
                     await upload.append(hashing.watch(chunks), lambda: _save(claim, upload), at_most=length)
                     await hashing.check()
                     await upload.finish(lambda: _save(claim, upload))
@@ -364,7 +321,7 @@ class ResumableUploads:
         claim: Claim,
         drive: Drive,
         upload: ResumableUpload,
-        details: _Details,
+        details: UploadDetails,
         *,
         sha256: bool = False,
         record: bool = False,
@@ -392,12 +349,12 @@ class ResumableUploads:
             offset=upload.offset,
             size=upload.offset,
             state=upload.state,
-            details=_text(details),
+            details=text_of(details),
             expires_at=expires_at,
         )
-        return _status(claim.record, details, offset=upload.offset, size=upload.offset)
+        return status_of(claim.record, details, offset=upload.offset, size=upload.offset)
 
-    async def _digest(self, drive: Drive, path: Path, details: _Details, *, record: bool) -> None:
+    async def _digest(self, drive: Drive, path: Path, details: UploadDetails, *, record: bool) -> None:
         """Compute the digest of the stored file, unless that is done, and remember it."""
         assert details.entry
         if details.sha256 is None:
@@ -415,35 +372,6 @@ class ResumableUploads:
     async def _check_user(self) -> None:
         if not await self._resources.sessions.is_enabled(self._actor.session.user.id):
             raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
-
-
-async def abandon(claim: Claim, drive: Drive) -> None:
-    """Remove an upload and all that is left of it."""
-    details = _details(claim.record)
-    try:
-        if state := claim.record.state:
-            await (await drive.resume_upload(state)).abandon()
-    except NotFound:
-        pass
-    if details.partial:
-        await drive.remove_partial_upload(claim.record.id)
-    await claim.remove()
-
-
-async def sweep_uploads(uploads: Uploads, drives: Drives) -> None:
-    """Remove uploads that have expired, and everything that they left in the storage."""
-    unusable: set[str] = set()
-    for connection, upload_id in await uploads.expired():
-        if connection in unusable:
-            continue
-        try:
-            drive = await drives.of_connection(connection)
-            async with uploads.claimed(upload_id) as claim:
-                if claim:
-                    await abandon(claim, drive)
-        except PorticoError as error:
-            unusable.add(connection)
-            log.warning("uploads-not-swept", connection=connection, code=error.code, cause=error.cause)
 
 
 async def _guarded(claim: Claim, chunks: AsyncIterator[bytes], room: int) -> AsyncIterator[bytes]:
@@ -483,36 +411,6 @@ async def _joined(drive: Drive, parts: list[str]) -> AsyncIterator[bytes]:
 
 async def _save(claim: Claim, upload: ResumableUpload) -> None:
     await claim.save(offset=upload.offset, state=upload.state)
-
-
-def _details(record: UploadRecord) -> _Details:
-    return msgspec.json.decode(record.details, type=_Details)
-
-
-def _text(details: _Details) -> str:
-    return msgspec.json.encode(details).decode()
-
-
-def _state(record: UploadRecord) -> bytes:
-    assert record.state
-    return record.state
-
-
-def _status(
-    record: UploadRecord, details: _Details, *, offset: int | None = None, size: int | None = None
-) -> UploadStatus:
-    return UploadStatus(
-        record.id,
-        Path.parse(record.path),
-        record.offset if offset is None else offset,
-        record.size if size is None else size,
-        datetime.fromtimestamp(record.expires_at / 1000, UTC),
-        details.metadata,
-        details.partial,
-        details.parts,
-        details.entry,
-        details.sha256,
-    )
 
 
 def _gone() -> NotFound:
