@@ -95,14 +95,13 @@ class Page {
   #stored(items) {
     const { listing } = this.folder;
     const depth = split(listing.path).length;
-    const modified = new Date().toISOString();
     /** @type {Entry[]} */
     const entries = [];
     for (const { folder, file, stored, size } of items) {
       const folders = split(folder).slice(depth);
       if (folders.reduce(join, listing.path) !== folder) continue;
       if (folders.length) entries.push({ name: folders[0], folder: true, type: "folder" });
-      else if (file) entries.push({ name: stored, folder: false, type: file.type || "application/octet-stream", size, modified });
+      else if (file) entries.push({ name: stored, folder: false, type: file.type || "application/octet-stream", size, modified: new Date(file.lastModified).toISOString() });
     }
     listing.put(...entries);
   }

@@ -132,12 +132,12 @@ export class UploadPanel {
     this.#announce(pause === "disconnected");
     if (!pause) return this.#progress(sent, size, share);
     this.samples = [];
-    return [percent(share), t(`pause_${pause}`)].join(" · ");
+    return [percent(share), t(`state_${pause}`)].join(" · ");
   }
 
   /** @param {boolean} disconnected */
   #announce(disconnected) {
-    if (disconnected !== this.disconnected) announce(t(disconnected ? "pause_disconnected" : "uploadsGoOn"));
+    if (disconnected !== this.disconnected) announce(t(disconnected ? "state_disconnected" : "uploadsGoOn"));
     this.disconnected = disconnected;
   }
 
@@ -204,7 +204,7 @@ export class UploadPanel {
   /** @param {UploadItem} item */
   #stateText(item) {
     if (item.state === "failed") return errorText(item.error);
-    if (item.pause) return t(`pause_${item.pause}`);
+    if (item.pause) return t(`state_${item.pause}`);
     if (item.state === "running" && item.file) {
       const sent = t("sentOf", { sent: bytes(item.sent), size: bytes(item.size) });
       return item.resumedAt ? `${sent} · ${t("resumedAt", { share: percent(item.resumedAt / item.size) })}` : sent;

@@ -1,37 +1,23 @@
 /** The upload queue: a few requests at a time. Emits `change`, `stored` (items), `resumed` and `idle`. */
 
-import { makeFolder, stat } from "../api/client.js";
 import { askConflict } from "../dialogs/dialogs.js";
-import { codeOf, InvalidName, isTemporary, PageError, SignedOut } from "../api/errors.js";
-import { isName, join } from "../paths.js";
-import { FileGroup } from "./file-group.js";
-import { pauseAfter, Retries } from "./retries.js";
+import { codeOf, SignedOut } from "../api/errors.js";
 import { session } from "../api/session.js";
-import { NameConflicts, STAT_THRESHOLD } from "./name-conflicts.js";
-import { discardUpload, ResumableUpload } from "./tus.js";
+import { NameConflicts } from "./name-conflicts.js";
+import { discardUpload } from "./tus.js";
+import { canShare, isFile, isLarge, newItem, targetOf } from "./upload-item.js";
+import { UploadRunner } from "./upload-runner.js";
 
-/** @import { FileItem, PickedFile, UploadBatch, UploadItem, UploadPause, UploadState } from "../types.js" */
+/** @import { PickedFile, UploadBatch, UploadItem, UploadPause, UploadState } from "../types.js" */
 
 const CONCURRENCY = 4;
-/** Larger files are sent in parts, each in a request of its own. */
-const LARGE = STAT_THRESHOLD;
-/** How much smaller files share a request. */
-const MAX_GROUP = 100;
+/** The total size of files that share a request. */
 const MAX_GROUP_SIZE = 4 * 2 ** 20;
 /** How far ahead to look for files of the same folder. */
 const LOOK_AHEAD = 1000;
 
 /** @type {Set<UploadState>} */
 const UNFINISHED = new Set(["waiting", "running", "asking"]);
-
-/** @param {UploadItem} item @returns {item is FileItem} */
-const isFile = (item) => item.file !== null;
-
-/** @param {UploadItem} item */
-const isLarge = (item) => item.size > LARGE;
-
-/** @param {UploadItem} item */
-const targetOf = (item) => (item.file ? join(item.folder, item.name) : item.folder);
 
 export class UploadQueue extends EventTarget {
   constructor() {
@@ -44,7 +30,13 @@ export class UploadQueue extends EventTarget {
     this.running = 0;
     /** The paths that are being written. @type {Set<string>} */
     this.targets = new Set();
-    this.groupSize = MAX_GROUP;
+    this.runner = new UploadRunner({
+      onChange: () => this.#changed(),
+      onStored: (items) => this.#done(items),
+      onFailed: (item, error) => this.#failed(item, error),
+      onLeft: (item) => this.#wait(item),
+      onResumed: () => this.dispatchEvent(new Event("resumed")),
+    });
     /** The questions about conflicts, one after the other. @type {Promise<void>} */
     this.questions = Promise.resolve();
     this.owner = "";
@@ -57,9 +49,8 @@ export class UploadQueue extends EventTarget {
     this.owner = session.username;
     /** @type {UploadBatch} */
     const batch = { choice: null, conflicts: new NameConflicts(listing) };
-    for (const { folder, name, file } of files) {
-      /** @type {UploadItem} */
-      const item = { folder, name, file, size: file?.size ?? 0, sent: 0, state: "waiting", pause: null, resumedAt: null, upload: null, error: null, stored: name, onConflict: "fail", alone: false, uncertain: false, batch, aborter: new AbortController() };
+    for (const picked of files) {
+      const item = newItem(picked, batch);
       this.items.push(item);
       this.waiting.add(item);
     }
@@ -106,8 +97,13 @@ export class UploadQueue extends EventTarget {
     item.state = "cancelled";
     this.waiting.delete(item);
     item.aborter.abort();
-    item.upload = null;
     this.#pump();
+    await this.#discard(item);
+  }
+
+  /** Give up what the gateway has of a large file. @param {UploadItem} item */
+  async #discard(item) {
+    item.upload = null;
     if (isFile(item) && isLarge(item)) await discardUpload(item.folder, item.file);
   }
 
@@ -165,7 +161,7 @@ export class UploadQueue extends EventTarget {
       group.push(item);
       size += item.size;
       this.targets.add(targetOf(item));
-      if (group.length === this.groupSize || !canShare(item, item)) break;
+      if (group.length === this.runner.groupSize || !canShare(item, item)) break;
     }
     return group;
   }
@@ -185,117 +181,10 @@ export class UploadQueue extends EventTarget {
       item.state = "running";
       this.waiting.delete(item);
     }
-    const [first] = group;
-    const files = group.filter(isFile);
-    if (!files.length) await this.#settle(first, () => this.#makeFolder(first));
-    else if (isLarge(first)) await this.#settle(first, () => this.#sendLarge(files[0]));
-    else await this.#sendSmall(files);
+    await this.runner.run(group);
     for (const target of targets) this.targets.delete(target);
     this.running -= 1;
     this.#pump();
-  }
-
-  /** @param {UploadItem} item @param {() => Promise<string>} upload returns the name of what was stored */
-  async #settle(item, upload) {
-    const { aborter } = item;
-    try {
-      item.stored = await upload();
-      if (item.aborter === aborter) this.#done([item]);
-    } catch (error) {
-      if (!aborter.signal.aborted) this.#failed(item, error);
-    }
-  }
-
-  /** @param {FileItem} item @returns {Promise<string>} */
-  #sendLarge(item) {
-    const { signal } = item.aborter;
-    /** @param {Partial<UploadItem>} change */
-    const update = (change) => {
-      if (signal.aborted) return;
-      Object.assign(item, change);
-      this.#changed();
-    };
-    const upload = new ResumableUpload(item.folder, item.file, {
-      onConflict: item.onConflict,
-      signal,
-      known: item.upload,
-      onBegin: (begun) => update({ upload: begun }),
-      checkName: () => this.#checkName(item),
-      onProgress: (sent) => update({ sent }),
-      onPause: (pause) => update({ pause }),
-      onResume: (offset) => {
-        update({ resumedAt: offset });
-        this.dispatchEvent(new Event("resumed"));
-      },
-    });
-    return upload.run();
-  }
-
-  /** @param {UploadItem} item @returns {Promise<string>} */
-  async #makeFolder(item) {
-    const retries = new Retries();
-    for (;;) {
-      try {
-        await makeFolder(item.folder, item.aborter.signal);
-        return item.name;
-      } catch (error) {
-        if (!retries.allow(error)) throw error;
-        item.pause = pauseAfter(error);
-        this.#changed();
-        await retries.wait(error, item.aborter.signal);
-      }
-    }
-  }
-
-  /** @param {FileItem[]} items */
-  async #sendSmall(items) {
-    await Promise.all(items.map((item) => this.#prepare(item)));
-    const ready = items.filter((item) => item.state === "running");
-    if (!ready.length) return;
-    const group = new FileGroup(ready, { onChange: () => this.#changed(), onStored: (stored) => this.#done(stored) });
-    try {
-      await group.run();
-      if (ready.length === this.groupSize) this.groupSize = Math.min(MAX_GROUP, this.groupSize * 2);
-    } catch (error) {
-      if (ready.length > 1 && !group.signal.aborted) this.groupSize = Math.floor(ready.length / 2);
-      for (const item of group.items) if (item.state === "running") this.#leave(group, item, error, ready.length > 1);
-      await Promise.all(group.items.map((item) => this.#checkCancelled(item)));
-    }
-  }
-
-  /** A file of a request that was aborted may have been stored before. @param {FileItem} item */
-  async #checkCancelled(item) {
-    if (item.state === "cancelled" && item.sent === item.size && (await isStored(item)) && item.state === "cancelled") this.#done([item]);
-  }
-
-  /** Settle what needs no request. @param {FileItem} item */
-  async #prepare(item) {
-    try {
-      if (!isName(item.name)) throw new InvalidName();
-      if (item.uncertain && (await isStored(item))) this.#done([item]);
-      else await this.#checkName(item);
-    } catch (error) {
-      if (!item.aborter.signal.aborted) this.#failed(item, error);
-    }
-  }
-
-  /** A file of a request that failed goes on in another one, unless the error is its own. @param {FileGroup} group @param {FileItem} item @param {unknown} error @param {boolean} shared */
-  #leave(group, item, error, shared) {
-    const isFirst = item === group.items[0];
-    const unreadable = group.unreadable.get(item);
-    if (unreadable) this.#failed(item, unreadable);
-    else if (group.signal.aborted || group.unreadable.size || error instanceof SignedOut) this.#wait(item);
-    else if (!shared || isTemporary(error) || (isFirst && codeOf(error) === "already-exists")) this.#failed(item, error);
-    else {
-      item.alone ||= isFirst;
-      this.#wait(item);
-    }
-    item.sent = 0;
-  }
-
-  /** @param {FileItem} item */
-  async #checkName(item) {
-    if (item.onConflict === "fail" && (await item.batch.conflicts.has(item.folder, item.file))) throw new NameConflict();
   }
 
   /** @param {UploadItem} item */
@@ -334,8 +223,10 @@ export class UploadQueue extends EventTarget {
       if (answer.forAll) item.batch.choice = choice;
     }
     if (item.state !== "asking") return;
-    if (choice === "skip") item.state = "skipped";
-    else {
+    if (choice === "skip") {
+      item.state = "skipped";
+      this.#discard(item);
+    } else {
       item.onConflict = choice;
       this.#wait(item);
     }
@@ -344,21 +235,5 @@ export class UploadQueue extends EventTarget {
 
   #changed() {
     this.dispatchEvent(new Event("change"));
-  }
-}
-
-/** Whether both can be sent in one request. It names one file at most, so those that get a new name are sent alone. @param {UploadItem} a @param {UploadItem} b */
-const canShare = (a, b) => [a, b].every((item) => item.file && !item.alone && !isLarge(item) && item.onConflict !== "rename") && a.folder === b.folder && a.onConflict === b.onConflict;
-
-/** Whether a request without an answer has stored the file. @param {FileItem} item */
-async function isStored({ folder, file, onConflict }) {
-  if (onConflict !== "fail" || !session.may("list")) return false;
-  const found = await stat(join(folder, file.name)).catch(() => null);
-  return found?.type === "REGULAR" && found.size === file.size && Date.parse(found.lastModified ?? "") === file.lastModified;
-}
-
-class NameConflict extends PageError {
-  constructor() {
-    super("already-exists", "");
   }
 }
