@@ -4,6 +4,7 @@ import os
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from portico.client import (
     AlreadyExists,
     Client,
     ClientError,
+    NotAGateway,
     NotFound,
     Receipt,
     SourceChanged,
@@ -22,7 +24,7 @@ from portico.client import (
 from portico.client.transfers import resumable, uploads
 
 from ..gateways import WAIT, Gateway
-from ..servers.proxy import Call, FaultProxy, Lost, Reply, Reset, Torn
+from ..servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset, Torn
 from .conftest import MakeClient, both_clients
 from .faults import AWAY, BUSY
 
@@ -315,6 +317,47 @@ def test_a_proxy_that_limits_bodies(proxied: Client, proxy: FaultProxy, root: Pa
     with pytest.raises(ClientError) as error:
         proxied.upload(large, "/file")
     assert error.value.code == "too-large"
+
+
+def test_a_proxy_that_does_not_know_patch(
+    proxied: Client, proxy: FaultProxy, gateway: Gateway, root: Path, large: Path
+) -> None:
+    proxy.on(is_part, Reply(405), turns=9)
+    for name in ("a", "b"):
+        proxied.upload(large, f"/{name}")
+        assert (root / name).read_bytes() == CONTENT
+    assert methods(proxy) == ["POST", "PATCH", "DELETE"]
+    assert gateway.staged == []
+
+
+@pytest.mark.parametrize("offset", ["", "-1", "x", str(2 * len(CONTENT)), "0"])
+def test_an_answer_that_makes_no_sense(
+    proxied: Client, proxy: FaultProxy, gateway: Gateway, root: Path, large: Path, offset: str
+) -> None:
+    def change(reply: Reply) -> Reply:
+        headers = {name: value for name, value in reply.headers.items() if name.lower() != "upload-offset"}
+        return replace(reply, headers={**headers, "Upload-Offset": offset})
+
+    proxy.on(is_part, Altered(change), turns=9)
+    if offset == "0":  # as if a proxy had lost it; the next question tells
+        proxied.upload(large, "/file")
+        assert (root / "file").read_bytes() == CONTENT
+    else:
+        with pytest.raises(NotAGateway):
+            proxied.upload(large, "/file")
+        assert methods(proxy)[-1] == "DELETE"
+    assert gateway.staged == []
+
+
+def test_one_who_may_only_upload(make: MakeClient, gateway: Gateway, large: Path) -> None:
+    if "sender" not in gateway.command("user", "list"):
+        words = ("user", "add", "sender", "--root", "/web", "--rights", "upload", "--password-stdin")
+        gateway.command(*words, stdin="pass word")
+    client = make(username="sender", password="pass word")
+    for path, verify in (("/file", False), ("/file (1)", True)):
+        entry = client.upload(large, "/file", on_conflict="rename", verify=verify)
+        assert entry is not None
+        assert (entry.path, entry.size) == (path, len(CONTENT))
 
 
 def test_a_line_on_which_little_arrives_at_once(

@@ -122,25 +122,25 @@ def test_a_stream_that_comes_once_is_not_repeated(proxied: Client, proxy: FaultP
 @pytest.mark.usefixtures("old_gateway")
 def test_an_upload_that_may_not_replace_is_looked_for(proxied: Client, proxy: FaultProxy, root: Path) -> None:
     proxy.on(is_upload, Reset(100_000), AWAY)
-    proxied.upload(HUGE, "/file", on_conflict="fail")
+    proxied.upload(HUGE, "/file", on_conflict="fail", resume=False)
     assert (root / "file").read_bytes() == HUGE
     proxy.on(is_upload, Lost())
     with pytest.raises(ConnectionFailed):
-        proxied.upload(HUGE, "/other", on_conflict="fail")
+        proxied.upload(HUGE, "/other", on_conflict="fail", resume=False)
     assert (root / "other").read_bytes() == HUGE
     proxy.on(is_upload, Reset(100_000))
     with pytest.raises(AlreadyExists):
-        proxied.upload(HUGE, "/other", on_conflict="fail")
+        proxied.upload(HUGE, "/other", on_conflict="fail", resume=False)
 
 
 @pytest.mark.usefixtures("old_gateway")
 def test_an_upload_that_renames_makes_no_second_file(proxied: Client, proxy: FaultProxy, root: Path) -> None:
     proxy.on(is_upload, Reset(100_000), BUSY)
-    proxied.upload(HUGE, "/file", on_conflict="rename")
+    proxied.upload(HUGE, "/file", on_conflict="rename", resume=False)
     for fault in (Lost(), AWAY):
         proxy.on(is_upload, fault)
         with pytest.raises(ClientError):
-            proxied.upload(HUGE, "/file", on_conflict="rename")
+            proxied.upload(HUGE, "/file", on_conflict="rename", resume=False)
     assert {path.name for path in root.iterdir()} == {"file", "file (1)"}
 
 

@@ -100,6 +100,9 @@ class AsyncClient(Base):
         returns. `verify` compares SHA-256 digests, `times` keeps the modification time of a local file, and `receipt` asks
         for a signed receipt. The returned entry has the name under which the file is stored; None if `rename` may have
         changed it and the gateway is too old to report it.
+
+        A file of 16 MiB or more is sent in parts. After a failure, only the rest is sent; with `resume`, also in another call
+        with the same local file and path. Its parts are verified one by one. Without `resume`, it is sent in one request.
         """
         file = upload_item(source, path, content_type)
         options = uploads.Options(
@@ -129,6 +132,8 @@ class AsyncClient(Base):
 
         If single files fail, the others are still uploaded; `TransfersFailed` lists the failures at the end. `stored` is
         called with the `Receipt` of each stored file. `verify` may be a number of bytes: larger files are not verified.
+        `resumed` is called with the path, the bytes that the gateway has, and the size of a file that an earlier call or
+        process has sent in part.
         """
         options = uploads.Options(
             on_conflict,

@@ -15,7 +15,6 @@ from email.utils import parsedate_to_datetime
 
 from portico.client import files
 from portico.client.auth.session import AuthSession
-from portico.client.entries import Entry
 from portico.client.errors import (
     COMMON,
     ChecksumMismatch,
@@ -37,6 +36,7 @@ from portico.client.http.effects import Concurrently, Operation, Piece, Request,
 from portico.client.paths import path_of, split
 from portico.client.transfers.multipart import UploadItem
 from portico.client.transfers.progress import Meter, Progress
+from portico.client.transfers.reported import reported
 from portico.client.transfers.sources import BytesSource, FileSource, StreamSource
 from portico.client.transfers.upload_records import UnfinishedUpload, UploadRecord, UploadRecords
 
@@ -72,17 +72,19 @@ class Terms:
     """Whether each part has its checksum."""
     progress: Progress | None = None
     resumed: Resumed | None = None
+    prefer: str = ""
+    """What the gateway is asked to say of the stored file, in the `Prefer` header."""
 
 
 class ResumableUploads:
     """The uploads in parts of one client."""
 
     def __init__(self, session: AuthSession, records: UploadRecords) -> None:
-        self._session = session
+        self.session = session
         self._records = records
         self._supported = True
         """Whether the gateway is not known to lack them, as older ones do."""
-        self._part = PART
+        self.part = PART
         """The largest part that the proxies between here and the gateway let through, as far as is known."""
         self.unfinished: set[str] = set()
         """The paths of files that another call, or another run, can go on with."""
@@ -99,17 +101,15 @@ class ResumableUploads:
         if isinstance(source, FileSource):
             key = (file.path, os.path.abspath(source.path), terms.on_conflict or "")
             record = yield from blocking(lambda: self._records.open(*key))
-        sender = _Sender(self._session, record, file, source, size, metadata, terms, self._part)
+        sender = _Sender(self, record, file, source, size, metadata, terms)
         try:
             began = time.monotonic()
             response = yield from sender.send()
-            seconds = time.monotonic() - began
-            self._part = min(self._part, sender.most)
-            entry = yield from self._entry(file, size, response)
-            moment = _moment(response.headers.get("date"))
-            return replace(
-                file, entry=entry, sent=size, seconds=seconds, stored_at=moment, resumed=sender.resumed
-            )
+            sent = replace(file, sent=size, resumed=sender.resumed)
+            (stored,) = reported([sent], response, time.monotonic() - began)
+            self.part = min(self.part, sender.most)
+            yield from self._complete(stored)
+            return stored
         except _NotSupported as answer:
             self._supported = self._supported and not answer.for_good
             return None
@@ -119,19 +119,19 @@ class ResumableUploads:
             raise
         finally:
             if record:
-                (self.unfinished.add if record.load() else self.unfinished.discard)(file.path)
                 record.close()
 
-    def _entry(self, file: UploadItem, size: int, response: Response) -> Operation[Entry]:
-        """The stored file, by the name that the gateway has given it."""
-        path = _stored_path(response) or file.path
+    def _complete(self, stored: UploadItem) -> Operation[None]:
+        """Ask for the entry, if the response has only its path: it was one to HEAD, after another was lost."""
+        entry = stored.entry
+        if entry is None or entry.last_modified is not None:
+            return
         try:
-            entry = yield from files.stat(self._session, path)
-            if entry.size == size:
-                return entry
+            found = yield from files.stat(self.session, entry.path)
+            if found.size == entry.size:
+                stored.entry = found
         except ClientError:  # such as of a user who may not list files
             pass
-        return Entry(split(path)[1], path, is_folder=False, size=size)
 
 
 class _NotSupported(Exception):
@@ -144,16 +144,16 @@ class _Sender:
 
     def __init__(
         self,
-        session: AuthSession,
+        uploads: ResumableUploads,
         record: UploadRecord | None,
         file: UploadItem,
         source: _InParts,
         size: int,
         metadata: str,
         terms: Terms,
-        most: int,
     ) -> None:
-        self._session = session
+        self._session = uploads.session
+        self._unfinished = uploads.unfinished
         self._record = record
         self._file = file
         self._source = source
@@ -164,7 +164,7 @@ class _Sender:
         self._id: str | None = None
         self._offset: int | None = None
         """How much the gateway has; None if it is to be asked."""
-        self.most = most
+        self.most = uploads.part
         """The largest part that was not refused."""
         self._part = self._largest
         self._resuming = False
@@ -184,6 +184,7 @@ class _Sender:
         yield from self._recall()
         backoff = self._session.backoff()
         reached = -1
+        failure: ClientError | None = None
         while True:
             try:
                 if self._id is None:
@@ -191,7 +192,7 @@ class _Sender:
                     reached = 0
                 if self._offset is None:
                     response = yield from self._ask()
-                    self._offset = _offset(response)
+                    self._offset = self._received(response)
                     if self._resuming and not (yield from self._can_resume(response)):
                         self._forget()
                         continue
@@ -201,7 +202,10 @@ class _Sender:
                         self._part = max(self._part // 2, SMALLEST_PART)
                 else:
                     response = yield from self._append(self._offset)
-                    self._offset = _offset(response)
+                    self._offset = self._received(response)
+                    if self._offset <= reached:
+                        raise OffsetMismatch("The gateway has received nothing of what was sent to it.")
+                    failure = None
                     backoff.reset()
                     self._part = min(self._part * 2, self._largest)
                 reached = self._offset
@@ -216,12 +220,16 @@ class _Sender:
             except TooLarge as error:
                 if error.request_id or self._part <= SMALLEST_PART:
                     raise
-                # It comes from a proxy.
+                # It comes from a proxy, which has passed on nothing.
                 self.most = self._part = max(self._part // 2, SMALLEST_PART)
-                self._offset = None
             except (Temporary, OffsetMismatch, UploadTakenOver, ChecksumMismatch) as error:
+                if failure is None or self._offset is not None:
+                    failure = error  # rather than that of a HEAD, which cannot say what is wrong
                 self._offset = None
-                yield from backoff.wait(error)
+                try:
+                    yield from backoff.wait(error)
+                except ClientError:
+                    raise failure from None
 
     @property
     def _largest(self) -> int:
@@ -272,6 +280,8 @@ class _Sender:
             "Content-Type": _MEDIA_TYPE,
             "Upload-Offset": str(offset),
         }
+        if self._ending and self._terms.prefer:
+            headers["Prefer"] = self._terms.prefer
         if not self._terms.checked:
             return (yield from self._patch(headers, _Part(self._source, offset, size, self._meter, offset)))
         if self._ahead is None or self._ahead[:2] != (offset, size):
@@ -297,8 +307,7 @@ class _Sender:
         try:
             response = yield from self._session.request_once(request)
         except MethodNotAllowed:
-            if self._id is not None:
-                yield from self._end(self._id)
+            yield from self.abandon()
             raise _NotSupported(for_good=True) from None  # by a proxy
         self._accepted = True
         return response
@@ -332,6 +341,7 @@ class _Sender:
         if known.version == self._version and (known.checked or not self._terms.checked):
             self._id = known.id
             self._resuming = True
+            self._unfinished.add(self._file.path)
         else:
             self._note(None)
             yield from self._end(known.id)
@@ -339,7 +349,7 @@ class _Sender:
     def _can_resume(self, response: Response) -> Operation[bool]:
         """Whether what an earlier run has sent is of use. It may have stored the file, which is gone since."""
         self._resuming = False
-        offset = _offset(response)
+        offset = self._received(response)
         if offset == self._size:
             try:
                 path = _stored_path(response) or self._file.path
@@ -351,6 +361,12 @@ class _Sender:
             self._terms.resumed(self._file.path, offset, self._size)
         return True
 
+    def _received(self, response: Response) -> int:
+        text = response.headers.get("upload-offset", "")
+        if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= self._size):
+            raise NotAGateway("The response does not say how much of the upload has arrived.")
+        return int(text)
+
     def _forget(self) -> None:
         self._note(None)
         self._id = self._offset = None
@@ -359,6 +375,7 @@ class _Sender:
     def _note(self, upload: UnfinishedUpload | None) -> None:
         if self._record:
             self._record.save(upload)
+            (self._unfinished.add if upload else self._unfinished.discard)(self._file.path)
 
     @property
     def _version(self) -> str:
@@ -405,13 +422,6 @@ def _metadata(file: UploadItem, terms: Terms) -> str:
 def _stored_path(response: Response) -> str | None:
     """The path of the stored file."""
     return path_of(response.headers.get("content-location", ""))
-
-
-def _offset(response: Response) -> int:
-    text = response.headers.get("upload-offset", "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise NotAGateway("The response does not say how much of the upload has arrived.")
-    return int(text)
 
 
 def _moment(text: str | None) -> float | None:

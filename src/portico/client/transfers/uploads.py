@@ -130,7 +130,13 @@ def _send(
     """Send files to one folder; return the failures of single files."""
     failures: dict[str, Exception] = {}
     if len(batch) == 1 and options.resumable:
-        terms = Terms(options.on_conflict, options.verifies(batch[0]), options.progress, options.resumed)
+        terms = Terms(
+            options.on_conflict,
+            options.verifies(batch[0]),
+            options.progress,
+            options.resumed,
+            _RECEIPTS if options.receipts else _ENTRIES,
+        )
         try:
             if file := (yield from options.resumable.send(batch[0], terms)):
                 return (yield from _confirm(session, [file], replace(options, verify=False)))
