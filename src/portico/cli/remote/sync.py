@@ -7,13 +7,13 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 from portico.cli.exits import Missing, UsageMistake
+from portico.cli.remote import transfer_record
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.download_plan import DownloadPlan
 from portico.cli.remote.downloads import download
 from portico.cli.remote.paths import find
 from portico.cli.remote.report import Halt, Report
-from portico.cli.remote.transfer_record import uploads_folder
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.remote.uploads import upload
 from portico.client.client import Client
@@ -27,7 +27,7 @@ def sync(options: SimpleNamespace) -> int:
     source, target = options.paths
     act = _up if options.direction == "up" else _down
     report = Report("uploaded" if act is _up else "downloaded", options)
-    place = uploads_folder() if act is _up else None
+    place = transfer_record.folder() if act is _up else None
     with (
         connect(options, connections=options.jobs, resume_folder=place) as client,
         client.record() as record,

@@ -46,7 +46,7 @@ class Pair(NamedTuple):
 
 
 def folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path | None:
-    """The folder for records, in the platform's place for user state; None for a user without a home."""
+    """The folder for records, and for those of unfinished uploads, in the platform's place for user state; None for a user without a home."""
     try:
         if platform == "win32" and (local := environment.get("LOCALAPPDATA")):
             return Path(local, "portico", "transfers")
@@ -57,12 +57,6 @@ def folder(environment: Mapping[str, str] = os.environ, platform: str = sys.plat
     except RuntimeError:
         return None
     return base / "portico" / "transfers"
-
-
-def uploads_folder() -> Path | None:
-    """The folder for records of unfinished uploads."""
-    place = folder()
-    return place.parent / "uploads" if place else None
 
 
 def fingerprint(status: os.stat_result) -> bytes:

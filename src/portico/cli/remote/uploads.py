@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import BinaryIO
 
 from portico.cli.exits import DONE, UsageMistake
+from portico.cli.remote import transfer_record
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.local_sources import LocalSource, local_sources
 from portico.cli.remote.paths import is_folder
 from portico.cli.remote.progress_bar import ProgressBar
 from portico.cli.remote.report import Report
-from portico.cli.remote.transfer_record import uploads_folder
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.terminal import speaks_unicode, standard_input
@@ -31,7 +31,7 @@ _CHUNK = 256 * 1024
 def put(options: SimpleNamespace) -> int:
     *sources, target = options.paths
     report = Report("uploaded", options)
-    with connect(options, connections=options.jobs, resume_folder=uploads_folder()) as client:
+    with connect(options, connections=options.jobs, resume_folder=transfer_record.folder()) as client:
         if sources == ["-"]:
             return _put_stream(client, options, standard_input(), target, report)
         if "-" in sources:

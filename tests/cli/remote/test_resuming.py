@@ -1,0 +1,168 @@
+"""Large files that another run of the command goes on with."""
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from portico.cli.remote import uploads
+from portico.client.transfers import resumable
+from portico.client.transfers import uploads as client_uploads
+
+from ...client.conftest import Loop
+from ...gateways import WAIT, Gateway, wait_until
+from ...servers.proxy import Call, FaultProxy, Reply, Silent
+from ..conftest import Portico
+from .conftest import Start
+
+MIB = 2**20
+CONTENT = random.Random(8).randbytes(4 * MIB)
+NOT_NOW = Reply(503, {"Retry-After": "3600"}, b'{"code":"unavailable","detail":"Not now.","requestId":"x"}')
+
+
+@pytest.fixture
+def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
+    loop = Loop()
+    proxy = FaultProxy(gateway.port)
+    loop.run(proxy.__aenter__())
+    yield proxy
+    loop.run(proxy.__aexit__(None, None, None))
+    loop.close()
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumable, "THRESHOLD", MIB)
+    monkeypatch.setattr(resumable, "PART", MIB)
+    for module in (client_uploads, uploads):
+        monkeypatch.setattr(module, "HASHED_BEFORE", MIB - 1)
+
+
+@pytest.fixture
+def large(here: Path) -> Path:
+    (here / "folder").mkdir()
+    file = here / "folder" / "large.bin"
+    file.write_bytes(CONTENT)
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    return file
+
+
+def sign_in(remote: Portico, gateway: Gateway, port: int) -> None:
+    """At another address of the same gateway."""
+    url = f"http://127.0.0.1:{port}"
+    assert remote("login", url, "--user", "web", "--password-stdin", stdin=gateway.password).code == 0
+
+
+def is_part(call: Call) -> bool:
+    return call.method == "PATCH"
+
+
+def is_later(call: Call) -> bool:
+    return is_part(call) and call.headers["upload-offset"] != "0"
+
+
+def test_ctrl_c_and_once_more(
+    process: Start, remote: Portico, gateway: Gateway, proxy: FaultProxy, here: Path, there: Path
+) -> None:
+    large = here / "large.bin"
+    with open(large, "wb") as file:
+        file.write(CONTENT)
+        file.truncate(resumable.PART * 5 // 4)
+    sign_in(remote, gateway, proxy.port)
+    proxy.on(is_later, Silent())
+    command = process("put", "large.bin", "/")
+    wait_until(lambda: any(map(is_later, proxy.calls)), "a part has arrived")
+    command.send_signal(signal.SIGINT)
+    assert command.wait(WAIT) == 130
+    assert command.stderr is not None
+    said = command.stderr.read().decode()
+    assert said == "A large file is half sent; run the command again to go on with it.\nInterrupted.\n"
+    assert not (there / "large.bin").exists()
+    sign_in(remote, gateway, gateway.port)
+    outcome = remote("put", "--json", "large.bin", "/")
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.splitlines()[0] == "Resuming large.bin at 80 %"
+    assert outcome.data["resumed"] == resumable.PART
+    assert (there / "large.bin").stat().st_size == large.stat().st_size
+    assert (there / "large.bin").read_bytes() == large.read_bytes()
+    assert gateway.staged == []
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize(
+    "words",
+    [("put", "folder/large.bin", "/folder/"), ("sync", "up", "folder", "/folder")],
+    ids=["put", "sync"],
+)
+def test_a_failure_and_once_more(
+    remote: Portico, gateway: Gateway, proxy: FaultProxy, large: Path, there: Path, words: tuple[str, ...]
+) -> None:
+    sign_in(remote, gateway, proxy.port)
+    proxy.on(is_later, NOT_NOW)
+    outcome = remote(*words)
+    assert outcome.code == 5
+    assert outcome.err == (
+        "A large file is half sent; run the command again to go on with it.\nNot now (request x).\n"
+    )
+    outcome = remote(*words, "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.splitlines()[0] == "Resuming large.bin at 25 %"
+    stored = outcome.data
+    assert stored["resumed"] == MIB
+    assert stored["receipt"]
+    assert (stored["path"], stored["size"]) == ("/folder/large.bin", len(CONTENT))
+    assert (there / "folder" / "large.bin").read_bytes() == CONTENT
+    assert (there / "folder" / "large.bin").stat().st_mtime == 1_700_000_000
+    assert remote(*words).err.startswith("0 uploaded, 1 skipped")
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_quietly(remote: Portico, gateway: Gateway, proxy: FaultProxy, large: Path, there: Path) -> None:
+    sign_in(remote, gateway, proxy.port)
+    proxy.on(is_later, NOT_NOW)
+    assert remote("put", "-q", "folder/large.bin", "/").code == 5
+    outcome = remote("put", "-q", "folder/large.bin", "/")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    assert (there / "large.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_file_that_has_changed(
+    remote: Portico, gateway: Gateway, proxy: FaultProxy, large: Path, there: Path
+) -> None:
+    sign_in(remote, gateway, proxy.port)
+    proxy.on(is_later, NOT_NOW)
+    assert remote("put", "folder/large.bin", "/").code == 5
+    large.write_bytes(CONTENT[::-1])
+    outcome = remote("put", "folder/large.bin", "/")
+    assert outcome.code == 0
+    assert "Resuming" not in outcome.err
+    assert (there / "large.bin").read_bytes() == CONTENT[::-1]
+    assert gateway.staged == []
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_without_resuming(
+    remote: Portico, gateway: Gateway, proxy: FaultProxy, large: Path, there: Path
+) -> None:
+    sign_in(remote, gateway, proxy.port)
+    proxy.on(lambda call: call.method in ("PUT", "POST"), NOT_NOW)
+    outcome = remote("put", "--no-resume", "folder/large.bin", "/")
+    assert (outcome.code, outcome.err) == (5, "Not now (request x).\n")
+    assert gateway.staged == []
+    assert remote("put", "--no-resume", "folder/large.bin", "/").code == 0
+    assert not any(map(is_part, proxy.calls))
+    assert (there / "large.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_verified(remote: Portico, gateway: Gateway, proxy: FaultProxy, large: Path, there: Path) -> None:
+    sign_in(remote, gateway, proxy.port)
+    outcome = remote("put", "--verify", "--json", "folder/large.bin", "/")
+    assert outcome.code == 0, outcome.err
+    assert outcome.data["size"] == len(CONTENT)
+    assert all("upload-checksum" in call.headers for call in proxy.calls if is_part(call))
+    assert (there / "large.bin").read_bytes() == CONTENT
