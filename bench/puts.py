@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from bench.load import Target
+from bench.processes import apart
+from bench.resumable import send_parts
 from bench.servers import FILES, Copyparty, Home, Portico, RcloneRcd
-from bench.table import Line, in_turns, rate_line
+from bench.table import Contestant, Line, Sample, in_turns, rate_line
 from bench.uploads import Places, Recipe, large, posted, put, small, small_requests
 from bench.workspace import GIB, Workspace, say
 
@@ -12,6 +15,11 @@ OURS, FORM, DIGEST, RECEIPT = "PUT", "the form", "PUT with a digest", "PUT with 
 PEERS = {"copyparty": "as it comes: it hashes, too", "rclone rcd": "as it comes: it hashes, too"}
 GOALS = {FORM: 1.3}
 SMALL_GOALS = {FORM: 1.4}
+TUS, PART, TUS_GOAL = "tus in parts of 8 MiB", 8 * 2**20, 0.85
+
+
+def _by_tus(target: Target, headers: dict[str, str], source: str) -> Sample:
+    return Sample(GIB / apart(send_parts, target, headers, "parts", source, GIB, PART) / 1e6)
 
 
 def measure(work: Workspace, quick: bool) -> list[Line]:
@@ -41,9 +49,12 @@ def measure(work: Workspace, quick: bool) -> list[Line]:
             {
                 name: large(server, server.target, recipes[name], source, GIB, 1, places.empty)
                 for name, server in servers.items()
-            },
+            }
+            | {TUS: Contestant(lambda: _by_tus(gateway.target, bearer, source), gateway, places.empty)},
         )
-        lines = [
+        by_tus = figures.pop(TUS)
+        lines = [rate_line(GROUP, f"1 GiB by {TUS}", by_tus, OURS, figures[OURS], TUS_GOAL)]
+        lines += [
             rate_line(
                 GROUP, "1 GiB to a folder", figures[OURS], name, figure, GOALS.get(name), PEERS.get(name, "")
             )

@@ -181,7 +181,13 @@ class ResumableUploads:
             arriving = _guarded(claim, chunks, room)
             async with self._verified(drive, arriving, length, hashing, held=bool(expected)) as content:
                 most = room if length is None else length
-                await upload.append(content, lambda: _save(claim, upload), at_most=most)
+
+                async def save() -> None:
+                    # What is saved last also lets go of the upload, unless the file is to be stored.
+                    last = length is not None and upload.offset == offset + length != total
+                    await claim.progress(upload.offset, upload.state, last=last)
+
+                await upload.append(content, save, at_most=most)
             if upload.offset == total:
                 if hashing:
                     await hashing.check()
@@ -251,22 +257,30 @@ class ResumableUploads:
 
     @asynccontextmanager
     async def _claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[Claim]:
-        record, _ = await self._known(drive, upload_id)
-        async with self._resources.uploads.claimed(record.id) as claim:
+        user = self._actor.session.user
+        async with self._resources.uploads.claimed(upload_id, user.id) as claim:
             if claim is None:
                 raise _gone()
+            self._check_known(drive, claim.record)
             yield claim
 
     async def _known(self, drive: Drive, upload_id: str) -> tuple[UploadRecord, UploadDetails]:
-        """An upload of this user, to where the user's files are now."""
+        """An upload of this user, which may be written by another request at the moment."""
         record = await self._resources.uploads.get(upload_id)
-        user = self._actor.session.user
-        if record is None or record.user_id != user.id or record.connection != user.connection:
+        if record is None or record.user_id != self._actor.session.user.id:
             raise _gone()
+        return record, self._check_known(drive, record)
+
+    def _check_known(self, drive: Drive, record: UploadRecord) -> UploadDetails:
+        """`NotFound` if it has expired, or the user's files are elsewhere now."""
         details = details_of(record)
-        if details.root != str(drive.root) or record.expires_at <= self._resources.now():
+        if (
+            record.connection != self._actor.session.user.connection
+            or details.root != str(drive.root)
+            or record.expires_at <= self._resources.now()
+        ):
             raise _gone()
-        return record, details
+        return details
 
     @asynccontextmanager
     async def _verified(
@@ -410,7 +424,7 @@ async def _joined(drive: Drive, parts: list[str]) -> AsyncIterator[bytes]:
 
 
 async def _save(claim: Claim, upload: ResumableUpload) -> None:
-    await claim.save(offset=upload.offset, state=upload.state)
+    await claim.progress(upload.offset, upload.state)
 
 
 def _gone() -> NotFound:

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Boolean, and_, bindparam, delete, func, insert, or_, select, update
 
 from portico import processes
 from portico.errors import PorticoError, Unavailable, UploadTakenOver
@@ -35,6 +35,37 @@ _RENEWALS: Final = 5
 """In each lifetime. At each of them the owner also sees whether it is to make way."""
 _POLL_SECONDS: Final = 0.05
 _MAX_WAIT_SECONDS: Final = 25.0
+
+# Built once: building one takes as long as running it.
+_IS_OWNED = and_(uploads.c.id == bindparam("upload_id"), uploads.c.fence == bindparam("known_fence"))
+_PROGRESS = (
+    update(uploads)
+    .where(_IS_OWNED)
+    .values(offset=bindparam("new_offset"), state=bindparam("new_state"))
+    .returning(uploads.c.wanted)
+)
+_LAST_PROGRESS = _PROGRESS.values(owner=None, owned_until=0)
+_RELEASE = update(uploads).where(_IS_OWNED).values(owner=None, owned_until=0)
+_CLAIM = (
+    update(uploads)
+    .where(
+        uploads.c.id == bindparam("upload_id"),
+        uploads.c.kind == RESUMABLE,
+        or_(bindparam("any_user", type_=Boolean), uploads.c.user_id == bindparam("user")),
+        or_(
+            uploads.c.owner.is_(None),
+            uploads.c.owned_until <= bindparam("now"),
+            uploads.c.fence == bindparam("dead_fence"),
+        ),
+    )
+    .values(
+        owner=bindparam("new_owner"),
+        fence=uploads.c.fence + 1,
+        owned_until=bindparam("until"),
+        wanted=False,
+    )
+    .returning(*uploads.c)
+)
 
 log = structlog.get_logger()
 
@@ -64,16 +95,25 @@ class Claim:
         self._makes_way_for: PorticoError | None = None
         self._database = database
         self._seal = seal
-        self._mine: ColumnElement[bool] = and_(uploads.c.id == record.id, uploads.c.fence == fence)
+        self._mine = {"upload_id": record.id, "known_fence": fence}
+        self._released = False
         self._renewing = asyncio.create_task(self._renew())
 
     async def save(self, **values: Any) -> None:
         """Change the row; `UploadTakenOver` if it is no longer this owner's."""
         if state := values.get("state"):
             values["state"] = self._seal.seal(state, self.record.id)
-        rows = await self._database.write(
-            update(uploads).where(self._mine).values(values).returning(uploads.c.wanted)
-        )
+        statement = update(uploads).where(_IS_OWNED).values(values).returning(uploads.c.wanted)
+        self._look(await self._database.write(statement, self._mine))
+
+    async def progress(self, offset: int, state: bytes, *, last: bool = False) -> None:
+        """As `save`; with `last`, the upload is let go of at the same time."""
+        values = {"new_offset": offset, "new_state": self._seal.seal(state, self.record.id)}
+        statement = _LAST_PROGRESS if last else _PROGRESS
+        self._look(await self._database.write(statement, {**self._mine, **values}))
+        self._released = self._released or last
+
+    def _look(self, rows: Sequence[AnyRow]) -> None:
         if not rows:
             self.make_way()
             raise UploadTakenOver
@@ -94,12 +134,13 @@ class Claim:
     async def release(self) -> None:
         self._renewing.cancel()
         await asyncio.wait([self._renewing])
-        with suppress(PorticoError):  # then it expires
-            await self._database.execute(update(uploads).where(self._mine).values(owner=None, owned_until=0))
+        if not self._released:
+            with suppress(PorticoError):  # then it expires
+                await self._database.execute(_RELEASE, self._mine)
 
     async def remove(self) -> None:
         """The upload has ended, and nothing is left of it."""
-        await self._database.execute(delete(uploads).where(self._mine))
+        await self._database.execute(delete(uploads).where(_IS_OWNED), self._mine)
 
     async def _renew(self) -> None:
         """Also while it makes way: what it has begun, such as storing the file, must not be done by two at once."""
@@ -160,9 +201,9 @@ class Uploads:
             claim.make_way(Unavailable("The gateway is stopping; go on with the upload.", retry_after=1))
 
     @asynccontextmanager
-    async def claimed(self, upload_id: str) -> AsyncGenerator[Claim | None]:
-        """The upload, for this request alone until the context ends; None if there is none."""
-        claim = await self._claim(upload_id)
+    async def claimed(self, upload_id: str, user_id: int | None = None) -> AsyncGenerator[Claim | None]:
+        """The upload, of that user if one is given, for this request alone until the context ends; None if there is none."""
+        claim = await self._claim(upload_id, user_id)
         if claim is None:
             yield None
             return
@@ -174,14 +215,14 @@ class Uploads:
                 del self._claims[upload_id]
             await claim.release()
 
-    async def _claim(self, upload_id: str) -> Claim | None:
+    async def _claim(self, upload_id: str, user_id: int | None) -> Claim | None:
         deadline = asyncio.get_running_loop().time() + _MAX_WAIT_SECONDS
         former: AnyRow | None = None
         while True:
-            if (claim := await self._try_claim(upload_id, former)) is not None:
+            if (claim := await self._try_claim(upload_id, user_id, former)) is not None:
                 return claim
             row = await self._row(upload_id)
-            if row is None:
+            if row is None or user_id not in (None, row.user_id):
                 return None
             if former is None or row.fence != former.fence:
                 await self._want(row)
@@ -190,23 +231,20 @@ class Uploads:
                 raise Unavailable("Another request still writes this upload; try again.", retry_after=2)
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _try_claim(self, upload_id: str, former: AnyRow | None) -> Claim | None:
+    async def _try_claim(self, upload_id: str, user_id: int | None, former: AnyRow | None) -> Claim | None:
         """Take the upload if it has no owner, or one that has died."""
         now = self._database.now()
-        free = or_(uploads.c.owner.is_(None), uploads.c.owned_until <= now)
-        if former is not None and former.owner and _has_died(former.owner):
-            free = or_(free, uploads.c.fence == former.fence)
-        rows = await self._database.write(
-            update(uploads)
-            .where(uploads.c.id == upload_id, uploads.c.kind == RESUMABLE, free)
-            .values(
-                owner=f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{self._node}",
-                fence=uploads.c.fence + 1,
-                owned_until=now + LIFETIME // _MILLISECOND,
-                wanted=False,
-            )
-            .returning(*uploads.c)
-        )
+        is_dead = former is not None and former.owner and _has_died(former.owner)
+        values = {
+            "upload_id": upload_id,
+            "any_user": user_id is None,
+            "user": user_id,
+            "now": now,
+            "dead_fence": former.fence if former is not None and is_dead else -1,
+            "new_owner": f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{self._node}",
+            "until": now + LIFETIME // _MILLISECOND,
+        }
+        rows = await self._database.write(_CLAIM, values)
         if not rows:
             return None
         return Claim(self._database, self._seal, self._record(rows[0]), rows[0].fence)

@@ -107,7 +107,8 @@ class LocalUpload(ResumableUpload):
                 writing.cancelled() or writing.exception()
             writing = None  # an error refers to this frame
             os.close(file)
-        await save()
+        if self.offset != saved:
+            await save()
         arrived.check()
 
     async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
