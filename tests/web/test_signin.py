@@ -12,6 +12,9 @@ from ..gateways import Gateway, wait_until
 from .browser_user import BrowserUser, file
 from .conftest import OpenPage
 
+TOO_LARGE_TO_SHARE = 2_500_000
+"""Two files of this size are not sent in one request."""
+
 
 def is_refused(gateway: Gateway, token: str) -> bool:
     headers = {"Authorization": f"Bearer {token}"}
@@ -125,8 +128,8 @@ def test_tokens_are_renewed_quietly(hasty: Gateway, open_page: OpenPage) -> None
     user = open_page(hasty)
     user.sign_in()
     user.expect_refusal(401)  # a token may expire in transit
-    user.slow_down(300_000)
-    user.choose_files(*(file(f"{number}.bin", bytes(120_000)) for number in range(9)))
+    user.slow_down(6_000_000)
+    user.choose_files(*(file(f"{number}.bin", bytes(TOO_LARGE_TO_SHARE)) for number in range(9)))
     expect(user.upload_panel.locator("h2")).to_have_text("9 files uploaded")
     assert sum("/backend/login" in url for url in user.requests) >= 2
     # A token that the gateway refuses although the page considers it valid is renewed, and the request repeated.
@@ -148,8 +151,8 @@ def test_tokens_are_renewed_quietly(hasty: Gateway, open_page: OpenPage) -> None
 def test_uploads_continue_after_signing_in_again(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     user = open_page(gateway)
     user.sign_in()
-    user.slow_down(300_000)
-    user.choose_files(*(file(f"{number}.bin", bytes(100_000)) for number in range(8)))
+    user.slow_down(6_000_000)
+    user.choose_files(*(file(f"{number}.bin", bytes(TOO_LARGE_TO_SHARE)) for number in range(8)))
     expect(user.upload_panel).to_be_visible()
     for status in (400, 401):
         user.expect_refusal(status)
