@@ -64,8 +64,15 @@ def is_later(call: Call) -> bool:
     return is_part(call) and call.headers["upload-offset"] != "0"
 
 
-def test_ctrl_c_and_once_more(
-    process: Start, remote: Portico, gateway: Gateway, proxy: FaultProxy, here: Path, there: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interruption_and_once_more(
+    process: Start,
+    remote: Portico,
+    gateway: Gateway,
+    proxy: FaultProxy,
+    here: Path,
+    there: Path,
+    number: signal.Signals,
 ) -> None:
     large = here / "large.bin"
     with open(large, "wb") as file:
@@ -75,11 +82,13 @@ def test_ctrl_c_and_once_more(
     proxy.on(is_later, Silent())
     command = process("put", "large.bin", "/")
     wait_until(lambda: any(map(is_later, proxy.calls)), "a part has arrived")
-    command.send_signal(signal.SIGINT)
-    assert command.wait(WAIT) == 130
+    command.send_signal(number)
+    code = command.wait(WAIT)
     assert command.stderr is not None
     said = command.stderr.read().decode()
-    assert said == "A large file is half sent; run the command again to go on with it.\nInterrupted.\n"
+    if number == signal.SIGINT:
+        assert code == 130
+        assert said == "A large file is half sent; run the command again to go on with it.\nInterrupted.\n"
     assert not (there / "large.bin").exists()
     sign_in(remote, gateway, gateway.port)
     outcome = remote("put", "--json", "large.bin", "/")
