@@ -191,7 +191,7 @@ export class UploadPanel {
     const renamed = item.state === "done" && item.stored !== item.name;
     if (renamed) fill(row.state, ...sentence(t("storedAs"), { name: bdi(item.stored) }), ` · ${text}`);
     else if (row.state.textContent !== text) fill(row.state, text);
-    row.state.title = item.error || renamed ? row.state.textContent : "";
+    row.state.title = item.error || item.resumedAt || renamed ? row.state.textContent : "";
     row.bar.hidden = item.state !== "running";
     row.bar.value = item.size ? item.sent / item.size : 0;
     row.bar.setAttribute("aria-label", t("progressOf", { name: item.name }));

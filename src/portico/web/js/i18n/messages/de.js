@@ -165,7 +165,7 @@ export default {
   state_disconnected: "Warten auf die Verbindung…",
   state_retrying: "Neuer Versuch in Kürze…",
   state_resuming: "Wird fortgesetzt…",
-  resumedAt: "Fortgesetzt bei {share}",
+  resumedAt: "weiter ab {share}",
   uploadsGoOn: "Uploads laufen weiter",
   storedAs: "Gespeichert als {name}",
   collapse: "Uploads einklappen",

@@ -165,7 +165,7 @@ export default {
   state_disconnected: "Esperando la conexión…",
   state_retrying: "Nuevo intento en un momento…",
   state_resuming: "Reanudando…",
-  resumedAt: "Reanudado al {share}",
+  resumedAt: "desde el {share}",
   uploadsGoOn: "Las subidas continúan",
   storedAs: "Guardado como {name}",
   collapse: "Contraer las subidas",
