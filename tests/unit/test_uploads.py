@@ -38,12 +38,9 @@ async def held(owner: Uploads, taken: asyncio.Event, saved: int = 5) -> BaseExce
     async with owner.claimed(ID) as claim:
         assert claim
         taken.set()
-        try:
-            async with asyncio.timeout(None) as scope:
-                claim.waiting = scope
-                await asyncio.Event().wait()
-        except TimeoutError:
-            claim.waiting = None
+        wanted = asyncio.Event()
+        claim.interrupt = wanted.set
+        await wanted.wait()
         await claim.save(offset=saved, state=b"second")
         try:
             claim.check()

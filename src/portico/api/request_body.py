@@ -28,6 +28,7 @@ class RequestBody:
         self._receive = receive
         self._scheduler = scheduler
         self._ended = False
+        self._waiting: asyncio.Timeout | None = None
         self._max_time = self._time_left = idle_seconds or IDLE_SECONDS
 
     def __aiter__(self) -> Self:
@@ -37,12 +38,14 @@ class RequestBody:
         while not self._ended:
             began = time.monotonic()
             try:
-                async with asyncio.timeout(self._time_left):
+                async with asyncio.timeout(self._time_left) as self._waiting:
                     message = await self._receive()
             except TimeoutError:
                 raise ClientTimeout(
                     "The body arrived too slowly or not at all; send the request again."
                 ) from None
+            finally:
+                self._waiting = None
             if message["type"] == "http.disconnect":
                 raise ClientGone
             self._ended = not message.get("more_body", False)
@@ -53,6 +56,11 @@ class RequestBody:
                     await self._scheduler.turn(len(chunk))
                 return bytes(chunk)
         raise StopAsyncIteration
+
+    def interrupt(self) -> None:
+        """End a wait for the client at once, as if it had taken too long."""
+        if self._waiting and not self._waiting.expired():
+            self._waiting.reschedule(asyncio.get_running_loop().time())
 
 
 def is_content_coded(request: Request) -> bool:

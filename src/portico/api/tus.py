@@ -127,6 +127,7 @@ async def _appended(request: Request, uploads: ResumableUploads, upload_id: str,
         body,
         size=_upload_length(request),
         length=length,
+        interrupt=body.interrupt,
         expected=_expected(request, offset, length),
         **_wishes(request),
     )

@@ -1,7 +1,7 @@
 """`ResumableUploads`: files that an actor sends in several requests, to any worker of any node."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from secrets import token_hex
@@ -149,19 +149,22 @@ class ResumableUploads:
         *,
         size: int | None = None,
         length: int | None = None,
+        interrupt: Callable[[], None] | None = None,
         expected: Collection[ExpectedDigest] = (),
         sha256: bool = False,
         record: bool = False,
     ) -> UploadStatus:
         """Add the chunks, `length` bytes if that is known, at `offset`; the last byte stores the file.
 
-        `size` is that of the whole file, if it was not known when the upload was created. `expected` are digests of these
+        `size` is that of the whole file, if it was not known when the upload was created. `interrupt` ends a wait for the
+        next chunk, when another request takes the upload over. `expected` are digests of these
         chunks; nothing of them is kept if they do not match. `sha256`: that of the whole file is computed; with `record`,
         it is also remembered.
         """
         drive = await self._open(admitted=False)
         await self._resources.audit.check()  # before a large body is sent in vain
         async with self._claimed(drive, upload_id) as claim:
+            claim.interrupt = interrupt
             details = details_of(claim.record)
             if claim.record.status == FINISHED:
                 if offset == claim.record.offset and not length:
@@ -394,16 +397,12 @@ async def _guarded(claim: Claim, chunks: AsyncIterator[bytes], room: int) -> Asy
     while True:
         claim.check()
         try:
-            async with asyncio.timeout(None) as scope:
-                claim.waiting = scope
-                chunk = await anext(chunks)
+            chunk = await anext(chunks)
         except StopAsyncIteration:
             return
-        except TimeoutError:
-            claim.check()
+        except Exception:
+            claim.check()  # then it was interrupted
             raise
-        finally:
-            claim.waiting = None
         room -= len(chunk)
         if room < 0:
             raise _beyond(None, limit)

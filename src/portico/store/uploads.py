@@ -8,7 +8,7 @@ given up for dead can no longer save.
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -90,8 +90,8 @@ class Claim:
 
     def __init__(self, database: Database, seal: Sealed, record: UploadRecord, fence: int) -> None:
         self.record = record
-        self.waiting: asyncio.Timeout | None = None
-        """The scope in which the next bytes are waited for; it times out when the owner must make way."""
+        self.interrupt: Callable[[], None] | None = None
+        """Called when the owner must make way: it ends a wait for the client."""
         self._makes_way_for: PorticoError | None = None
         self._database = database
         self._seal = seal
@@ -128,8 +128,8 @@ class Claim:
     def make_way(self, reason: PorticoError | None = None) -> None:
         """End what waits for the client, because another request wants the upload or the gateway stops."""
         self._makes_way_for = self._makes_way_for or reason or UploadTakenOver()
-        if self.waiting:
-            self.waiting.reschedule(asyncio.get_running_loop().time())
+        if self.interrupt:
+            self.interrupt()
 
     async def release(self) -> None:
         self._renewing.cancel()
