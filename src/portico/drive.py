@@ -376,7 +376,7 @@ class Drive:
 
 
 def _partial(upload_id: str) -> Path:
-    return Path((f"{RESERVED_PREFIX}partial", upload_id))
+    return Path((f"{RESERVED_PREFIX}uploads", f"part-{upload_id}"))
 
 
 @contextmanager

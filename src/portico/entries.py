@@ -57,6 +57,9 @@ class Entry(msgspec.Struct, gc=False):
     replaced: bool = False
     """After a write: whether it replaced a file, if the provider says so (`Provider.says_replaced`)."""
 
+    written: str | None = None
+    """When the storage last wrote it, if it knows; `last_modified` may be what a client wants it to be."""
+
     @property
     def modified(self) -> datetime | None:
         return timestamps.to_datetime(self.last_modified) if self.last_modified else None

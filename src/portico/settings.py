@@ -193,7 +193,7 @@ class Settings(BaseModel):
     upload_digest: Annotated[str, BeforeValidator(setting_parsers.upload_digest)] = Field(
         "asked",
         alias="uploads.digest",
-        description="asked: the SHA-256 of an uploaded file is computed and recorded if the client wants it (Want-Repr-Digest, or a receipt). always: that of every file.",
+        description="asked: the SHA-256 of an uploaded file is computed and recorded if the client asks for it with Want-Repr-Digest. always: that of every file.",
     )
     path_depth: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 4096))] = Field(
         100,

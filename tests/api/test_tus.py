@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 from base64 import b64encode
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -12,7 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 from portico.api.tus import MEDIA_TYPE, UPLOADS
-from portico.operations import resumable
+from portico.operations import resources, resumable
 from portico.rights import Right
 from portico.store.database import Database
 from portico.store.tables import uploads as rows
@@ -340,14 +341,67 @@ async def test_checksums(
     assert right.status_code == 204
     assert (gateway.files / "a.bin").read_bytes() == CONTENT
     assert not gateway.left_over
-    partial = gateway.settings.files_folder / ".portico~partial"
+    partial = gateway.settings.files_folder / ".portico~uploads"
     assert not partial.exists() or not list(partial.iterdir())
+
+
+async def test_slow_requests_with_a_checksum_do_not_block_others(gateway: Gateway, tus: Tus) -> None:
+    ends = asyncio.Event()
+    begun = asyncio.Queue[None]()
+
+    async def slow() -> AsyncIterator[bytes]:
+        begun.put_nowait(None)
+        yield CONTENT[:10]
+        await ends.wait()
+        yield CONTENT[10:]
+
+    md5 = f"md5 {b64encode(hashlib.md5(CONTENT).digest()).decode()}"
+    options = {"Upload-Checksum": md5, "Content-Length": str(len(CONTENT))}
+    addresses = [await tus.create(name=f"{number}.bin") for number in range(resources.HELD_AT_ONCE)]
+    sending = [asyncio.create_task(tus.patch(address, 0, slow(), **options)) for address in addresses]
+    for _ in sending:
+        await begun.get()
+    quick = await tus.patch(await tus.create(), 0, CONTENT, **options)
+    assert quick.status_code == 204
+    ends.set()
+    assert {answer.status_code for answer in await asyncio.gather(*sending)} == {204}
+    assert not gateway.left_over
 
 
 async def test_crc32c(gateway: Gateway, tus: Tus) -> None:
     address = await tus.create(9)
     value = b64encode(0xE3069283.to_bytes(4, "big")).decode()
     assert (await tus.patch(address, 0, b"123456789", Upload_Checksum=f"crc32c {value}")).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Upload-Checksum": "sha1 " + b64encode(bytes(20)).decode()}, 460),
+        ({"Upload-Length": "10"}, 413),
+        ({"Content-Type": "text/plain"}, 415),
+    ],
+)
+async def test_a_refused_beginning_leaves_no_upload(
+    gateway: Gateway, tus: Tus, headers: dict[str, str], status: int
+) -> None:
+    sent = {
+        "Upload-Length": "300000",
+        "Upload-Metadata": metadata(filename="a.bin"),
+        "Content-Type": MEDIA_TYPE,
+        **headers,
+    }
+    assert (await tus.call("POST", content=CONTENT, **sent)).status_code == status
+    assert await _records(gateway) == 0, "nobody knows its address"
+    assert not gateway.left_over
+
+
+async def _records(gateway: Gateway) -> int:
+    database = Database(gateway.settings.database_url)
+    try:
+        return len(await database.fetch(select(rows.c.id)))
+    finally:
+        await database.close()
 
 
 async def test_concatenation(gateway: Gateway, tus: Tus) -> None:
@@ -365,13 +419,18 @@ async def test_concatenation(gateway: Gateway, tus: Tus) -> None:
     answer = await tus.call("POST", **final)
     assert answer.status_code == 201, answer.text
     assert (gateway.files / "a.bin").read_bytes() == CONTENT
+    assert (await tus.patch(answer.headers["Location"], len(CONTENT), b"more")).status_code == 403
+    records = await _records(gateway)
+    again = await tus.call("POST", **final)
+    assert again.headers["Location"] == answer.headers["Location"], "the answer may have been lost"
+    assert await _records(gateway) == records
     head = await tus.call("HEAD", answer.headers["Location"])
     assert head.headers["Upload-Concat"].startswith("final;")
     assert head.headers["Upload-Length"] == head.headers["Upload-Offset"] == "300000"
     listed = (await gateway.list()).json()["content"]
     assert [entry["name"] for entry in listed if not entry["isCurrentFolder"]] == ["a.bin"]
     assert not gateway.left_over
-    assert not list((gateway.settings.files_folder / ".portico~partial").iterdir())
+    assert not list((gateway.settings.files_folder / ".portico~uploads").iterdir())
 
 
 async def test_a_cut_request_keeps_what_arrived(gateway: Gateway, tus: Tus) -> None:
@@ -534,3 +593,33 @@ async def test_a_receipt(tus: Tus) -> None:
     (stored,) = answer.json()["content"]
     assert (stored["name"], stored["size"], stored["digest"]) == ("a.bin", 3, sha256_of(b"abc"))
     assert stored["receipt"].count(".") == 2
+
+
+async def test_the_digest_of_the_last_request_is_not_that_of_the_file(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create()
+    await tus.patch(address, 0, CONTENT[:1000])
+    last = CONTENT[1000:]
+    checksum = f"sha256 {b64encode(hashlib.sha256(last).digest()).decode()}"
+    answer = await tus.patch(address, 1000, last, Upload_Checksum=checksum, Want_Repr_Digest="sha-256=1")
+    assert answer.headers["Repr-Digest"] == sha256_of(CONTENT)
+    shown = await gateway.call("HEAD", "a.bin")
+    assert shown.headers["Repr-Digest"] == sha256_of(CONTENT)
+
+
+async def test_a_creation_is_repeated_under_its_key(gateway: Gateway, tus: Tus) -> None:
+    headers = {"Upload-Length": "3", "Upload-Metadata": metadata(filename="k", onConflict="rename")}
+    key = {"Idempotency-Key": '"creation"'}
+    first = await tus.call("POST", content=b"abc", Content_Type=MEDIA_TYPE, **headers, **key)
+    again = await tus.call("POST", content=b"abc", Content_Type=MEDIA_TYPE, **headers, **key)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.headers["Location"] == again.headers["Location"]
+    assert [file.name for file in gateway.files.iterdir()] == ["k"]
+    other = {**headers, "Upload-Metadata": metadata(filename="other")}
+    refused = await tus.call("POST", content=b"abc", Content_Type=MEDIA_TYPE, **other, **key)
+    assert refused.status_code == 422
+
+
+async def test_a_digest_says_nothing_to_those_who_may_not_download(gateway: Gateway, tus: Tus) -> None:
+    await gateway.call("PUT", "file", content=b"secret", headers={"Want-Repr-Digest": "sha-256=1"})
+    shown = await gateway.list("file", "watcher", action="STAT", fields="digest")
+    assert "digest" not in shown.json()

@@ -23,7 +23,8 @@ _BARE = re.compile(r"[!#-+\--:<-\[\]-~]+")
 
 _COMPARED = (
     *("content-encoding", "content-length", "content-digest", "content-md5", "digest", "repr-digest"),
-    *("if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "prefer"),
+    *("if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "prefer", "want-repr-digest"),
+    *("upload-checksum", "upload-concat", "upload-length", "upload-metadata", "x-modified"),
 )
 """Headers that are part of a request's identity. The body is not: it is streamed."""
 

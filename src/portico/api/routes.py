@@ -115,6 +115,10 @@ async def _once(request: Request, change: Callable[[], Awaitable[Response]]) -> 
     return await change()
 
 
+async def _create_upload(request: Request) -> Response:
+    return await _once(request, lambda: tus.create(request))
+
+
 Methods = Mapping[str, Callable[[Request], Awaitable[Response]]]
 
 _FILES: Methods = {"GET": _read, "HEAD": _read, "POST": _write, "PUT": _put, "DELETE": _delete}
@@ -129,7 +133,7 @@ ROUTES: dict[str, Methods] = {
     "/backend/login": {"POST": login},
     "/backend/logout": {"POST": logout},
     "/backend/session": _page(show_session),
-    tus.UPLOADS: {"OPTIONS": tus.describe, "POST": tus.create},
+    tus.UPLOADS: {"OPTIONS": tus.describe, "POST": _create_upload},
     "/backend/1.0.0/receipts/key": _page(receipt_key),
     "/backend/openapi.json": _page(openapi),
     "/backend/docs": _page(docs),

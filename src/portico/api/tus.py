@@ -66,13 +66,16 @@ async def create(request: Request) -> Response:
         raise InvalidRequest("Upload-Concat is malformed; send partial, or final; with addresses of uploads.")
     if size is None and single_header(request, "Upload-Defer-Length") != "1":
         raise InvalidRequest("Send the Upload-Length, or Upload-Defer-Length: 1 if it is not known yet.")
+    has_content = _has_content(request)
+    if has_content:  # refused before anything is made
+        _check_body(request, 0)
     if concat:
         status = await uploads.create_partial(size, metadata)
     else:
         status = await uploads.create(_new(metadata, size))
-    if _has_content(request):
-        _check_media_type(request)
-        status = await _appended(request, uploads, status.id, 0)
+    if has_content:
+        async with uploads.ended_unless_begun(status.id):
+            status = await _appended(request, uploads, status.id, 0)
     return _answer(request, operations, status, 201)
 
 
@@ -89,7 +92,6 @@ async def append(request: Request) -> Response:
     _check_version(request)
     operations = await operations_of(request)
     uploads = operations.resumable
-    _check_media_type(request)
     offset = _number(request, "Upload-Offset")
     if offset is None:
         raise InvalidRequest("Send the Upload-Offset at which the content begins.")
@@ -117,8 +119,6 @@ async def end(request: Request) -> Response:
 
 
 async def _appended(request: Request, uploads: ResumableUploads, upload_id: str, offset: int) -> UploadStatus:
-    if is_content_coded(request):
-        raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
     body = RequestBody(request.receive, scheduler=services_of(request).gateway.scheduler)
     length = _number(request, "Content-Length")
     return await uploads.append(
@@ -128,7 +128,7 @@ async def _appended(request: Request, uploads: ResumableUploads, upload_id: str,
         size=_upload_length(request),
         length=length,
         interrupt=body.interrupt,
-        expected=_expected(request, offset, length),
+        expected=_check_body(request, offset),
         **_wishes(request),
     )
 
@@ -144,9 +144,13 @@ def _check_version(request: Request) -> None:
         raise TusVersion(f"This is a tus server; send Tus-Resumable: {VERSION}.")
 
 
-def _check_media_type(request: Request) -> None:
+def _check_body(request: Request, offset: int) -> list[ExpectedDigest]:
+    """The digests of the body; raises if it cannot be taken, before it is read."""
     if (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise UnsupportedMediaType(f"Send the content as {MEDIA_TYPE}.")
+    if is_content_coded(request):
+        raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
+    return _expected(request, offset, _number(request, "Content-Length"))
 
 
 def _has_content(request: Request) -> bool:
@@ -275,14 +279,14 @@ def _answer(request: Request, operations: Operations, status: UploadStatus, code
         if status.metadata:
             headers["Upload-Metadata"] = status.metadata
     if stored := status.stored_at:
-        headers["Content-Location"] = address_of(stored)
-        if status.sha256:
-            headers["Repr-Digest"] = digest_text(status.sha256)
         returned = preferred_return(request)
         if request.method != "HEAD" and returned.entries:
             return _representation(
                 operations, status, 201 if code == 201 else 200, headers, receipts=returned.receipts
             )
+        headers["Content-Location"] = address_of(stored)
+        if status.sha256:
+            headers["Repr-Digest"] = digest_text(status.sha256)
     return Response(status_code=code, headers=headers)
 
 

@@ -5,6 +5,7 @@ The rule for what cannot be known: nothing that exists is lost. A copy too many,
 
 from collections.abc import AsyncIterator
 
+from portico import timestamps
 from portico.drive import Drive, OnConflict
 from portico.entries import Download, Entry
 from portico.errors import Changed, InvalidRequest, PorticoError
@@ -112,10 +113,12 @@ class EarlierFile:
         return bool(self._held)
 
 
-async def earlier_file(drive: Drive, attempt: Attempt, path: Path) -> EarlierFile | None:
-    """The file at `path`, if the interrupted attempt may have stored it."""
+async def earlier_file(
+    drive: Drive, attempt: Attempt, path: Path, *, newer: bool = False
+) -> EarlierFile | None:
+    """The file at `path`, if the interrupted attempt may have stored it; with `newer`, only if it was written since."""
     entry = await drive.find(path)
-    if entry is None or entry.is_folder:
+    if entry is None or entry.is_folder or (newer and not _is_newer(entry, attempt)):
         return None
     # Without the right to read, nobody may find out by guessing what an older file holds.
     if not drive.allows(Right.DOWNLOAD) and not _is_newer(entry, attempt):
@@ -127,4 +130,6 @@ async def earlier_file(drive: Drive, attempt: Attempt, path: Path) -> EarlierFil
 
 
 def _is_newer(entry: Entry, attempt: Attempt) -> bool:
-    return entry.modified is not None and entry.modified.timestamp() * 1000 > attempt.first_at
+    # Not the time that a client may have set.
+    written = timestamps.to_datetime(entry.written) if entry.written else entry.modified
+    return written is not None and written.timestamp() * 1000 > attempt.first_at

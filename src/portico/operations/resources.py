@@ -15,7 +15,7 @@ from portico.operations.receipts import Receipts
 from portico.store.digests import FileDigests
 from portico.store.uploads import Uploads
 
-_HELD_AT_ONCE = 16
+HELD_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Resources:
     """After which an unfinished resumable upload is removed."""
     now: Callable[[], int]
     """Milliseconds since the epoch, the same on all nodes."""
-    held: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_HELD_AT_ONCE))
+    held: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
     """Of requests that are held in memory until their digest is known."""
     always_digest: bool = False
     """Whether the SHA-256 of every upload is computed."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from secrets import token_hex
 from typing import Protocol
@@ -11,8 +12,9 @@ import msgspec
 import structlog
 
 from portico.drive import Drive, OnConflict, ResumableUpload
-from portico.entries import guess_content_type
+from portico.entries import Entry, guess_content_type
 from portico.errors import (
+    Forbidden,
     InvalidRequest,
     NotFound,
     NotSignedIn,
@@ -20,6 +22,7 @@ from portico.errors import (
     PorticoError,
     TooLarge,
     TooManyRequests,
+    service_failed,
 )
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
@@ -37,7 +40,7 @@ from portico.operations.upload_status import (
 )
 from portico.paths import Path
 from portico.rights import Right
-from portico.store.uploads import FINISHED, OPEN, Claim, UploadRecord
+from portico.store.uploads import FINISHED, OPEN, PART, Claim, UploadRecord
 
 MAX_OPEN = 1000
 """Unfinished uploads of one user."""
@@ -64,7 +67,7 @@ class ResumableUploads:
 
     # The operations
 
-    async def create(self, new: NewUpload) -> UploadStatus:
+    async def create(self, new: NewUpload, parts: list[str] | None = None) -> UploadStatus:
         """Begin an upload. One of no bytes is stored at once."""
         async with self._refusals_audited(new.path):
             drive = await self._open()
@@ -82,6 +85,7 @@ class ResumableUploads:
             replaces=new.on_conflict is OnConflict.REPLACE
             or (new.on_conflict is None and drive.allows(Right.OVERWRITE)),
             metadata=new.metadata,
+            parts=parts,
         )
         return await self._added(upload, details, new.path, new.size)
 
@@ -102,37 +106,50 @@ class ResumableUploads:
         if not 1 <= len(parts) <= MAX_PARTS or len(set(parts)) < len(parts):
             raise InvalidRequest(f"A file is made of 1 to {MAX_PARTS} different partial uploads.")
         drive = await self._open()
-        size = 0
+        known = [await self._known(drive, part) for part in parts]
+        if (final := known[0][1].joined_as) and all(details.joined_as == final for _, details in known):
+            return await self.status(final)  # the answer to an earlier request was lost
+        if not all(details.partial and row.status == PART for row, details in known):
+            raise InvalidRequest("Only partial uploads that are complete can be joined; finish them first.")
+        size = sum(row.offset for row, _ in known)
+        status = await self.create(msgspec.structs.replace(new, size=size), parts)
+        self._actor.context.release()  # from here on it is an upload, which needs no admission
+        if status.entry is None:
+            async with self.ended_unless_begun(status.id):
+                status = await self._join(drive, status.id, parts, size, sha256=sha256, record=record)
         for part in parts:
-            known, details = await self._known(drive, part)
-            if not details.partial or known.status != FINISHED:
-                raise InvalidRequest(
-                    "Only partial uploads that are complete can be joined; finish them first."
-                )
-            size += known.offset
-        status = await self.create(msgspec.structs.replace(new, size=size))
-        async with self._claimed(drive, status.id) as claim:
-            details = details_of(claim.record)
-            details.parts = parts
-            await claim.save(details=text_of(details))
-            upload = await drive.resume_upload(state_of(claim.record))
-            if not details.entry:
-                content = _guarded(claim, _joined(drive, parts), size)
-                await upload.append(content, lambda: _save(claim, upload), at_most=size)
-                record = record or self._resources.always_digest
-                status = await self._finish(
-                    claim, drive, upload, details, sha256=sha256 or record, record=record
-                )
-        for part in parts:
-            await drive.remove_partial_upload(part)
+            await self._mark_joined(drive, part, status.id)
         return status
+
+    async def _join(
+        self, drive: Drive, upload_id: str, parts: list[str], size: int, *, sha256: bool, record: bool
+    ) -> UploadStatus:
+        async with self._claimed(drive, upload_id) as claim:
+            details = details_of(claim.record)
+            upload = await drive.resume_upload(state_of(claim.record))
+            content = _guarded(claim, _joined(drive, parts), _Room(size, size))
+            await upload.append(content, lambda: _save(claim, upload), at_most=size)
+            if upload.offset != size:
+                raise service_failed(f"partial uploads of {size} bytes have {upload.offset}")
+            return await self._finish(claim, drive, upload, details, sha256=sha256, record=record)
+
+    async def _mark_joined(self, drive: Drive, part: str, final: str) -> None:
+        """A part is not needed any more. The file is stored, so nothing that fails here matters to the client."""
+        try:
+            await drive.remove_partial_upload(part)
+            async with self._claimed(drive, part) as claim:
+                details = details_of(claim.record)
+                details.joined_as = final
+                await claim.save(details=text_of(details), status=FINISHED)
+        except PorticoError as error:
+            log.warning("partial-upload-not-removed", code=error.code, cause=error.cause, left_to="sweep")
 
     async def status(self, upload_id: str) -> UploadStatus:
         """How much has arrived. A request that still sends is ended first; a complete upload is stored."""
         drive = await self._open()
         async with self._claimed(drive, upload_id) as claim:
             details = details_of(claim.record)
-            if claim.record.status == FINISHED:
+            if claim.record.status != OPEN:
                 return status_of(claim.record, details)
             upload = await drive.resume_upload(state_of(claim.record))
             if upload.offset != claim.record.offset:
@@ -162,28 +179,32 @@ class ResumableUploads:
         it is also remembered.
         """
         drive = await self._open(admitted=False)
+        self._actor.context.release()  # a creation that goes on with its body
         await self._resources.audit.check()  # before a large body is sent in vain
         async with self._claimed(drive, upload_id) as claim:
             claim.interrupt = interrupt
             details = details_of(claim.record)
-            if claim.record.status == FINISHED:
+            if details.parts:
+                raise Forbidden("This upload is made of others; nothing can be added to it.")
+            if claim.record.status != OPEN:
                 if offset == claim.record.offset and not length:
                     return status_of(claim.record, details)
                 raise _other_offset(claim.record.offset)
             upload = await drive.resume_upload(state_of(claim.record))
             if offset != upload.offset:
                 raise _other_offset(upload.offset)
-            total = await self._agreed_size(claim, size)
-            room = (self._limit(drive) if total is None else total) - offset
-            if length is not None and length > room:
-                raise _beyond(total, self._limit(drive))
+            total = await self._agreed_size(claim, drive, size)
+            limit = self._limit(drive) if total is None else total
+            room = _Room(limit, limit - offset, is_announced=total is not None)
+            if length is not None and length > room.left:
+                raise room.error()
             record = record or self._resources.always_digest
             sha256 = sha256 or record
             # A hash cannot be continued by another request, so only one that brings the whole file computes it in passing.
             hashing = Hashing(expected, sha256=sha256 and not offset) if expected or sha256 else None
             arriving = _guarded(claim, chunks, room)
             async with self._verified(drive, arriving, length, hashing, held=bool(expected)) as content:
-                most = room if length is None else length
+                most = room.left if length is None else length
 
                 async def save() -> None:
                     # What is saved last also lets go of the upload, unless the file is to be stored.
@@ -192,11 +213,23 @@ class ResumableUploads:
 
                 await upload.append(content, save, at_most=most)
             if upload.offset == total:
-                if hashing:
+                if hashing and not offset:  # otherwise it is the digest of the last request only
                     await hashing.check()
                     details.sha256 = hashing.sha256
                 return await self._finish(claim, drive, upload, details, sha256=sha256, record=record)
             return status_of(claim.record, details, offset=upload.offset, size=total)
+
+    @asynccontextmanager
+    async def ended_unless_begun(self, upload_id: str) -> AsyncGenerator[None]:
+        """If what follows fails, give the upload up: its client never learns of its id."""
+        try:
+            yield
+        except BaseException:
+            try:
+                await asyncio.shield(self.end(upload_id))
+            except PorticoError as error:  # then it expires
+                log.warning("upload-not-ended", code=error.code, cause=error.cause)
+            raise
 
     async def end(self, upload_id: str) -> None:
         """Give an upload up. A file that was stored stays."""
@@ -223,7 +256,7 @@ class ResumableUploads:
     async def _check_new(self, drive: Drive, size: int | None) -> None:
         await self._resources.audit.check()
         if size is not None and size > self._limit(drive):
-            raise _beyond(None, self._limit(drive))
+            raise _too_large(self._limit(drive))
         if await self._resources.uploads.open_by(self._actor.session.user.id) >= MAX_OPEN:
             raise TooManyRequests(
                 f"You have {MAX_OPEN} unfinished uploads; finish or end some of them first.", retry_after=60
@@ -303,13 +336,14 @@ class ResumableUploads:
             yield chunks
         elif not held:
             yield hashing.watch(chunks)
-        elif length is not None and length <= _HELD_BYTES:
+        elif length is not None and length <= _HELD_BYTES and not self._resources.held.locked():
             async with self._resources.held:
                 content = [chunk async for chunk in hashing.watch(chunks)]
                 await hashing.check()
                 yield _each(content)
         else:
             part = await self.create_partial(length)
+            self._actor.context.release()
             async with self._claimed(drive, part.id) as claim:
                 try:
                     upload = await drive.resume_upload(state_of(claim.record))
@@ -320,7 +354,7 @@ class ResumableUploads:
                 finally:
                     await asyncio.shield(abandon(claim, drive))
 
-    async def _agreed_size(self, claim: Claim, size: int | None) -> int | None:
+    async def _agreed_size(self, claim: Claim, drive: Drive, size: int | None) -> int | None:
         known = claim.record.size
         if size is None or size == known:
             return known
@@ -328,8 +362,8 @@ class ResumableUploads:
             raise InvalidRequest(f"The upload was announced with {known} bytes; that cannot be changed.")
         if size < claim.record.offset:
             raise InvalidRequest("More has arrived than this length; send the length of the whole file.")
-        if self._resources.max_file_size and size > self._resources.max_file_size:
-            raise _beyond(None, self._resources.max_file_size)
+        if size > self._limit(drive):
+            raise _too_large(self._limit(drive))
         await claim.save(size=size)
         return size
 
@@ -343,6 +377,7 @@ class ResumableUploads:
         sha256: bool = False,
         record: bool = False,
     ) -> UploadStatus:
+        record = record or self._resources.always_digest
         path = Path.parse(claim.record.path)
         if details.partial:
             details.entry = await upload.finish(lambda: _save(claim, upload))
@@ -358,30 +393,29 @@ class ResumableUploads:
                 )
                 if details.entry.name != path.name:
                     change.line.path = str(path.parent.child(details.entry.name))
-            if sha256:
-                await self._digest(drive, path.parent.child(details.entry.name), details, record=record)
-        expires_at = max(claim.record.expires_at, self._resources.now() + _FINISHED_KEPT // _MILLISECOND)
         await claim.save(
-            status=FINISHED,
+            status=PART if details.partial else FINISHED,
             offset=upload.offset,
             size=upload.offset,
             state=upload.state,
             details=text_of(details),
-            expires_at=expires_at,
+            expires_at=max(claim.record.expires_at, self._resources.now() + _FINISHED_KEPT // _MILLISECOND),
         )
+        if (sha256 or record) and not details.partial:
+            await self._digest(claim, drive, path.parent.child(details.entry.name), details, record=record)
         return status_of(claim.record, details, offset=upload.offset, size=upload.offset)
 
-    async def _digest(self, drive: Drive, path: Path, details: UploadDetails, *, record: bool) -> None:
+    async def _digest(
+        self, claim: Claim, drive: Drive, path: Path, details: UploadDetails, *, record: bool
+    ) -> None:
         """Compute the digest of the stored file, unless that is done, and remember it."""
         assert details.entry
-        if details.sha256 is None:
-            hashing = Hashing(sha256=True)
-            download = await drive.read_to_compare(path, details.entry)
-            async with aclosing(download.chunks) as chunks:
-                async for chunk in chunks:
-                    await hashing.update(chunk)
-            await hashing.check()
-            details.sha256 = hashing.sha256
+        try:
+            if details.sha256 is None:
+                details.sha256 = await _read_digest(drive, path, details.entry)
+            await claim.save(details=text_of(details))
+        except PorticoError as error:  # the file is stored
+            log.warning("digest-not-computed", code=error.code, cause=error.cause)
         if record and details.sha256:
             found = (drive.location(path), details.entry, details.sha256)
             await self._resources.digests.record(self._actor.session.user.connection, [found])
@@ -391,9 +425,8 @@ class ResumableUploads:
             raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
 
 
-async def _guarded(claim: Claim, chunks: AsyncIterator[bytes], room: int) -> AsyncIterator[bytes]:
+async def _guarded(claim: Claim, chunks: AsyncIterator[bytes], room: "_Room") -> AsyncIterator[bytes]:
     """The chunks, until there are too many or the upload is taken over."""
-    limit = room
     while True:
         claim.check()
         try:
@@ -403,15 +436,41 @@ async def _guarded(claim: Claim, chunks: AsyncIterator[bytes], room: int) -> Asy
         except Exception:
             claim.check()  # then it was interrupted
             raise
-        room -= len(chunk)
-        if room < 0:
-            raise _beyond(None, limit)
+        room.left -= len(chunk)
+        if room.left < 0:
+            raise room.error()
         yield chunk
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many bytes an upload still takes."""
+
+    size: int
+    """Of the whole file."""
+    left: int
+    is_announced: bool = True
+    """Whether the client has said the size, or it is the limit."""
+
+    def error(self) -> TooLarge:
+        if self.is_announced:
+            return TooLarge(f"The upload was announced with {self.size} bytes; this is more.")
+        return _too_large(self.size)
 
 
 async def _each(chunks: list[bytes]) -> AsyncIterator[bytes]:
     for chunk in chunks:
         yield chunk
+
+
+async def _read_digest(drive: Drive, path: Path, entry: Entry) -> bytes | None:
+    hashing = Hashing(sha256=True)
+    download = await drive.read_to_compare(path, entry)
+    async with aclosing(download.chunks) as chunks:
+        async for chunk in chunks:
+            await hashing.update(chunk)
+    await hashing.check()
+    return hashing.sha256
 
 
 async def _joined(drive: Drive, parts: list[str]) -> AsyncIterator[bytes]:
@@ -434,7 +493,5 @@ def _other_offset(offset: int) -> OffsetMismatch:
     return OffsetMismatch(f"The upload has {offset} bytes; go on from there.")
 
 
-def _beyond(size: int | None, limit: int) -> TooLarge:
-    if size is not None:
-        return TooLarge(f"The upload was announced with {size} bytes; this is more.")
+def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"A file may have {limit} bytes at most.")

@@ -6,6 +6,7 @@ from portico.drive import Drive
 from portico.drives import Drives
 from portico.errors import NotFound, PorticoError
 from portico.operations.upload_status import details_of
+from portico.store.sealed import Unsealable
 from portico.store.uploads import Claim, Uploads
 
 log = structlog.get_logger()
@@ -32,9 +33,16 @@ async def sweep_uploads(uploads: Uploads, drives: Drives) -> None:
             continue
         try:
             drive = await drives.of_connection(connection)
-            async with uploads.claimed(upload_id) as claim:
-                if claim:
-                    await abandon(claim, drive)
         except PorticoError as error:
             unusable.add(connection)
             log.warning("uploads-not-swept", connection=connection, code=error.code, cause=error.cause)
+            continue
+        try:
+            async with uploads.claimed(upload_id) as claim:
+                if claim:
+                    await abandon(claim, drive)
+        except Unsealable as error:  # nobody can ever go on with it
+            log.warning("upload-dropped", connection=connection, upload=upload_id, cause=error.cause)
+            await uploads.drop(upload_id)
+        except PorticoError as error:
+            log.warning("upload-not-swept", connection=connection, code=error.code, cause=error.cause)

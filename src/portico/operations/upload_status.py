@@ -36,6 +36,8 @@ class UploadDetails(msgspec.Struct):
     partial: bool = False
     parts: list[str] | None = None
     """The ids of the partial uploads that make up this one."""
+    joined_as: str | None = None
+    """Of a partial upload: the id of the upload that it became a part of."""
     entry: Entry | None = None
     """What was stored, once it is finished."""
     sha256: bytes | None = None

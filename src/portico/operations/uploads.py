@@ -9,11 +9,11 @@ from portico.accounts.sessions import Sessions
 from portico.audit import AuditTrail
 from portico.drive import Drive, OnConflict
 from portico.entries import Entry, guess_content_type
-from portico.errors import InvalidRequest, NotSignedIn, TooLarge, already_exists
+from portico.errors import Changed, InvalidRequest, NotSignedIn, TooLarge, already_exists
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
 from portico.operations.hashing import ExpectedDigest, Hashing
-from portico.operations.recovery import AlreadyStored, earlier_file, keeps_existing
+from portico.operations.recovery import AlreadyStored, EarlierFile, earlier_file, keeps_existing
 from portico.paths import Path
 
 TRUSTED_SECONDS = 0.2
@@ -128,7 +128,10 @@ class Upload:
         """Store the file, unless the request has an idempotency key and an earlier attempt has stored it."""
         attempt, drive = self._actor.context.attempt, self._drive
         if attempt is None or not keeps_existing(drive, self.on_conflict):
-            # With a key, replacing the file once more with the same content changes nothing.
+            if attempt and attempt.is_repeated:
+                newer = await earlier_file(drive, attempt, path, newer=True)
+                if newer is not None:
+                    return await _held_by(newer, chunks, path.name)
             return await drive.write(
                 path,
                 chunks,
@@ -200,3 +203,15 @@ class Upload:
         if not await self._sessions.is_enabled(self._actor.session.user.id):
             raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
         self._checked_at = asked_at
+
+
+async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) -> Entry:
+    """A file that was written since the first attempt: by it, or by somebody else, whose file is not replaced."""
+    try:
+        if await newer.holds(chunks):
+            return newer.entry
+    finally:
+        await newer.close()
+    raise Changed(
+        f"'{name}' was written after this request was first sent; if it is to be replaced, use a new idempotency key."
+    )

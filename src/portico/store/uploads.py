@@ -27,6 +27,8 @@ from portico.store.tables import uploads, users
 RESUMABLE: Final = "resumable"
 OPEN: Final = "open"
 FINISHED: Final = "finished"
+PART: Final = "part"
+"""A partial upload that is complete, and not joined yet."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 LIFETIME: Final = timedelta(seconds=10)
@@ -180,8 +182,10 @@ class Uploads:
         )
 
     async def open_by(self, user_id: int) -> int:
-        """How many uploads of the user have not ended."""
-        mine = and_(uploads.c.user_id == user_id, uploads.c.status == OPEN, uploads.c.kind == RESUMABLE)
+        """How many uploads of the user have not ended, or wait to be joined."""
+        mine = and_(
+            uploads.c.user_id == user_id, uploads.c.status.in_((OPEN, PART)), uploads.c.kind == RESUMABLE
+        )
         row = await self._database.first(select(func.count().label("number")).where(mine))
         return int(row.number) if row else 0
 
@@ -192,8 +196,13 @@ class Uploads:
     async def expired(self, limit: int = 1000) -> list[tuple[str, str]]:
         """The connections and ids of uploads that may be removed."""
         mine = and_(uploads.c.kind == RESUMABLE, uploads.c.expires_at <= self._database.now())
-        query = select(uploads.c.connection, uploads.c.id).where(mine).limit(limit)
+        query = select(uploads.c.connection, uploads.c.id).where(mine).order_by(uploads.c.expires_at)
+        query = query.limit(limit)
         return [(row.connection, row.id) for row in await self._database.fetch(query)]
+
+    async def drop(self, upload_id: str) -> None:
+        """Forget an upload, whoever owns it."""
+        await self._database.execute(delete(uploads).where(uploads.c.id == upload_id))
 
     def stop(self) -> None:
         """End the requests that send uploads: their clients go on with another worker or node."""
@@ -280,14 +289,19 @@ async def unfinished(database: Database) -> Sequence[AnyRow]:
     columns = (uploads.c.id, uploads.c.connection, uploads.c.path, uploads.c.size, uploads.c.offset)
     times = (uploads.c.created_at, uploads.c.expires_at, uploads.c.owned_until)
     joined = uploads.outerjoin(users, users.c.id == uploads.c.user_id)
-    mine = and_(uploads.c.status == OPEN, uploads.c.kind == RESUMABLE)
+    mine = and_(uploads.c.status == OPEN, uploads.c.kind == RESUMABLE, uploads.c.expires_at > database.now())
     query = select(*columns, *times, users.c.name.label("user")).select_from(joined).where(mine)
     return await database.fetch(query.order_by(uploads.c.created_at, uploads.c.id))
 
 
 async def end(database: Database, upload_id: str) -> bool:
     """End an upload: no request can go on with it, and the next sweep removes it. False if there is none."""
-    mine = and_(uploads.c.id == upload_id, uploads.c.kind == RESUMABLE, uploads.c.status == OPEN)
+    mine = and_(
+        uploads.c.id == upload_id,
+        uploads.c.kind == RESUMABLE,
+        uploads.c.status == OPEN,
+        uploads.c.expires_at > database.now(),
+    )
     return await database.execute(update(uploads).where(mine).values(expires_at=0, wanted=True)) > 0
 
 

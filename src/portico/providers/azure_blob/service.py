@@ -72,6 +72,7 @@ class Container(Service):
         entry = entry_of(key, response.headers)
         if not entry.is_folder:
             mtime = response.headers.get(f"x-ms-meta-{modification_times.MTIME}")
+            entry.written = entry.last_modified
             entry.last_modified = modification_times.read(mtime) or entry.last_modified
         return entry
 

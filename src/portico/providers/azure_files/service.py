@@ -195,8 +195,8 @@ class Share:
 
 def file_entry(name: str, headers: Mapping[str, str], size: int | None = None) -> Entry:
     try:
-        written = stamp(headers.get("x-ms-file-last-write-time"))
-        modified = written or timestamps.from_datetime(_date(headers, "Last-Modified"))
+        written = timestamps.from_datetime(_date(headers, "Last-Modified"))
+        modified = stamp(headers.get("x-ms-file-last-write-time")) or written
     except ValueError:
         raise malformed_response("a file with an invalid time") from None
     return Entry(
@@ -206,6 +206,7 @@ def file_entry(name: str, headers: Mapping[str, str], size: int | None = None) -
         modified,
         headers.get("Content-Type") or UNKNOWN_TYPE,
         etag_of(headers.get("ETag")),
+        written=written,
     )
 
 

@@ -37,8 +37,11 @@ class ObjectResource(msgspec.Struct, rename="camel"):
     def entry(self) -> Entry:
         """The entry, named by the whole key. Its etag is the generation, which changes only with the content."""
         kind = self.content_type or guess_content_type(self.name)
-        written = self._mtime() or stamp(self.updated)
-        return Entry(self.name, False, size_of(str(self.size)), written, kind, str(self.generation))
+        written = stamp(self.updated)
+        size = size_of(str(self.size))
+        return Entry(
+            self.name, False, size, self._mtime() or written, kind, str(self.generation), written=written
+        )
 
     def _mtime(self) -> str | None:
         return read_mtime(self.metadata.get(MTIME)) or read_mtime(self.metadata.get(GSUTIL_MTIME))

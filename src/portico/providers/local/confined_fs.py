@@ -179,6 +179,7 @@ def entry_of(name: str, info: os.stat_result, *, with_etag: bool = False) -> Ent
         last_modified=modified,
         content_type=guess_content_type(name),
         etag=etag_of(info) if with_etag else None,
+        written=timestamps.from_epoch(info.st_ctime_ns // 1_000_000) if with_etag else None,
     )
 
 

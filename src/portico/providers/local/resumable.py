@@ -80,7 +80,7 @@ class LocalUpload(ResumableUpload):
         return Path(self._state.target)
 
     async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
-        file, is_new, size = await self._run(self._open)
+        file, is_new, size = await self._opened()
         writing: asyncio.Future[int] | None = None
         arrived = UntilCut(chunks)
         saved = self.offset
@@ -102,11 +102,8 @@ class LocalUpload(ResumableUpload):
             assert writing
             self.offset += await finished(self._target, writing)
         finally:
-            if writing:  # a thread is not stopped by a cancellation: wait until it is done with the file
-                await asyncio.shield(asyncio.wait([writing]))
-                writing.cancelled() or writing.exception()
+            await _close(file, writing)
             writing = None  # an error refers to this frame
-            os.close(file)
         if self.offset != saved:
             await save()
         arrived.check()
@@ -125,6 +122,15 @@ class LocalUpload(ResumableUpload):
 
     async def abandon(self) -> None:
         await self._run(self._remove)
+
+    async def _opened(self) -> tuple[int, bool, int]:
+        """As `_open`. If this is cancelled, the file, which the thread opens and locks all the same, is closed again."""
+        opening = self._threads.writes.start(self._open)
+        try:
+            return await finished(self._target, opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unused)
+            raise
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await self._threads.run(self._threads.writes, self._target, work)
@@ -205,3 +211,23 @@ def _write(file: int, offset: int, buffers: Sequence[bytes]) -> int:
     """Write at the offset; returns how many bytes."""
     os.lseek(file, offset, os.SEEK_SET)
     return write_buffers(file, buffers)
+
+
+async def _close(file: int, writing: asyncio.Future[int] | None) -> None:
+    """Close the file when no thread writes it any more, however often this is cancelled: its lock must not stay."""
+    cancelled = False
+    while writing and not writing.done():
+        try:
+            await asyncio.shield(asyncio.wait([writing]))
+        except asyncio.CancelledError:
+            cancelled = True
+    if writing and not writing.cancelled():
+        writing.exception()  # it is retrieved, or a better error is on its way
+    os.close(file)
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+def _close_unused(opening: asyncio.Future[tuple[int, bool, int]]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        os.close(opening.result()[0])

@@ -14,8 +14,8 @@ from portico.providers.responses import etag_of, malformed_response, size_of
 def entry_of(key: str, response: dict[str, Any], size: int | None = None) -> Entry:
     """The object that a GET or HEAD describes; `size` if it is not the length of the content."""
     try:
-        modified = modification_times.read(response.get("Metadata", {}).get(MTIME))
-        modified = modified or timestamps.from_datetime(require(response, "LastModified"))
+        written = timestamps.from_datetime(require(response, "LastModified"))
+        modified = modification_times.read(response.get("Metadata", {}).get(MTIME)) or written
     except ValueError:
         raise malformed_response("an object with an invalid date") from None
     return Entry(
@@ -25,6 +25,7 @@ def entry_of(key: str, response: dict[str, Any], size: int | None = None) -> Ent
         modified,
         response.get("ContentType") or "binary/octet-stream",
         etag_of(require(response, "ETag")),
+        written=written,
     )
 
 
