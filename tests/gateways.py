@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import random
 import re
 import shutil
 import signal
@@ -10,7 +11,7 @@ import sqlite3
 import ssl
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,9 @@ class Gateway:
         return self.process.wait(WAIT)
 
     def kill(self) -> None:
-        """SIGKILL to the whole gateway, workers first: nobody gets a word in."""
+        """SIGKILL to the whole gateway, workers first: nobody gets a word in, and nobody starts another worker."""
         assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
         for worker in self.workers():
             os.kill(worker, signal.SIGKILL)
         self.process.kill()
@@ -242,6 +244,8 @@ def wait_until(condition: Any, what: str) -> None:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """Not one that the system gives to connections: a client that tries a gateway while it restarts could get its port."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -19,19 +19,13 @@ from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
 from portico.accounts.users import Users
 from portico.api.openapi import document
-from portico.api.tus import MEDIA_TYPE
 from portico.app import create_app
 from portico.settings import Settings
 from portico.store.database import Database
 
+from .. import media_types  # noqa: F401
 from .conftest import point_at, settings_of
 from .gateways import CLIENT
-
-
-@schemathesis.serializer(MEDIA_TYPE)
-def octets(_: object, value: Any) -> bytes:
-    return getattr(value, "data", None) or str(value).encode()
-
 
 schema = schemathesis.openapi.from_dict(document())
 

@@ -25,16 +25,16 @@ async def add(home: Path) -> None:
 
 def test_uploads_are_listed_and_ended(portico: Portico, home: Path) -> None:
     portico("user", "add", "ann", "--password-stdin", stdin="correct horse")
-    assert portico("upload", "list").out == "No upload is unfinished.\n"
+    assert portico("uploads", "list").out == "No upload is unfinished.\n"
     asyncio.run(add(home))
-    (listed,) = json.loads(portico("upload", "list", "--json").out)
+    (listed,) = json.loads(portico("uploads", "list", "--json").out)
     assert (listed["id"], listed["user"], listed["path"]) == (ID, "ann", "/in/a.bin")
     assert (listed["received"], listed["size"], listed["sending"]) == (4, 10, False)
-    assert "/in/a.bin" in portico("upload", "list").out
-    assert portico("upload", "end", ID).code == 0
+    assert "/in/a.bin" in portico("uploads", "list").out
+    assert portico("uploads", "end", ID).code == 0
     assert "upload-end" in (home / "audit.log").read_text()
-    assert json.loads(portico("upload", "list", "--json").out) == []
-    assert portico("upload", "end", ID).code == 1
-    missing = portico("upload", "end", "nothing")
+    assert json.loads(portico("uploads", "list", "--json").out) == []
+    assert portico("uploads", "end", ID).code == 1
+    missing = portico("uploads", "end", "nothing")
     assert missing.code == 1
-    assert "portico upload list" in missing.err
+    assert "portico uploads list" in missing.err

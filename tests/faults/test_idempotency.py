@@ -1,6 +1,5 @@
 """A worker that is killed before or after it did what a request asks for: sent again under its key, it is done once."""
 
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -44,7 +43,7 @@ class CrashingGateway(Gateway):
     def __init__(self, home: Path, *flags: str, settings: dict[str, str] | None = None) -> None:
         super().__init__(home, *flags, settings=settings)
         self.marker = home.parent / "crash"
-        self._portico = [sys.executable, "-c", _CRASHING, str(self.marker), *self._portico[3:]]
+        self._portico = ["-c", _CRASHING, str(self.marker), *self._portico[2:]]
 
 
 class CrashingNode(CrashingGateway, Node):

@@ -41,7 +41,10 @@ def test_python(gateway: Gateway, guide: Guide, root: Path, tmp_path: Path) -> N
         assert "warning" not in done.stderr.lower()
         return done.stdout
 
-    (tmp_path / "config.yaml").write_text("post_hooks: []\n")  # it would lint what it made
+    octets = "content_type_overrides:\n  application/offset+octet-stream: application/octet-stream\n"
+    (tmp_path / "config.yaml").write_text(
+        f"post_hooks: []\n{octets}"
+    )  # without the hooks, which lint what it made
     python(
         *("-m", "openapi_python_client", "generate", "--path", document(gateway, tmp_path)),
         *("--meta", "none", "--output-path", "portico_api", "--config", "config.yaml"),

@@ -1,4 +1,4 @@
-"""`portico upload …`: resumable uploads that are not finished."""
+"""`portico uploads …`: resumable uploads that are not finished."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ def end(options: SimpleNamespace) -> None:
 
         async with accounts.audited("upload-end", options.id):
             if not await uploads.end(accounts.database, options.id):
-                raise NotFound(f"There is no unfinished upload {options.id}; see 'portico upload list'.")
+                raise NotFound(f"There is no unfinished upload {options.id}; see 'portico uploads list'.")
 
     with_accounts(options.home, action)
     print(
@@ -57,12 +57,12 @@ def _id(parser: Parser) -> None:
 
 
 COMMANDS = {
-    "upload": Group(
+    "uploads": Group(
         "List and end resumable uploads that are not finished.",
         {
             "list": Command(list_, "List unfinished uploads, the oldest first.", (_json,)),
             "end": Command(end, "End an upload; its user has to send the file again.", (_id,)),
         },
-        "Example:\n  portico upload list",
+        "Example:\n  portico uploads list",
     )
 }

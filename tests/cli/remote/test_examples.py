@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     assert f"portico {name}" in text
     part = text[text.index("## Files on a gateway") :]
     command = load(name)
-    assert isinstance(command, Command)
-    for option in command.parser(name).options:
+    commands = [command] if isinstance(command, Command) else command.commands.values()
+    for option in chain.from_iterable(each.parser(name).options for each in commands):
         if option.startswith("--") and option not in ("--help", "--line"):
             assert f"`{option}" in part or f"[{option}" in part or f" {option}" in part, option

@@ -12,6 +12,7 @@ from schemathesis import checks
 
 from portico.api.openapi import document
 
+from ... import media_types  # noqa: F401
 from ..figures import Effort, Figure, Lines, none_of
 from ..processes import TunedGateway
 from .floods import credentials
