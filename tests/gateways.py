@@ -116,10 +116,12 @@ class Gateway:
         """SIGKILL to the whole gateway, workers first: nobody gets a word in, and nobody starts another worker."""
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGSTOP)
-        for worker in self.workers():
+        workers = self.workers()
+        for worker in workers:
             os.kill(worker, signal.SIGKILL)
         self.process.kill()
         self.process.wait(WAIT)
+        wait_until(lambda: not any(map(_lives, workers)), "the workers are gone, and their port is free")
 
     def workers(self) -> list[int]:
         assert self.process is not None
@@ -241,6 +243,15 @@ def wait_until(condition: Any, what: str) -> None:
     while not condition():
         assert time.monotonic() < end, f"it should be that {what}"
         time.sleep(0.02)
+
+
+def _lives(process: int) -> bool:
+    """Whether a thread of it is left, and with it the sockets."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z" or len(os.listdir(f"/proc/{process}/task")) > 1
+    except OSError:
+        return False
 
 
 def free_port() -> int:
