@@ -150,7 +150,7 @@ class PartStore(ABC):
 
     limits: PartLimits
     begins: ClassVar[bool] = True
-    """Whether the service has to be told that an upload begins."""
+    """Whether the service has to know that an upload begins."""
 
     @abstractmethod
     async def begin(self) -> str:

@@ -19,7 +19,8 @@ class ResumableUpload(ABC):
     """
 
     offset: int
-    """How many bytes are durable."""
+    """How many bytes have arrived and survive this process. A local disk may lose the last of them in a power failure;
+    `Provider.resume_upload` then says how many are left. `finish` syncs all of them."""
 
     @property
     @abstractmethod
@@ -32,7 +33,7 @@ class ResumableUpload(ABC):
 
         `save` is awaited when `offset` or `state` has changed, one call at a time. If it raises, nothing more is
         written. If `chunks` raises, what arrived before is kept and saved before the error is raised. When this
-        returns, every byte is durable and saved. Memory is bounded by a constant.
+        returns, every byte counts in `offset` and is saved. Memory is bounded by a constant.
         """
 
     @abstractmethod

@@ -201,7 +201,7 @@ class Uploads:
         return [(row.connection, row.id) for row in await self._database.fetch(query)]
 
     async def drop(self, upload_id: str) -> None:
-        """Forget an upload, whoever owns it."""
+        """Forget an upload, no matter who owns it."""
         await self._database.execute(delete(uploads).where(uploads.c.id == upload_id))
 
     def stop(self) -> None:
