@@ -11,11 +11,12 @@ _CHUNK = 16 * 1024
 
 class CutLine:
     def __init__(self, port: int, cuts: int, least: int, most: int, seed: int = 0) -> None:
-        """Of the connections that send more than a few bytes, `cuts` are broken after `least` to `most` bytes."""
+        """`cuts` times, after `least` to `most` bytes in all, the connection that is sending is broken."""
         self._upstream = port
         self._left = cuts
         self._range = (least, most)
         self._random = random.Random(seed)
+        self._room = self._random.randint(least, most)
         self.cuts = 0
         """How many were broken."""
         self._running: set[asyncio.Task[None]] = set()
@@ -50,11 +51,10 @@ class CutLine:
         except OSError:
             writer.transport.abort()
             return
-        room = self._random.randint(*self._range)
         try:
             async with asyncio.TaskGroup() as group:
-                back = group.create_task(self._forward(up_reader, writer, None))
-                await self._forward(reader, up_writer, room)
+                back = group.create_task(self._forward(up_reader, writer))
+                await self._forward(reader, up_writer, may_break=True)
                 await back
         except* OSError:
             pass
@@ -63,16 +63,20 @@ class CutLine:
                 each.transport.abort()
 
     async def _forward(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, room: int | None
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, may_break: bool = False
     ) -> None:
-        sent = 0
         while chunk := await reader.read(_CHUNK):
-            sent += len(chunk)
-            if room is not None and sent > room and self._left > 0:
-                self._left -= 1
-                self.cuts += 1
-                raise ConnectionResetError
+            if may_break:
+                self._count(len(chunk))
             writer.write(chunk)
             await writer.drain()
         with suppress(OSError):
             writer.write_eof()
+
+    def _count(self, sent: int) -> None:
+        self._room -= sent
+        if self._room < 0 and self._left > 0:
+            self._left -= 1
+            self.cuts += 1
+            self._room = self._random.randint(*self._range)
+            raise ConnectionResetError

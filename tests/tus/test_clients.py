@@ -1,24 +1,19 @@
 """Clients of others, unchanged, on lines that break, with two workers: the file arrives once, whole, and nothing is left."""
 
 import asyncio
-import json
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tusclient import client as tuspy
-
-from portico.api.tus import UPLOADS
 
 from ..faults.processes import STORAGES, Storage, TunedGateway
 from ..gateways import FILES
 from ..servers.cut_line import CutLine
-from ..servers.npm import installed, node
+from .clients import send_by_tus_js, send_by_tuspy
 
 KINDS = ("local", "s3", "azure-blob", "azure-files", "gcs")
 MIB = 2**20
@@ -51,46 +46,6 @@ async def assert_stored(gateway: TunedGateway, storage: Storage, folder: str, di
         answer = client.get(f"{FILES}/{folder}/sent.bin")
     assert sha256(answer.content).hexdigest() == digest
     assert await storage.left_over() == []
-
-
-async def send_by_tus_js(port: int, gateway: TunedGateway, file: Path, **options: Any) -> None:
-    packages = await asyncio.to_thread(installed, "tus", Path(__file__).parent)
-    given = {
-        "packages": str(packages),
-        "endpoint": f"http://127.0.0.1:{port}{UPLOADS}",
-        "token": gateway.token,
-        "file": str(file),
-        **options,
-    }
-    script = Path(__file__).parent / "upload.mjs"
-    process = await asyncio.create_subprocess_exec(
-        node(), str(script), json.dumps(given), stderr=asyncio.subprocess.PIPE
-    )
-    _, errors = await process.communicate()
-    assert process.returncode == 0, errors.decode()[-2000:]
-
-
-def send_by_tuspy(
-    port: int,
-    gateway: TunedGateway,
-    file: Path,
-    chunk: int,
-    metadata: Mapping[str, str],
-    checksum: bool = False,
-) -> None:
-    client = tuspy.TusClient(
-        f"http://127.0.0.1:{port}{UPLOADS}", headers={"Authorization": f"Bearer {gateway.token}"}
-    )
-    with file.open("rb") as stream:
-        uploader = client.uploader(
-            file_stream=stream,
-            chunk_size=chunk,
-            metadata={"filename": file.name, **metadata},
-            retries=200,
-            retry_delay=0,
-            upload_checksum=checksum,
-        )
-        uploader.upload()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,8 +21,5 @@ const upload = new tus.Upload(source, {
     console.error(String(error));
     process.exit(1);
   },
-  onSuccess() {
-    console.log(upload.url);
-  },
 });
 upload.start();

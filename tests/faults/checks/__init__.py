@@ -18,6 +18,7 @@ from . import (
     resumable,
     stalls,
     stops,
+    tus_clients,
 )
 
 LINES: Lines = {
@@ -30,6 +31,7 @@ LINES: Lines = {
     **floods.LINES,
     **memory.LINES,
     **resumable.LINES,
+    **tus_clients.LINES,
     **stalls.LINES,
     **stops.LINES,
     **loads.LINES,

@@ -92,7 +92,7 @@ async def kills(effort: Effort) -> list[Figure]:
                 done += 1
             await asyncio.sleep(0.005)
         status = await sending
-        stored = await _stored(gateway, "killed.bin")
+        stored = await stored_digest(gateway, "killed.bin")
         left = await set_.storage.left_over()
     expected = sha256()
     for start in range(0, size, _BLOCK):
@@ -113,7 +113,7 @@ def _saved(gateway: TunedGateway) -> int:
     return found or 0
 
 
-async def _stored(gateway: TunedGateway, name: str) -> str:
+async def stored_digest(gateway: TunedGateway, name: str) -> str:
     digest = sha256()
     headers = {"Authorization": f"Bearer {gateway.token}"}
     async with (
