@@ -25,6 +25,7 @@ from portico.errors import PorticoError
 from portico.metrics import Metrics
 from portico.operations import Authentication, Gateway, Operations
 from portico.operations.admission import Admission
+from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
 from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.idempotency import Idempotency
@@ -124,6 +125,7 @@ async def open_gateway(
             FileDigests(database),
             receipts,
             max_file_size=settings.max_file_size,
+            archive_limits=ArchiveLimits(settings.zip_max_entries, settings.zip_max_size),
             uploads=uploads,
             upload_lifetime=settings.upload_lifetime,
             now=database.now,

@@ -195,6 +195,16 @@ class Settings(BaseModel):
         alias="uploads.digest",
         description="asked: the SHA-256 of an uploaded file is computed and recorded if the client asks for it with Want-Repr-Digest. always: that of every file.",
     )
+    zip_max_entries: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 10_000_000))] = Field(
+        1_000_000,
+        alias="zip.max-entries",
+        description="How many files and folders one ZIP download may contain. Each takes about 100 bytes of memory.",
+    )
+    zip_max_size: Annotated[int, BeforeValidator(setting_parsers.size)] = Field(
+        0,
+        alias="zip.max-size",
+        description="How many bytes of files one ZIP download may contain, in bytes or like 500MB, 10GiB. 0: no limit.",
+    )
     path_depth: Annotated[int, BeforeValidator(setting_parsers.whole_number(1, 4096))] = Field(
         100,
         alias="limits.path-depth",

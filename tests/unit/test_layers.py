@@ -14,6 +14,7 @@ SOURCE = Path(portico.__file__).parent
 GROUND = {
     *("settings", "setting_parsers", "timestamps", "logs", "audit", "metrics", "worker_metrics"),
     *("cursors", "entries", "paths", "rights", "errors", "single_flight", "clock", "tracing", "processes"),
+    "zip_format",
 }
 LAYERS: list[set[str]] = [
     {"cli", "__main__"},

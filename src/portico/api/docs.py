@@ -102,10 +102,11 @@ def _parameter_table(parameters: list[Json]) -> str:
 
 
 def _body(operation: Json) -> str:
-    if "requestBody" not in operation:
-        return ""
-    ((media_type, content),) = operation["requestBody"]["content"].items()
-    return f"<p>Body: <code>{media_type}</code></p>{_schema_table(content['schema'])}"
+    contents = operation.get("requestBody", {}).get("content", {})
+    return "".join(
+        f"<p>Body: <code>{media_type}</code></p>{_schema_table(content['schema'])}"
+        for media_type, content in contents.items()
+    )
 
 
 def _answer_table(operation: Json) -> str:

@@ -1,29 +1,22 @@
 """Sending a file: whole or one range of it, conditionally, streamed."""
 
-import asyncio
 import re
 from email.utils import format_datetime
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from portico.api import conditions
 from portico.api.digests import digest_text, wants_sha256
-from portico.api.request_body import until_gone
-from portico.api.requests import context_of, operations_of, path_of, services_of
+from portico.api.requests import Query, context_of, operations_of, path_of, services_of
 from portico.api.schemas import JsonResponse, TicketBody
+from portico.api.streamed_response import StreamedResponse
 from portico.entries import Download, Entry
 from portico.errors import Changed, Forbidden, RangeNotSatisfiable
 from portico.operations import Operations
-from portico.operations.cancellation import ClientGone
 from portico.operations.fair_scheduling import FairScheduler
 from portico.paths import Path
-
-IDLE_SECONDS = 30.0
-MIN_RATE = 8 * 1024
-"""How long a client may take nothing of a download, and how many bytes a second it must take."""
 
 _CONDITIONS = frozenset(
     {"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"}
@@ -34,7 +27,12 @@ _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
 """Whatever a user stored runs nothing and loads nothing, should a browser show it after all."""
-
+DOWNLOAD_HEADERS = {
+    "Cache-Control": "private, no-cache",
+    "Content-Security-Policy": CONTENT_POLICY,
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Of every response with something that users stored."""
 
 _DESTINATIONS = frozenset({"audio", "document", "empty", "image", "track", "video"})
 """What a browser may want a user's file for: to save or show it, or to hand its bytes to a script. Never to run it, nor
@@ -43,7 +41,7 @@ to make it a part of a page, which a ticket's address would allow."""
 
 async def download(request: Request, operations: Operations, path: Path) -> Response:
     context_of(request).action = "download"
-    _refuse_to_be_run(request)
+    refuse_to_be_run(request)
     scheduler = services_of(request).gateway.scheduler
     if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
         # No condition depends on the entry: one call to the storage is enough.
@@ -92,27 +90,19 @@ async def _digest(request: Request, operations: Operations, path: Path, entry: E
     return {"Repr-Digest": digest_text(sha256)} if sha256 else {}
 
 
-async def issue_ticket(request: Request) -> Response:
+async def issue_ticket(request: Request, query: Query) -> Response:
     operations = await operations_of(request)
-    issued = await operations.ticket(path_of(request))
+    issued = await operations.ticket(path_of(request), recursive=query.flag("recursive"))
     return JsonResponse(TicketBody(issued.text, issued.lifetime))
 
 
-async def download_with_ticket(request: Request, ticket: str) -> Response:
-    path, gateway = path_of(request), services_of(request).gateway
-    actor = await gateway.authentication.with_ticket(context_of(request), ticket, path)
-    return await download(request, gateway.operations(actor), path)
-
-
-def _refuse_to_be_run(request: Request) -> None:
+def refuse_to_be_run(request: Request) -> None:
     headers = request.headers
     if headers.get("Sec-Fetch-Dest", "empty") not in _DESTINATIONS or "Service-Worker" in headers:
         raise Forbidden("A stored file is not served as a script, a style or a frame; download it instead.")
 
 
-class FileResponse(Response):
-    """A download on its way to the client, closed whatever happens on that way."""
-
+class FileResponse(StreamedResponse):
     def __init__(
         self,
         content: Download,
@@ -123,32 +113,7 @@ class FileResponse(Response):
     ) -> None:
         span = (content.start, content.stop) if partial else None
         headers = _headers(content.entry, span) | (more or {})
-        super().__init__(status_code=206 if partial else 200, headers=headers)
-        self._content = content
-        self._scheduler = scheduler
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        chunks = self._content.chunks
-        # The server takes what is sent to a client that has gone, and does not say so: we have to listen for it.
-        gone = asyncio.create_task(until_gone(receive))
-        try:
-            await send(
-                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-            )
-            async for chunk in chunks:
-                await self._scheduler.turn(len(chunk))
-                if gone.done():
-                    raise ClientGone
-                # Somebody who takes nothing must not keep the file, the connection and the memory forever.
-                try:
-                    async with asyncio.timeout(IDLE_SECONDS + len(chunk) / MIN_RATE):
-                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                except TimeoutError:
-                    raise ClientGone from None
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            gone.cancel()
-            await chunks.aclose()
+        super().__init__(content.chunks, scheduler, headers, 206 if partial else 200)
 
 
 def _headers(entry: Entry, span: tuple[int, int] | None) -> dict[str, str]:
@@ -159,7 +124,6 @@ def _headers(entry: Entry, span: tuple[int, int] | None) -> dict[str, str]:
         "Content-Type": entry.content_type,
         "Content-Length": str(stop - start),
         "Content-Disposition": content_disposition(entry.name),
-        "Content-Security-Policy": CONTENT_POLICY,
     }
     if span:
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
@@ -167,7 +131,7 @@ def _headers(entry: Entry, span: tuple[int, int] | None) -> dict[str, str]:
 
 
 def _validators(entry: Entry) -> dict[str, str]:
-    headers = {"Cache-Control": "private, no-cache", "Cross-Origin-Resource-Policy": "same-origin"}
+    headers = DOWNLOAD_HEADERS.copy()
     if entry.etag:
         headers["ETag"] = f'"{entry.etag}"'
     if entry.modified:

@@ -54,9 +54,14 @@ async def actor_of(request: Request) -> Actor:
     return await services_of(request).gateway.authentication.with_token(context_of(request), token.strip())
 
 
-async def operations_of(request: Request) -> Operations:
-    """The operations of the user behind the bearer token."""
-    return services_of(request).gateway.operations(await actor_of(request))
+async def operations_of(request: Request, ticket: str | None = None) -> Operations:
+    """The operations of the user behind the bearer token, or behind a ticket for the request's path."""
+    gateway = services_of(request).gateway
+    if ticket is None:
+        return gateway.operations(await actor_of(request))
+    return gateway.operations(
+        await gateway.authentication.with_ticket(context_of(request), ticket, path_of(request))
+    )
 
 
 def single_header(request: Request, name: str) -> str | None:

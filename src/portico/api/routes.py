@@ -10,8 +10,9 @@ from starlette.routing import Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
 from portico.api import tus
+from portico.api.archives import archive, archive_of_chosen
 from portico.api.changes import copy, delete, make_folder, move
-from portico.api.download import download, download_with_ticket, issue_ticket
+from portico.api.download import download, issue_ticket
 from portico.api.idempotency import HEADER as IDEMPOTENCY_KEY
 from portico.api.idempotency import answered_once
 from portico.api.listing import list_folder, stat
@@ -32,6 +33,7 @@ class ReadAction(StrEnum):
     LIST = "LIST"
     DOWNLOAD = "DOWNLOAD"
     STAT = "STAT"
+    ZIP = "ZIP"
 
 
 class WriteAction(StrEnum):
@@ -39,17 +41,17 @@ class WriteAction(StrEnum):
     MOVE = "MOVE"
     COPY = "COPY"
     TICKET = "TICKET"
+    ZIP = "ZIP"
 
 
 async def _read(request: Request) -> Response:
     context_of(request).action = "read"
     query = Query(request)
     action = query.choice("action", ReadAction)
-    if (ticket := query.get("ticket")) is not None:
-        if action not in (None, ReadAction.DOWNLOAD):
-            raise InvalidRequest("A ticket is valid for a download only.")
-        return await download_with_ticket(request, ticket)
-    operations = await operations_of(request)
+    ticket = query.get("ticket")
+    if ticket is not None and action not in (None, ReadAction.DOWNLOAD, ReadAction.ZIP):
+        raise InvalidRequest("A ticket is valid for a download only.")
+    operations = await operations_of(request, ticket)
     path = path_of(request)
     match action:
         case ReadAction.LIST:
@@ -59,6 +61,10 @@ async def _read(request: Request) -> Response:
             return await download(request, operations, path)
         case ReadAction.STAT:
             return await stat(request, operations, path, query)
+        case ReadAction.ZIP:
+            return await archive(request, operations, path)
+    if ticket is not None:
+        return await download(request, operations, path)
     return await _list_or_download(request, operations, path, query)
 
 
@@ -81,7 +87,9 @@ async def _write(request: Request) -> Response:
     action = query.choice("action", WriteAction)
     context_of(request).action = action.lower() if action else "upload"
     if action is WriteAction.TICKET:  # a secret: its answer is not stored
-        return await issue_ticket(request)
+        return await issue_ticket(request, query)
+    if action is WriteAction.ZIP:
+        return await archive_of_chosen(request, query)
     return await _once(request, lambda: _change(request, query, action))
 
 

@@ -1,7 +1,7 @@
 """`Operations`: what one actor can do. Every front end works through it, and only through it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +14,7 @@ from portico.entries import Download, Entry, Page
 from portico.errors import IsAFolder, PorticoError, root_is_a_folder
 from portico.operations import recovery
 from portico.operations.actor import Actor
+from portico.operations.archives import Archive
 from portico.operations.auditing import Change, line_of
 from portico.operations.idempotency import Attempt
 from portico.operations.receipts import Receipt
@@ -113,11 +114,20 @@ class Operations:
         self._context.action = "download"
         return await (await self._drive(download=path)).read(path, start, stop, etag=etag)
 
-    async def ticket(self, path: Path) -> Ticket:
-        """A ticket with which this file can be downloaded without a token."""
+    async def archive(self, folder: Path, chosen: Sequence[Path] = ()) -> Archive:
+        """A folder or file as a ZIP, or `chosen` paths below a folder. Not made before it is read."""
+        self._context.action = "zip"
+        drive = await self._drive(download=folder)
+        archive = Archive(drive, folder, chosen, self._resources.archive_limits)
+        await archive.plan()
+        return archive
+
+    async def ticket(self, path: Path, *, recursive: bool = False) -> Ticket:
+        """A ticket with which this file can be downloaded without a token; if `recursive`, a folder as an archive."""
         self._context.action = "ticket"
-        if (await (await self._drive()).stat_for_download(path)).is_folder:
-            raise IsAFolder(f"'{path.name}' is a folder; a ticket is for a file.")
+        entry = await (await self._drive()).stat_for_download(path)
+        if entry.is_folder and not recursive:
+            raise IsAFolder(f"'{path.name}' is a folder; a ticket for its archive needs recursive=true.")
         text = await self._resources.tickets.issue(self._actor.session, str(path))
         return Ticket(text, Tickets.LIFETIME)
 

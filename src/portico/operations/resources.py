@@ -10,6 +10,7 @@ from portico.accounts.tickets import Tickets
 from portico.audit import AuditTrail
 from portico.drives import Drives
 from portico.operations.admission import Admission
+from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
 from portico.operations.receipts import Receipts
 from portico.store.digests import FileDigests
@@ -30,6 +31,7 @@ class Resources:
     receipts: Receipts
     max_file_size: int
     """Bytes; 0 is no limit."""
+    archive_limits: ArchiveLimits
     uploads: Uploads
     upload_lifetime: timedelta
     """After which an unfinished resumable upload is removed."""
