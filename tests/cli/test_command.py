@@ -3,9 +3,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,7 @@ from portico.errors import Unavailable
 
 from .conftest import Portico
 
-HEAVY = ("granian", "litestar", "sqlalchemy", "pydantic", "rich", "cryptography")
+HEAVY = ("granian", "litestar", "sqlalchemy", "rich", "cryptography")
 
 
 def test_the_version(portico: Portico) -> None:
@@ -365,9 +367,8 @@ def test_files_on_the_command_line_are_meant_from_here() -> None:
 
 
 def start(home: Path, address: str = "127.0.0.1", **values: object) -> banner.Startup:
-    settings = prepare(home).model_copy(
-        update={k: v for k, v in values.items() if k in ("behind_proxy", "port")}
-    )
+    given: dict[str, Any] = {k: v for k, v in values.items() if k in ("behind_proxy", "port")}
+    settings = replace(prepare(home), **given)
     rest = {k: v for k, v in values.items() if k in ("certificate", "password", "password_file")}
     return banner.Startup(settings, ip_address(address), user="web", **{"certificate": None, **rest})  # type: ignore[arg-type]
 

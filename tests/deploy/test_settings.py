@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.settings import KEYS, NOT_SETTINGS, load, variable
+from portico.setting_sources import NOT_SETTINGS, variable
+from portico.settings import KEYS, load
 
 from .files import CHART, DEPLOY, parsed
 

@@ -71,7 +71,7 @@ def test_nodes_that_share_a_database_elsewhere_keep_whole_paths(tmp_path: Path) 
     ],
 )
 def test_whether_the_database_moves_with_the_home(url: str, inside: bool) -> None:
-    chosen = Settings.model_construct(home=Path("/srv/home"), database=url)
+    chosen = Settings(home=Path("/srv/home"), database=url)
     assert chosen.database_in_home is inside
 
 

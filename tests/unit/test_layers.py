@@ -12,7 +12,8 @@ from portico.providers.registry import KINDS
 SOURCE = Path(portico.__file__).parent
 
 GROUND = {
-    *("settings", "setting_parsers", "timestamps", "logs", "audit", "metrics", "worker_metrics"),
+    *("settings", "setting_parsers", "setting_sources"),
+    *("timestamps", "logs", "audit", "metrics", "worker_metrics"),
     *("cursors", "entries", "paths", "rights", "errors", "single_flight", "clock", "tracing", "processes"),
     "zip_format",
 }

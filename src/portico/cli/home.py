@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,7 @@ def existing_or_shared(home: Path) -> "Settings":
         return existing(home)
     settings = load(home)
     # There is no folder for a file.
-    return settings.model_copy(update={"audit_log": "database" if settings.audit_in_database else "off"})
+    return replace(settings, audit_log="database" if settings.audit_in_database else "off")
 
 
 def _names_database() -> bool:

@@ -22,7 +22,6 @@ SERVER_MODULES = (
     "javaproperties",
     "msgspec",
     "multipart",
-    "pydantic",
     "sqlalchemy",
     "starlette",
     "structlog",

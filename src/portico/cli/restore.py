@@ -1,6 +1,7 @@
 """`portico restore`: make the accounts as a backup has them."""
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,7 +114,7 @@ def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key:
     try:
         # In the file only: a line in the database would be replaced with it, or keep an empty one from being so.
         run_audited(
-            settings.model_copy(update={"audit_log": settings.audit_file or "off"}),
+            dataclasses.replace(settings, audit_log=settings.audit_file or "off"),
             "restore",
             str(backup.file),
             lambda: load(settings.database_url, backup.content(), replace=replace, change=change),
@@ -123,7 +124,7 @@ def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key:
     except Misfit as error:
         raise Damaged(backup.file, f"is damaged: {error.why}") from error
     if settings.audit_in_database:
-        without_file = settings.model_copy(update={"audit_log": "database"})
+        without_file = dataclasses.replace(settings, audit_log="database")
         run_audited(without_file, "restore", str(backup.file), lambda: asyncio.sleep(0))
 
 
