@@ -1,6 +1,7 @@
 """The page's static files, with their caching and security headers."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from gzip import compress
 from hashlib import sha256
 
@@ -54,13 +55,11 @@ class WebPage:
         raise NotFound("The page has no file at this address; reload the page.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asset:
     """A static file and its ETag."""
 
     content: bytes
-    packed: bytes
-    """The content, gzipped."""
     media_type: str
     etag: str
     caching: str
@@ -69,7 +68,12 @@ class Asset:
     def of(cls, name: str, content: bytes, *, caching: str = "no-cache") -> "Asset":
         suffix = name[name.rindex(".") :]
         tag = sha256(content).hexdigest()[:32]
-        return cls(content, compress(content, mtime=0), _MEDIA_TYPES[suffix], tag, caching)
+        return cls(content, _MEDIA_TYPES[suffix], tag, caching)
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The content, gzipped."""
+        return compress(self.content, mtime=0)
 
     def response(self, request: Request) -> Response:
         packed = _takes_gzip(request.headers.get("Accept-Encoding", ""))

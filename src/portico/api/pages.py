@@ -1,5 +1,6 @@
 """The page and its files, the documentation, and what monitors ask."""
 
+from functools import cache
 from importlib.resources import files
 
 import msgspec
@@ -15,14 +16,22 @@ from portico.api.schemas import HealthBody, JsonResponse
 from portico.operations.readiness import NotReady
 
 
+@cache
 def _file(name: str) -> Asset:
     return Asset.of(name, (files("portico") / "web" / name).read_bytes())
 
 
-_FILES = {"/portico.css": _file("portico.css"), "/favicon.ico": _file("icon.svg")}
-_DOCS = Asset.of("docs.html", docs_page(document()))
-_OPENAPI = msgspec.json.encode(document())
+@cache
+def _docs() -> Asset:
+    return Asset.of("docs.html", docs_page(document()))
 
+
+@cache
+def _openapi() -> bytes:
+    return msgspec.json.encode(document())
+
+
+_FILES = {"/portico.css": "portico.css", "/favicon.ico": "icon.svg"}
 FILES = tuple(_FILES)
 """Files at addresses of their own, for the documentation."""
 
@@ -36,7 +45,7 @@ async def asset(request: Request) -> Response:
 
 
 async def file(request: Request) -> Response:
-    return _FILES[request.url.path].response(request)
+    return _file(_FILES[request.url.path]).response(request)
 
 
 async def config(request: Request) -> Response:
@@ -45,11 +54,11 @@ async def config(request: Request) -> Response:
 
 
 async def openapi(request: Request) -> Response:
-    return Response(_OPENAPI, media_type="application/json", headers={"Cache-Control": "no-cache"})
+    return Response(_openapi(), media_type="application/json", headers={"Cache-Control": "no-cache"})
 
 
 async def docs(request: Request) -> Response:
-    return _DOCS.response(request)
+    return _docs().response(request)
 
 
 async def healthz(request: Request) -> Response:

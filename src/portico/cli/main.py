@@ -93,7 +93,9 @@ def _dispatch(words: list[str], home: str | None) -> int:
 
     prepare_streams()
     name, *rest = words
-    if name != "serve":
+    if name == "serve":
+        gc.disable()  # until it serves: what is imported stays
+    else:
         gc.set_threshold(_GC_THRESHOLD)
     _check_command(name)
     command, prog = load(name), f"portico {name}"

@@ -1,5 +1,6 @@
 """The parent process of the server: Granian, which starts and replaces the workers."""
 
+import gc
 import math
 import multiprocessing
 import os
@@ -11,8 +12,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
@@ -21,12 +23,14 @@ from granian.server.mp import MPServer
 
 from portico.cli.bind_address import Address
 from portico.cli.retired_workers import RetiredWorkers
-from portico.cli.served_certificate import ServedCertificate
 from portico.cli.systemd import notify
-from portico.cli.tls import Certificate
 from portico.cli.worker import DRAIN_SIGNAL, load_app_in_worker
 from portico.errors import PorticoError
 from portico.settings import Settings, SettingsError, load
+
+if TYPE_CHECKING:
+    from portico.cli.served_certificate import ServedCertificate
+    from portico.cli.tls import Certificate
 
 HEADER_TIMEOUT_MS = 10_000
 HEADER_BYTES = 128 * 1024
@@ -82,8 +86,8 @@ class Server(MPServer):
         settings: Settings,
         address: Address,
         overrides: dict[str, str],
-        tls: Certificate | None,
-        load_certificate: Callable[[], Certificate],
+        tls: "Certificate | None",
+        load_certificate: "Callable[[], Certificate]",
     ) -> None:
         super().__init__(
             "portico.app",
@@ -116,13 +120,15 @@ class Server(MPServer):
         self._listening, self._announcement = multiprocessing.Pipe(duplex=False)
         self._listeners: set[int] = set()
         self._retired = RetiredWorkers()
-        self._certificate = ServedCertificate(tls, load_certificate) if tls else None
+        self._certificate = _served(tls, load_certificate) if tls else None
         self._next_look = 0.0
         self._give_certificate_to_workers()
 
     def run(self, on_ready: Callable[[], None]) -> None:
         """Serve until SIGINT or SIGTERM; `on_ready` is called once the first worker accepts connections."""
         self._on_ready = on_ready
+        if multiprocessing.get_start_method() == "fork":
+            import_module("portico.app")  # once for all workers, which share the memory, too
         loader = partial(load_app_in_worker, str(self._home), self._overrides, self._announcement)
         try:
             self.serve(target_loader=loader, wrap_loader=False)
@@ -132,7 +138,9 @@ class Server(MPServer):
             raise WorkersFailed("Portico has stopped, because its workers keep failing; the reason is above.")
 
     def startup(self, spawn_target: Any, target_loader: Any) -> None:
+        gc.freeze()  # or the workers' garbage collectors would write to the pages that they share
         super().startup(spawn_target, target_loader)  # type: ignore[no-untyped-call]
+        gc.enable()
         while not self._accepts_connections():
             if self.main_loop_interrupt.wait(0.02):
                 return
@@ -246,6 +254,12 @@ class Server(MPServer):
         except OSError:
             return False
         return True
+
+
+def _served(certificate: "Certificate", load_certificate: "Callable[[], Certificate]") -> "ServedCertificate":
+    from portico.cli.served_certificate import ServedCertificate  # needed with TLS only
+
+    return ServedCertificate(certificate, load_certificate)
 
 
 def raised_descriptor_limit(connections: int) -> int:

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from portico.client.auth.private_files import write_private
 from portico.errors import PorticoError
 
 LIFETIME = timedelta(days=397)  # browsers refuse longer lifetimes
@@ -182,6 +181,8 @@ def _make(file: Path, key_file: Path, names: Iterable[str], now: datetime) -> No
     encoded = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+    from portico.client.auth.private_files import write_private  # imports the whole client
+
     # The key first: a kill in between leaves a pair that does not match, which the next start replaces.
     write_private(key_file, encoded.decode())
     write_private(file, certificate.public_bytes(serialization.Encoding.PEM).decode())

@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -39,6 +40,7 @@ def load_app_in_worker(
     # Ctrl-C goes to the parent, which then signals its workers: two signals at once may deadlock Granian's stop.
     os.setpgid(0, 0)
     _exit_with_parent()
+    gc.disable()  # until it serves
     from portico.app import load_app
 
     try:
@@ -139,6 +141,8 @@ def _on_listening(listening: Connection) -> None:
     """Called when Granian listens."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, RETIRE_SIGNAL})
     listening.send(os.getpid())
+    gc.freeze()
+    gc.enable()
     if sys.platform == "linux":
         _time_out_unread_responses()
 

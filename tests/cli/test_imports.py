@@ -1,0 +1,53 @@
+"""What a worker imports before it serves: what the settings and the connections name, and nothing else."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from .conftest import Portico
+
+NOT_IN_A_WORKER = {
+    "alembic",  # nothing is to be migrated
+    "aiobotocore",
+    "aiohttp",
+    "azure",
+    "botocore",
+    "cryptography.x509",  # without TLS
+    "google",
+    "keyring",
+    "opentelemetry",
+    "portico.client",
+    "portico.providers.azure_blob",
+    "portico.providers.azure_files",
+    "portico.providers.gcs",
+    "portico.providers.s3",
+    "psycopg",
+    "sqlalchemy.dialects.postgresql",
+}
+
+WORKER = """
+import asyncio, json, sys
+from pathlib import Path
+import portico.app, portico.cli.server, portico.cli.worker
+from portico.bootstrap import open_gateway
+from portico.metrics import Metrics
+from portico.operations.cancellation import CancellableWork
+from portico.settings import load
+
+async def main():
+    async with open_gateway(load(Path(sys.argv[1])), Metrics(), CancellableWork()) as gateway:
+        await gateway.readiness.check()
+        print(json.dumps(sorted(sys.modules)))
+
+asyncio.run(main())
+"""
+
+
+def test_a_worker_imports_what_it_uses(anna: Portico, home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, str(home)], capture_output=True, text=True, check=True
+    )
+    modules = set(json.loads(done.stdout))
+    assert modules >= {"portico.providers.local", "sqlalchemy"}
+    assert modules & NOT_IN_A_WORKER == set()
