@@ -2,12 +2,14 @@ import asyncio
 import os
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
 from portico.accounts.tickets import Tickets
 from portico.api.download import content_disposition
+from portico.providers.local.threads import ThreadPool
 from portico.rights import Right
 
 from .conftest import Clock
@@ -318,6 +320,33 @@ def test_no_name_can_break_the_header() -> None:
 async def test_a_folder_is_not_downloaded(gateway: Gateway, file: str, path: str) -> None:
     response = await gateway.call("GET", path, params={"action": "DOWNLOAD"})
     assert (response.status_code, response.json()["code"]) == (409, "is-a-folder")
+
+
+async def test_what_resembles_a_file_may_be_a_folder(gateway: Gateway) -> None:
+    gateway.put("v1.2/a")
+    for user in ("web", "watcher"):
+        listed = (await gateway.list("v1.2", user)).json()["content"]
+        assert [entry["name"] for entry in listed] == ["v1.2", "a"], user
+    missing = await gateway.call("GET", "v1.3")
+    assert (missing.status_code, missing.json()["code"]) == (404, "not-found")
+    refused = await gateway.call("GET", "v1.2", user="fetcher")
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+
+async def test_a_small_file_is_looked_for_and_read_at_once(
+    gateway: Gateway, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    start = ThreadPool.start
+
+    def counted(pool: ThreadPool, work: Any, *args: Any) -> Any:
+        started.append(work.__name__)
+        return start(pool, work, *args)
+
+    monkeypatch.setattr(ThreadPool, "start", counted)
+    assert (await gateway.call("GET", file)).content == CONTENT
+    assert started[-1:] == ["_open"]
+    assert set(started) <= {"_open", "_volume_id"}
 
 
 async def test_downloading_needs_its_right_and_no_other(gateway: Gateway, file: str) -> None:

@@ -113,7 +113,8 @@ class FileResponse(StreamedResponse):
     ) -> None:
         span = (content.start, content.stop) if partial else None
         headers = _headers(content.entry, span) | (more or {})
-        super().__init__(content.chunks, scheduler, headers, 206 if partial else 200)
+        size = content.stop - content.start
+        super().__init__(content.chunks, scheduler, headers, 206 if partial else 200, size=size)
 
 
 def _headers(entry: Entry, span: tuple[int, int] | None) -> dict[str, str]:

@@ -166,6 +166,10 @@ class Query:
                 raise InvalidRequest(f"The parameter '{name[:40]}' is given twice; send it once.")
             self._values[name] = value
 
+    @property
+    def is_given(self) -> bool:
+        return bool(self._values)
+
     def get(self, name: str) -> str | None:
         return self._values.get(name)
 

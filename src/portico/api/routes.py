@@ -70,7 +70,8 @@ async def _read(request: Request) -> Response:
 
 async def _list_or_download(request: Request, operations: Operations, path: Path, query: Query) -> Response:
     """Without an action, a folder is listed and a file is sent."""
-    if operations.allows(Right.LIST):
+    resembles_file = _resembles_file(path, query) and operations.allows(Right.DOWNLOAD)
+    if operations.allows(Right.LIST) and not resembles_file:
         context_of(request).action = "list"
         try:
             return await list_folder(operations, path, query, file_first=True)
@@ -79,7 +80,13 @@ async def _list_or_download(request: Request, operations: Operations, path: Path
     try:
         return await download(request, operations, path)
     except IsAFolder:
-        return await list_folder(operations, path, query)  # raises: the right is missing
+        context_of(request).action = "list"
+        return await list_folder(operations, path, query)  # raises if the right is missing
+
+
+def _resembles_file(path: Path, query: Query) -> bool:
+    """Whether it is worth looking for a file first; which of them it is, only the storage knows."""
+    return not query.is_given and not path.is_root and not path.as_folder and "." in path.name[1:-1]
 
 
 async def _write(request: Request) -> Response:

@@ -20,7 +20,13 @@ class StreamedResponse(Response):
     """Chunks on their way to the client, closed whatever happens on that way."""
 
     def __init__(
-        self, chunks: Chunks, scheduler: FairScheduler, headers: Mapping[str, str], status_code: int = 200
+        self,
+        chunks: Chunks,
+        scheduler: FairScheduler,
+        headers: Mapping[str, str],
+        status_code: int = 200,
+        *,
+        size: int | None = None,
     ) -> None:
         super().__init__(status_code=status_code, headers=headers)
         if "Content-Length" not in headers:
@@ -28,16 +34,30 @@ class StreamedResponse(Response):
             self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
         self._chunks = chunks
         self._scheduler = scheduler
+        self._size = size
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        chunks = self._chunks
+        try:
+            first = await anext(self._chunks, None)
+            if len(first or b"") == self._size:  # a small file: nothing is left to wait for
+                await self._scheduler.turn(len(first or b""))
+                await self._start(send)
+                await send({"type": "http.response.body", "body": first or b""})
+            else:
+                await self._stream(first, receive, send)
+        finally:
+            await self._chunks.aclose()
+
+    async def _start(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+
+    async def _stream(self, chunk: bytes | None, receive: Receive, send: Send) -> None:
+        """Send this chunk and all others."""
         # The server takes what is sent to a client that has gone, and does not say so: we have to listen for it.
         gone = asyncio.create_task(until_gone(receive))
         try:
-            await send(
-                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-            )
-            async for chunk in chunks:
+            await self._start(send)
+            while chunk is not None:
                 await self._scheduler.turn(len(chunk))
                 if gone.done():
                     raise ClientGone
@@ -47,7 +67,7 @@ class StreamedResponse(Response):
                         await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 except TimeoutError:
                     raise ClientGone from None
+                chunk = await anext(self._chunks, None)
             await send({"type": "http.response.body", "body": b""})
         finally:
             gone.cancel()
-            await chunks.aclose()

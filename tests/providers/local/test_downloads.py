@@ -14,11 +14,13 @@ from portico.providers.local import LocalProvider
 from .actions import at
 
 _SECONDS = 20
+CONTENT = b"content" * 2**14
+"""More than is read when the file is opened."""
 
 
 @pytest.fixture
 def file(top: Folder) -> Folder:
-    (top / "file").write_bytes(b"content")
+    (top / "file").write_bytes(CONTENT)
     return top / "file"
 
 
@@ -67,9 +69,30 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 async def test_a_download_that_is_read_to_its_end_is_closed(provider: LocalProvider, file: Folder) -> None:
     download = await provider.read(at("file"))
     assert descriptors(file) == 1
-    assert b"".join([chunk async for chunk in download.chunks]) == b"content"
+    assert b"".join([chunk async for chunk in download.chunks]) == CONTENT
     assert descriptors(file) == 0
     await download.chunks.aclose()
+
+
+@pytest.mark.parametrize("span", [(0, None), (2, 5), (3, 3)])
+async def test_a_small_download_is_read_and_closed_by_the_thread_that_opens_it(
+    provider: LocalProvider, top: Folder, span: tuple[int, int | None]
+) -> None:
+    (top / "small").write_bytes(b"content")
+    download = await provider.read(at("small"), *span)
+    if span != (3, 3):
+        assert descriptors(top / "small") == 0
+    (top / "small").unlink()
+    assert b"".join([chunk async for chunk in download.chunks]) == b"content"[slice(*span)]
+    await download.chunks.aclose()
+    assert descriptors(top / "small") == 0
+
+
+async def test_a_small_file_that_is_closed_unread_is_at_its_end(provider: LocalProvider, top: Folder) -> None:
+    (top / "small").write_bytes(b"content")
+    download = await provider.read(at("small"))
+    await download.chunks.aclose()
+    assert [chunk async for chunk in download.chunks] == []
 
 
 async def test_a_closed_download_is_at_its_end(provider: LocalProvider, file: Folder) -> None:

@@ -22,6 +22,8 @@ from portico.providers.local.threads import Threads
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 2**20
 """Bytes that a thread reads at a time."""
+_SMALL = 2**16
+"""Bytes. A download of up to this size is read by the thread that opens the file."""
 
 
 class OpenFile:
@@ -80,12 +82,16 @@ class OpenFile:
 class FileChunks:
     """The bytes of a file from `start` up to `stop`."""
 
-    def __init__(self, threads: Threads, path: Path, file: OpenFile, start: int, stop: int) -> None:
+    def __init__(
+        self, threads: Threads, path: Path, file: OpenFile, start: int, stop: int, first: bytes
+    ) -> None:
+        """`first`: bytes that were read already, or none."""
         self._threads = threads
         self._path = path
         self._file = file
         self._start = start
         self._stop = stop
+        self._first = first
 
     def __aiter__(self) -> Self:
         return self
@@ -95,7 +101,11 @@ class FileChunks:
             self._file.close()
             raise StopAsyncIteration
         size = min(_CHUNK, self._stop - self._start)
-        chunk = await self._threads.run(self._threads.reads, self._path, self._file.read, size, self._start)
+        chunk, self._first = self._first, b""
+        if not chunk:
+            chunk = await self._threads.run(
+                self._threads.reads, self._path, self._file.read, size, self._start
+            )
         if not chunk:
             raise ProviderFailed(f"'{self._path.name}' became shorter while it was read.")
         self._start += len(chunk)
@@ -111,7 +121,7 @@ async def open_download(
 ) -> Download:
     opening = threads.metadata.start(_open, top, path, start, stop, etag)
     try:
-        file, end = await asyncio.shield(opening)
+        file, end, first = await asyncio.shield(opening)
     except OSError as error:
         raise translate(error, path) from error
     except asyncio.CancelledError:
@@ -120,11 +130,13 @@ async def open_download(
     finally:
         del opening  # an error refers to this frame
     entry = entry_of(path.name, file.info, with_etag=True)
-    return Download(entry, start, end, FileChunks(threads, path, file, start, end))
+    return Download(entry, start, end, FileChunks(threads, path, file, start, end, first))
 
 
-def _open(top: Volume, path: Path, start: int, stop: int | None, etag: str | None) -> tuple[OpenFile, int]:
-    """The file, and where the download ends."""
+def _open(
+    top: Volume, path: Path, start: int, stop: int | None, etag: str | None
+) -> tuple[OpenFile, int, bytes]:
+    """The file, where the download ends, and all of it if it is small."""
     with opened_parent(top, path) as folder:
         file = OpenFile(folder, path)
     size = file.info.st_size
@@ -133,12 +145,18 @@ def _open(top: Volume, path: Path, start: int, stop: int | None, etag: str | Non
             raise changed(path.name)
         if start > size:
             raise beyond_end(path.name, size)
+        end = size if stop is None else min(stop, size)
+        first = b""
+        if 0 < end - start <= _SMALL:
+            first = file.read(end - start, start)
+            if len(first) == end - start:
+                file.close()
     except BaseException:
         file.close()
         raise
-    return file, size if stop is None else min(stop, size)
+    return file, end, first
 
 
-def _close(opening: "asyncio.Future[tuple[OpenFile, int]]") -> None:
+def _close(opening: "asyncio.Future[tuple[OpenFile, int, bytes]]") -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result()[0].close()
