@@ -260,6 +260,27 @@ async def test_requests_queue_for_the_pool(url: str, postgres: PostgresServer) -
     await database.close()
 
 
+async def test_a_connection_outlives_a_task_that_is_cancelled_before_its_query(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(url, connections=1)
+    await database.fetch(text("SELECT 1"))
+    begun = asyncio.Event()
+
+    async def set_autocommit(*_: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.AsyncConnection, "set_autocommit", set_autocommit)
+        task = asyncio.create_task(database.fetch(text("SELECT 1")))
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+    assert (await database.fetch(text("SELECT 1 AS one")))[0].one == 1
+    await database.close()
+
+
 async def test_at_the_servers_limit_requests_wait(postgres: PostgresServer, url: str) -> None:
     postgres.execute("CREATE ROLE limited LOGIN PASSWORD 'x' CONNECTION LIMIT 1")
     limited = f"postgresql://limited:x@127.0.0.1:{postgres.port}/{url.rpartition('/')[2]}"

@@ -98,12 +98,13 @@ class Postgres:
             self.engine = self._engine(connections)
         except ModuleNotFoundError:
             raise InvalidRequest(_NEEDED) from None
-        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @asynccontextmanager
     async def reading(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
         """Without a transaction: each statement is one round trip."""
-        async with self._autocommit.connect() as connection:
+        async with self.engine.connect() as connection:
+            # An engine with this option loses its connection if the task is cancelled while the option is set.
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
             with _ended_after(wait, await _driver_connection(connection)):
                 yield connection
 
