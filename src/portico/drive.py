@@ -85,6 +85,10 @@ class Drive:
     def max_file_size(self) -> int:
         return self._provider.max_file_size
 
+    def size_limit(self, configured: int) -> int:
+        """How many bytes a file may have; `configured` is the administrator's limit, or 0."""
+        return min(configured or self.max_file_size, self.max_file_size)
+
     @property
     def says_replaced(self) -> bool:
         """As `Provider.says_replaced`."""

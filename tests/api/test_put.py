@@ -441,7 +441,7 @@ async def test_the_audit_log_names_the_file(gateway: Gateway) -> None:
 async def test_a_user_who_is_disabled_meanwhile_stores_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.operations.uploads.TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr("portico.operations.actor.TRUSTED_SECONDS", -1.0)
 
     async def disable() -> None:
         await gateway.users.change("web", disabled=True)

@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import func, select
 
 from portico.api.tus import MEDIA_TYPE, UPLOADS
-from portico.operations import resources, resumable
+from portico.drive import Drive
+from portico.operations import incoming, resources, resumable
 from portico.rights import Right
 from portico.store.database import Database
 from portico.store.tables import uploads as rows
@@ -324,7 +325,7 @@ async def test_checksums(
     gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch, algorithm: str, held: bool
 ) -> None:
     if not held:
-        monkeypatch.setattr(resumable, "_HELD_BYTES", 10)
+        monkeypatch.setattr(incoming, "HELD_BYTES", 10)
     address = await tus.create()
     await tus.patch(address, 0, CONTENT[:1000])
 
@@ -571,6 +572,22 @@ async def test_a_digest_that_is_asked_for(gateway: Gateway, tus: Tus, cut: int) 
     assert answer.status_code == 204
     assert answer.headers["Repr-Digest"] == sha256_of(CONTENT)
     assert (await tus.call("HEAD", address)).headers["Repr-Digest"] == sha256_of(CONTENT)
+    shown = await gateway.call("HEAD", "a.bin", headers={"Want-Repr-Digest": "sha-256=1"})
+    assert shown.headers["Repr-Digest"] == sha256_of(CONTENT)
+
+
+async def test_the_digest_of_joined_uploads_is_computed_in_passing(
+    gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = []
+    for content in (CONTENT[:1000], CONTENT[1000:]):
+        created = await tus.call("POST", Upload_Length=str(len(content)), Upload_Concat="partial")
+        parts.append(created.headers["Location"])
+        await tus.patch(parts[-1], 0, content)
+    monkeypatch.delattr(Drive, "read_to_compare")
+    final = {"Upload-Concat": "final;" + " ".join(parts), "Upload-Metadata": metadata(filename="a.bin")}
+    answer = await tus.call("POST", Want_Repr_Digest="sha-256=5", **final)
+    assert (answer.status_code, answer.headers["Repr-Digest"]) == (201, sha256_of(CONTENT))
     shown = await gateway.call("HEAD", "a.bin", headers={"Want-Repr-Digest": "sha-256=1"})
     assert shown.headers["Repr-Digest"] == sha256_of(CONTENT)
 

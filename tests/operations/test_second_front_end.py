@@ -31,7 +31,7 @@ from portico.errors import (
     Unavailable,
 )
 from portico.metrics import Metrics
-from portico.operations import Actor, Gateway, OnConflict, Operations, RequestContext, admission, uploads
+from portico.operations import Actor, Gateway, OnConflict, Operations, RequestContext, admission
 from portico.operations.cancellation import CancellableWork, ChangeAbandoned
 from portico.operations.hashing import ExpectedDigest
 from portico.paths import Path
@@ -349,7 +349,7 @@ async def test_conditions_digests_and_receipts(installation: Installation) -> No
 async def test_a_user_who_is_disabled_during_an_upload_stores_nothing(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr("portico.operations.actor.TRUSTED_SECONDS", -1.0)
     await installation.front_end.sign_in("web")
 
     async def disabled_meanwhile() -> AsyncIterator[bytes]:

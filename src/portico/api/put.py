@@ -10,18 +10,20 @@ from portico.api.conditions import WriteCondition
 from portico.api.digests import FIELDS, digest_text, digests_of, wants_sha256
 from portico.api.multipart import media_type
 from portico.api.receipts import representation
-from portico.api.request_body import RequestBody
+from portico.api.request_body import RequestBody, refuse_coded
 from portico.api.requests import (
+    MODIFIED,
     Query,
     Returned,
     address_of,
+    content_length,
+    modified_of,
     operations_of,
     path_of,
     preferred_return,
     services_of,
     single_header,
 )
-from portico.api.upload import MODIFIED, content_length, modified_of, refuse_coded
 from portico.errors import (
     AlreadyExists,
     Changed,

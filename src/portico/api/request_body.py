@@ -7,7 +7,7 @@ from typing import Self
 from starlette.requests import Request
 from starlette.types import Receive
 
-from portico.errors import ClientTimeout, InvalidRequest
+from portico.errors import ClientTimeout, InvalidRequest, UnsupportedMediaType
 from portico.operations.cancellation import ClientGone
 from portico.operations.fair_scheduling import FairScheduler
 
@@ -67,6 +67,11 @@ def is_content_coded(request: Request) -> bool:
     """Whether Content-Encoding names anything but identity."""
     codings = ",".join(request.headers.getlist("Content-Encoding")).lower().split(",")
     return any(coding.strip() not in ("", "identity") for coding in codings)
+
+
+def refuse_coded(request: Request) -> None:
+    if is_content_coded(request):
+        raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
 
 
 async def read_small(request: Request, limit: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -10,6 +11,7 @@ from urllib.parse import quote, unquote_to_bytes
 from starlette.requests import Request
 from starlette.types import Scope
 
+from portico import timestamps
 from portico.api.services import Services
 from portico.errors import InvalidRequest, NotSignedIn
 from portico.operations import Actor, Operations, RequestContext
@@ -17,6 +19,7 @@ from portico.paths import Path
 
 FILESYSTEM = "/backend/1.0.0/filesystem"
 DEFAULT_SIZE = 250
+MODIFIED = "X-Modified"
 
 _MAX_PARAMETERS = 16
 _KNOWN = frozenset({"action", "cursor", "fields", "onConflict", "recursive", "size", "target", "ticket"})
@@ -69,6 +72,21 @@ def single_header(request: Request, name: str) -> str | None:
     if len(values) > 1:
         raise InvalidRequest(f"The header {name} is given twice; send it once.")
     return values[0] if values else None
+
+
+def content_length(request: Request) -> int | None:
+    text = request.headers.get("Content-Length", "")
+    return int(text) if text.isdecimal() and len(text) <= 18 else None
+
+
+def modified_of(text: str | None, name: str = f"The header {MODIFIED}") -> datetime | None:
+    """A modification time as a client writes it, in the header or elsewhere."""
+    try:
+        return timestamps.parse(text.strip()) if text is not None else None
+    except ValueError:
+        raise InvalidRequest(
+            f"{name} is no time from 1970 on; write 2026-11-14T09:30:00Z, or seconds since 1970."
+        ) from None
 
 
 class Returned(NamedTuple):

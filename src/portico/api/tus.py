@@ -5,21 +5,27 @@ Extensions: creation, creation-with-upload, creation-defer-length, expiration, t
 
 import re
 from base64 import b64decode
-from datetime import datetime
 from email.utils import format_datetime
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico import timestamps
 from portico.api.digests import CHECKSUMS, checksum_of, digest_text, digests_of, wants_sha256
 from portico.api.receipts import representation
-from portico.api.request_body import RequestBody, is_content_coded
-from portico.api.requests import address_of, operations_of, preferred_return, services_of, single_header
+from portico.api.request_body import RequestBody, refuse_coded
+from portico.api.requests import (
+    address_of,
+    content_length,
+    modified_of,
+    operations_of,
+    preferred_return,
+    services_of,
+    single_header,
+)
 from portico.errors import InvalidRequest, MethodNotAllowed, NotFound, TusVersion, UnsupportedMediaType
 from portico.operations import OnConflict, Operations, ResumableUploads
-from portico.operations.hashing import ExpectedDigest
+from portico.operations.hashing import ExpectedDigest, WantedDigest
 from portico.operations.upload_status import NewUpload, UploadStatus
 from portico.paths import Path
 
@@ -60,7 +66,7 @@ async def create(request: Request) -> Response:
     concat = (single_header(request, "Upload-Concat") or "").strip()
     if concat.startswith("final;"):
         parts = _part_ids(concat.removeprefix("final;"))
-        status = await uploads.concatenate(_new(metadata, None), parts, **_wishes(request))
+        status = await operations.concatenation.store(_new(metadata, None), parts, _wanted(request))
         return _answer(request, operations, status, 201)
     if concat not in ("", "partial"):
         raise InvalidRequest("Upload-Concat is malformed; send partial, or final; with addresses of uploads.")
@@ -120,23 +126,22 @@ async def end(request: Request) -> Response:
 
 async def _appended(request: Request, uploads: ResumableUploads, upload_id: str, offset: int) -> UploadStatus:
     body = RequestBody(request.receive, scheduler=services_of(request).gateway.scheduler)
-    length = _number(request, "Content-Length")
     return await uploads.append(
         upload_id,
         offset,
         body,
         size=_upload_length(request),
-        length=length,
+        length=content_length(request),
         interrupt=body.interrupt,
         expected=_check_body(request, offset),
-        **_wishes(request),
+        wanted=_wanted(request),
     )
 
 
-def _wishes(request: Request) -> dict[str, bool]:
-    """What the client wants to know of the file."""
-    wanted = wants_sha256(request)
-    return {"sha256": wanted or preferred_return(request).receipts, "record": wanted}
+def _wanted(request: Request) -> WantedDigest:
+    """The digest that the client asks for, or that a receipt needs."""
+    asked = wants_sha256(request)
+    return WantedDigest(computed=asked or preferred_return(request).receipts, recorded=asked)
 
 
 def _check_version(request: Request) -> None:
@@ -148,9 +153,8 @@ def _check_body(request: Request, offset: int) -> list[ExpectedDigest]:
     """The digests of the body; raises if it cannot be taken, before it is read."""
     if (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise UnsupportedMediaType(f"Send the content as {MEDIA_TYPE}.")
-    if is_content_coded(request):
-        raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
-    return _expected(request, offset, _number(request, "Content-Length"))
+    refuse_coded(request)
+    return _expected(request, offset, content_length(request))
 
 
 def _has_content(request: Request) -> bool:
@@ -215,18 +219,9 @@ def _new(header: str, size: int | None) -> NewUpload:
         size=size,
         content_type=found.get("filetype") or found.get("type") or None,
         on_conflict=_on_conflict(found.get("onConflict")),
-        modified=_modified(found.get("modified")),
+        modified=modified_of(found.get("modified") or None, "The modified of Upload-Metadata"),
         metadata=header,
     )
-
-
-def _modified(text: str | None) -> datetime | None:
-    try:
-        return timestamps.parse(text) if text else None
-    except ValueError:
-        raise InvalidRequest(
-            "The modification time is malformed; send it like 2026-11-14T09:30:00Z, or in seconds since 1970."
-        ) from None
 
 
 def _on_conflict(text: str | None) -> OnConflict | None:

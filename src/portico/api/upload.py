@@ -6,27 +6,27 @@ from datetime import datetime
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico import timestamps
 from portico.api.digests import digest_text, digests_of, wants_sha256
 from portico.api.multipart import FormFile, MultipartReader
 from portico.api.problems import problem_response
 from portico.api.receipts import representation
-from portico.api.request_body import RequestBody, is_content_coded
+from portico.api.request_body import RequestBody, refuse_coded
 from portico.api.requests import (
+    MODIFIED,
     Query,
     address_of,
+    content_length,
+    modified_of,
     operations_of,
     path_of,
     preferred_return,
     services_of,
     single_header,
 )
-from portico.errors import InvalidRequest, PorticoError, UnsupportedMediaType
+from portico.errors import InvalidRequest, PorticoError
 from portico.operations import OnConflict, Upload
 from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.paths import Path
-
-MODIFIED = "X-Modified"
 
 
 async def upload(request: Request, query: Query) -> Response:
@@ -74,26 +74,6 @@ def _form(request: Request, whole: Hashing | None) -> MultipartReader:
     body = RequestBody(request.receive, scheduler=services.gateway.scheduler)
     watched = whole.watch(body) if whole else body
     return MultipartReader(watched, content_type, max_files=services.max_files)
-
-
-def refuse_coded(request: Request) -> None:
-    if is_content_coded(request):
-        raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
-
-
-def content_length(request: Request) -> int | None:
-    text = request.headers.get("Content-Length", "")
-    return int(text) if text.isdecimal() and len(text) <= 18 else None
-
-
-def modified_of(text: str | None) -> datetime | None:
-    """The time in `X-Modified`."""
-    try:
-        return timestamps.parse(text.strip()) if text is not None else None
-    except ValueError:
-        raise InvalidRequest(
-            f"The header {MODIFIED} is no time from 1970 on; write 2026-11-14T09:30:00Z, or seconds since 1970."
-        ) from None
 
 
 async def _store(

@@ -1,18 +1,23 @@
-"""`RequestContext` and `Actor`: which request this is, and on whose behalf."""
+"""`RequestContext` and `Actor`: which request this is, and on whose behalf; `AccountCheck`: whether that still holds."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from portico.accounts.sessions import Session
-from portico.errors import Forbidden
+from portico.accounts.sessions import Session, Sessions
+from portico.errors import Forbidden, NotSignedIn
 from portico.operations.admission import Slot
 from portico.operations.idempotency import Attempt
 from portico.paths import Path
 from portico.rights import Right
+
+TRUSTED_SECONDS = 0.2
+"""How long a check of the user holds. With the session cache it stays within the second for which a disabled account
+may still be served."""
 
 
 async def _never() -> None:
@@ -82,3 +87,21 @@ class Actor:
     @property
     def expires_at(self) -> datetime:
         return self.session.expires_at
+
+
+class AccountCheck:
+    """Asked before a file is committed: an upload may take long."""
+
+    def __init__(self, sessions: Sessions, actor: Actor) -> None:
+        self._sessions = sessions
+        self._user = actor.session.user.id
+        self._checked_at = actor.checked_at
+
+    async def __call__(self) -> None:
+        """`NotSignedIn` if the user was disabled during the upload."""
+        asked_at = time.monotonic()
+        if asked_at - self._checked_at < TRUSTED_SECONDS:
+            return
+        if not await self._sessions.is_enabled(self._user):
+            raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
+        self._checked_at = asked_at

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from portico.errors import DigestMismatch, PorticoError
 
@@ -44,6 +45,14 @@ SHA_256 = "sha-256"
 _HASHED_HERE = 64 * 1024
 _BATCH = 256 * 1024
 """Bytes for which a thread is worth its price. They are held a little longer than they would be without a digest."""
+
+
+class WantedDigest(NamedTuple):
+    """What is to become of the SHA-256 of a file that is stored."""
+
+    computed: bool = False
+    recorded: bool = False
+    """For those who ask for it later; then it is also computed."""
 
 
 @dataclass(frozen=True, slots=True)

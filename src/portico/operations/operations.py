@@ -16,6 +16,7 @@ from portico.operations import recovery
 from portico.operations.actor import Actor
 from portico.operations.archives import Archive
 from portico.operations.auditing import Change, line_of
+from portico.operations.concatenation import Concatenation
 from portico.operations.idempotency import Attempt
 from portico.operations.receipts import Receipt
 from portico.operations.resources import Resources
@@ -169,16 +170,8 @@ class Operations:
         resources = self._resources
         drive = await self._drive(admitted=False)
         await resources.audit.check()  # before a large body is sent in vain
-        upload = Upload(
-            self._actor,
-            drive,
-            folder,
-            on_conflict,
-            sessions=resources.sessions,
-            audit=resources.audit,
-            max_file_size=resources.max_file_size,
-            sha256=digest or receipt or resources.always_digest,
-        )
+        recorded = digest or resources.always_digest
+        upload = Upload(resources, self._actor, drive, folder, on_conflict, sha256=recorded or receipt)
         try:
             drive.require(Right.UPLOAD)
             if on_conflict is OnConflict.REPLACE:
@@ -191,7 +184,7 @@ class Operations:
                 await resources.audit.end(line)
             raise
         finally:
-            if digest or resources.always_digest:
+            if recorded:
                 await self._record_digests(drive, folder, upload)
 
     async def _record_digests(self, drive: Drive, folder: Path, upload: Upload) -> None:
@@ -209,6 +202,11 @@ class Operations:
     def resumable(self) -> ResumableUploads:
         """Files that are sent in several requests."""
         return ResumableUploads(self._resources, self._actor, self._drive)
+
+    @property
+    def concatenation(self) -> Concatenation:
+        """Files that are sent in parts, several at the same time."""
+        return Concatenation(self._resources, self._actor, self._drive)
 
     # Changing the tree
 

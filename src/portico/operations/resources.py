@@ -12,6 +12,7 @@ from portico.drives import Drives
 from portico.operations.admission import Admission
 from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
+from portico.operations.hashing import WantedDigest
 from portico.operations.receipts import Receipts
 from portico.store.digests import FileDigests
 from portico.store.uploads import Uploads
@@ -41,3 +42,7 @@ class Resources:
     """Of requests that are held in memory until their digest is known."""
     always_digest: bool = False
     """Whether the SHA-256 of every upload is computed."""
+
+    def wanted(self, asked: WantedDigest) -> WantedDigest:
+        """What is done, which may be more than was asked for."""
+        return WantedDigest(computed=True, recorded=True) if self.always_digest else asked

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from portico.drive import OnConflict
+from portico.drive import OnConflict, ResumableUpload
 from portico.entries import Entry
 from portico.paths import Path
-from portico.store.uploads import UploadRecord
+from portico.store.uploads import Claim, UploadRecord
 
 
 class NewUpload(msgspec.Struct, frozen=True):
@@ -92,3 +92,7 @@ def status_of(
         details.entry,
         details.sha256,
     )
+
+
+async def save_progress(claim: Claim, upload: ResumableUpload) -> None:
+    await claim.progress(upload.offset, upload.state)

@@ -1,37 +1,29 @@
 """`Upload`: the files that one request stores in one folder, and what became of each."""
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Collection
 from datetime import datetime
 from functools import partial
 
-from portico.accounts.sessions import Sessions
-from portico.audit import AuditTrail
 from portico.drive import Drive, OnConflict
 from portico.entries import Entry, guess_content_type
-from portico.errors import Changed, InvalidRequest, NotSignedIn, TooLarge, already_exists
-from portico.operations.actor import Actor
+from portico.errors import Changed, InvalidRequest, TooLarge, already_exists
+from portico.operations.actor import AccountCheck, Actor
 from portico.operations.auditing import Change
 from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.operations.recovery import AlreadyStored, EarlierFile, earlier_file, keeps_existing
+from portico.operations.resources import Resources
 from portico.paths import Path
-
-TRUSTED_SECONDS = 0.2
-"""How long a check of the user holds. With the session cache it stays within the second for which a disabled account
-may still be served."""
 
 
 class Upload:
     def __init__(
         self,
+        resources: Resources,
         actor: Actor,
         drive: Drive,
         folder: Path,
         on_conflict: OnConflict | None,
         *,
-        sessions: Sessions,
-        audit: AuditTrail,
-        max_file_size: int,
         sha256: bool = False,
     ) -> None:
         """`sha256`: compute that of each file."""
@@ -39,11 +31,10 @@ class Upload:
         self._drive = drive
         self._folder = folder
         self.on_conflict = on_conflict
-        self._sessions = sessions
-        self._audit = audit
-        self._max_file_size = min(max_file_size or drive.max_file_size, drive.max_file_size)
+        self._audit = resources.audit
+        self._check_user = AccountCheck(resources.sessions, actor)
+        self._max_file_size = drive.size_limit(resources.max_file_size)
         self._sha256 = sha256
-        self._checked_at = actor.checked_at
         self._announced: int | None = None
         self._names: set[str] = set()
         self.stored: list[Entry] = []
@@ -194,15 +185,6 @@ class Upload:
 
     def _too_large(self, name: str) -> TooLarge:
         return TooLarge(f"'{name}' is larger than the limit of {self._max_file_size} bytes per file.")
-
-    async def _check_user(self) -> None:
-        """A user who was disabled during the upload stores nothing more."""
-        asked_at = time.monotonic()
-        if asked_at - self._checked_at < TRUSTED_SECONDS:
-            return
-        if not await self._sessions.is_enabled(self._actor.session.user.id):
-            raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
-        self._checked_at = asked_at
 
 
 async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) -> Entry:

@@ -1,0 +1,107 @@
+"""The bytes of one request for a resumable upload, checked as they arrive."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+from portico.drive import Drive
+from portico.errors import TooLarge
+from portico.operations.hashing import Hashing
+from portico.operations.own_uploads import OwnUploads
+from portico.operations.upload_expiry import abandon
+from portico.operations.upload_status import UploadStatus, save_progress, state_of
+from portico.store.uploads import Claim
+
+HELD_BYTES = 8 * 2**20
+"""A request of this size is held in memory until its digest is known to match."""
+
+
+@dataclass(slots=True)
+class Room:
+    """How many bytes an upload still takes."""
+
+    size: int
+    """Of the whole file."""
+    left: int
+    is_announced: bool = True
+    """Whether the client has said the size, or it is the limit."""
+
+    def error(self) -> TooLarge:
+        if self.is_announced:
+            return TooLarge(f"The upload was announced with {self.size} bytes; this is more.")
+        return too_large(self.size)
+
+
+def too_large(limit: int) -> TooLarge:
+    return TooLarge(f"A file may have {limit} bytes at most.")
+
+
+async def guarded(claim: Claim, chunks: AsyncIterator[bytes], room: Room) -> AsyncIterator[bytes]:
+    """The chunks, until there are too many or the upload is taken over."""
+    while True:
+        claim.check()
+        try:
+            chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        except Exception:
+            # One who makes way ends the wait for the client, which looks like a slow client here.
+            claim.check()
+            raise
+        room.left -= len(chunk)
+        if room.left < 0:
+            raise room.error()
+        yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedBodies:
+    """Bodies of which nothing is passed on before all of it matches its digest: a service cannot take bytes back."""
+
+    own: OwnUploads
+    drive: Drive
+    held: asyncio.Semaphore
+    """Of those in memory."""
+    create_partial: Callable[[int | None], Awaitable[UploadStatus]]
+
+    @asynccontextmanager
+    async def verified(
+        self, chunks: AsyncIterator[bytes], length: int | None, hashing: Hashing
+    ) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """A small body is held in memory; a larger one is stored as a hidden upload of its own and read again."""
+        if length is not None and length <= HELD_BYTES and not self.held.locked():
+            async with self.held:
+                content = [chunk async for chunk in hashing.watch(chunks)]
+                await hashing.check()
+                yield _each(content)
+        else:
+            part = await self.create_partial(length)
+            async with self.own.claimed(self.drive, part.id) as claim:
+                try:
+                    await self._store(claim, chunks, length, hashing)
+                    yield partial_uploads(self.drive, [part.id])
+                finally:
+                    await asyncio.shield(abandon(claim, self.drive))
+
+    async def _store(
+        self, claim: Claim, chunks: AsyncIterator[bytes], length: int | None, hashing: Hashing
+    ) -> None:
+        upload = await self.drive.resume_upload(state_of(claim.record))
+        await upload.append(hashing.watch(chunks), lambda: save_progress(claim, upload), at_most=length)
+        await hashing.check()
+        await upload.finish(lambda: save_progress(claim, upload))
+
+
+async def partial_uploads(drive: Drive, upload_ids: list[str]) -> AsyncIterator[bytes]:
+    """What these partial uploads hold, one after the other."""
+    for upload_id in upload_ids:
+        download = await drive.read_partial_upload(upload_id)
+        async with aclosing(download.chunks) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+async def _each(chunks: list[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk

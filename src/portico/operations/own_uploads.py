@@ -1,0 +1,49 @@
+"""`OwnUploads`: the resumable uploads that one actor may use now."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from portico.drive import Drive
+from portico.errors import NotFound
+from portico.operations.actor import Actor
+from portico.operations.resources import Resources
+from portico.operations.upload_status import UploadDetails, details_of
+from portico.store.uploads import Claim, UploadRecord
+
+
+class OwnUploads:
+    def __init__(self, resources: Resources, actor: Actor) -> None:
+        self._uploads = resources.uploads
+        self._now = resources.now
+        self._user = actor.session.user
+
+    @asynccontextmanager
+    async def claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[Claim]:
+        """The upload, for this request alone. `NotFound` if there is none."""
+        async with self._uploads.claimed(upload_id, self._user.id) as claim:
+            if claim is None:
+                raise _no_such_upload()
+            self._check(drive, claim.record)
+            yield claim
+
+    async def get(self, drive: Drive, upload_id: str) -> tuple[UploadRecord, UploadDetails]:
+        """The upload, which another request may write at the moment. `NotFound` if there is none."""
+        record = await self._uploads.get(upload_id)
+        if record is None or record.user_id != self._user.id:
+            raise _no_such_upload()
+        return record, self._check(drive, record)
+
+    def _check(self, drive: Drive, record: UploadRecord) -> UploadDetails:
+        """`NotFound` if it has expired, or the user's files are elsewhere now."""
+        details = details_of(record)
+        if (
+            record.connection != self._user.connection
+            or details.root != str(drive.root)
+            or record.expires_at <= self._now()
+        ):
+            raise _no_such_upload()
+        return details
+
+
+def _no_such_upload() -> NotFound:
+    return NotFound("There is no such upload, or it has expired; send the file again.")
