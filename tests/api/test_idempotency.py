@@ -335,6 +335,49 @@ class TestAfterACrash:
         assert is_replay(await upload(gateway, b"x" * 10**6, onConflict=on_conflict))
         assert gateway.left_over == []
 
+    @pytest.mark.parametrize("expects", [False, True], ids=["", "expect"])
+    @pytest.mark.parametrize(
+        ("there", "condition", "status"),
+        [
+            (True, {"If-Match": '"{etag}"'}, 204),
+            (True, {"If-Match": '"other", "{etag}"'}, 204),
+            (True, {"If-Match": "*"}, 204),
+            (True, {"If-None-Match": '"other", "another"'}, 204),
+            (True, {"If-Match": '"{etag}"', "If-None-Match": '"other"'}, 204),
+            (True, {"If-Unmodified-Since": "Fri, 31 Dec 2100 23:59:59 GMT"}, 204),
+            (False, {"If-None-Match": "*"}, 201),
+            (False, {"If-None-Match": '"other"'}, 201),
+            (False, {"If-Unmodified-Since": "Fri, 31 Dec 2100 23:59:59 GMT"}, 201),
+        ],
+    )
+    async def test_a_conditional_put(
+        self,
+        gateway: Gateway,
+        crash: Callable[[], None],
+        there: bool,
+        condition: dict[str, str],
+        status: int,
+        expects: bool,
+    ) -> None:
+        etag = ""
+        if there:
+            gateway.put("a.txt", b"old")
+            etag = (await gateway.call("HEAD", "a.txt")).headers["ETag"].strip('"')
+        headers = {name: value.replace("{etag}", etag) for name, value in condition.items()}
+        headers |= KEY | ({"Expect": "100-continue"} if expects else {})
+        crash()
+        first = await gateway.call("PUT", "a.txt", content=b"new", headers=headers)
+        second = await gateway.call("PUT", "a.txt", content=b"new", headers=headers)
+        crash()
+        third = await gateway.call("PUT", "a.txt", content=b"new", headers=headers)
+        assert [each.status_code for each in (first, second, third)] == [status] * 3, third.text
+        for header in ("ETag", "Location", "Content-Location", "X-Modified"):
+            assert len({each.headers.get(header) for each in (first, second, third)}) == 1
+        assert content(gateway) == {"a.txt": b"new"}
+        if etag in str(headers) and etag:
+            other = headers | {"Idempotency-Key": "other"}
+            assert (await gateway.call("PUT", "a.txt", content=b"new", headers=other)).status_code == 412
+
     async def test_an_upload_without_the_right_to_replace(
         self, gateway: Gateway, crash: Callable[[], None]
     ) -> None:

@@ -90,8 +90,27 @@ class WriteCondition:
             raise Changed("The file has changed since the date of If-Unmodified-Since; look at it again.")
         if entry and self.none_match is not None and names(self.none_match.replace("W/", ""), entry.etag):
             raise Changed("The file is of a version that If-None-Match excludes; look at it again.")
+        self._bind(entry.etag if entry else None)
+
+    @property
+    def settled(self) -> str:
+        """What `settle` decided, for `settle_as`."""
+        return self.if_match or ""
+
+    def settle_as(self, settled: str) -> None:
+        """As `settle`, which an earlier attempt of this request has done. What is there now may be of that attempt."""
+        self._bind(settled or None)
+
+    def _bind(self, etag: str | None) -> None:
         if self.on_conflict in (None, OnConflict.REPLACE):
-            if entry is None:
+            if etag is None:
                 self._require_none()
             else:
-                self.on_conflict, self.if_match = OnConflict.REPLACE, entry.etag
+                self.on_conflict, self.if_match = OnConflict.REPLACE, etag
+
+    @property
+    def makes_new(self) -> bool | None:
+        """Whether the file that it lets be stored is a new one; None if that is open."""
+        if self.if_match is not None:
+            return False
+        return True if self.only_new else None

@@ -17,6 +17,7 @@ from portico.api.requests import (
     Returned,
     address_of,
     content_length,
+    context_of,
     modified_of,
     operations_of,
     path_of,
@@ -35,9 +36,11 @@ from portico.errors import (
     cannot_replace_folder,
 )
 from portico.operations import OnConflict, Operations, Upload
+from portico.operations.idempotency import Attempt
 from portico.paths import Path
 from portico.rights import Right
 
+_SETTLED = "condition"
 _CONDITIONS = frozenset({b"if-match", b"if-none-match", b"if-unmodified-since"})
 
 
@@ -55,13 +58,15 @@ async def put(request: Request, query: Query) -> Response:
         path.parent, condition.on_conflict, digest=digest, receipt=returned.receipts
     ) as upload:
         content_type = _check(request, path, query, present)
+        attempt = context_of(request).attempt
         if condition.needs_entry:
-            condition.settle(await upload.find(path.name))
+            await _settle(condition, upload, path, attempt)
             upload.on_conflict = condition.on_conflict
         replaces = condition.on_conflict in (None, OnConflict.REPLACE)
         target = _Target(upload, path, may_replace=replaces and operations.allows(Right.OVERWRITE))
         try:
-            if b"expect" in present:  # the client waits for a refusal before it sends
+            # The client waits for a refusal before it sends. If it asks again, it may meet the file that it has sent.
+            if b"expect" in present and not (attempt and attempt.is_repeated):
                 await upload.check_folder()
                 await target.check(condition)
             elif target.may_replace and condition.if_match is None and not upload.says_replaced:
@@ -82,8 +87,21 @@ async def put(request: Request, query: Query) -> Response:
             raise
         finally:
             target.close()
-    new = not entry.replaced if upload.says_replaced else target.is_new
+    new = condition.makes_new
+    if new is None:
+        new = not entry.replaced if upload.says_replaced else target.is_new
     return _stored(operations, path.parent.child(entry.name), upload, new=new, returned=returned)
+
+
+async def _settle(condition: WriteCondition, upload: Upload, path: Path, attempt: Attempt | None) -> None:
+    """Compare with what is there: once for all attempts under an idempotency key, before the first one changes it."""
+    settled = attempt.noted(_SETTLED) if attempt else None
+    if settled is not None:
+        condition.settle_as(settled)
+        return
+    condition.settle(await upload.find(path.name))
+    if attempt:
+        await attempt.note(_SETTLED, condition.settled)
 
 
 def _stored(operations: Operations, path: Path, upload: Upload, *, new: bool, returned: Returned) -> Response:

@@ -41,13 +41,21 @@ class Attempt:
 
     async def choose(self, asked: Path, place: Path) -> None:
         """Remember, until the answer is known, that what is to be stored at `asked` goes to `place`, which is free."""
-        if not await self._claim.note({str(asked): str(place)}):
-            raise _running()
+        await self.note(str(asked), str(place))
 
     def place_of(self, asked: Path) -> Path | None:
         """What this attempt or an earlier one chose."""
-        place = self._claim.notes.get(str(asked))
+        place = self.noted(str(asked))
         return None if place is None else Path.parse(place)
+
+    async def note(self, name: str, text: str) -> None:
+        """Remember a decision until the answer is known. The name is not that of a path, which begins with a slash."""
+        if not await self._claim.note({name: text}):
+            raise _running()
+
+    def noted(self, name: str) -> str | None:
+        """What this attempt or an earlier one noted."""
+        return self._claim.notes.get(name)
 
     async def answer(self, response: bytes) -> None:
         """The answer, in the front end's own form, for all further requests under this key."""

@@ -113,12 +113,23 @@ class EarlierFile:
         return bool(self._held)
 
 
-async def earlier_file(
-    drive: Drive, attempt: Attempt, path: Path, *, newer: bool = False
+async def earlier_file(drive: Drive, attempt: Attempt, path: Path) -> EarlierFile | None:
+    """The file at `path`, which the interrupted attempt may have stored."""
+    return await _readable(drive, attempt, path, await drive.find(path))
+
+
+async def replaced_file(
+    drive: Drive, attempt: Attempt, path: Path, if_match: str | None
 ) -> EarlierFile | None:
-    """The file at `path`, if the interrupted attempt may have stored it; with `newer`, only if it was written since."""
+    """The file at `path`, if it is not the version that the request is to replace, or was written since."""
     entry = await drive.find(path)
-    if entry is None or entry.is_folder or (newer and not _is_newer(entry, attempt)):
+    if entry and (_is_newer(entry, attempt) if if_match is None else entry.etag != if_match):
+        return await _readable(drive, attempt, path, entry)
+    return None
+
+
+async def _readable(drive: Drive, attempt: Attempt, path: Path, entry: Entry | None) -> EarlierFile | None:
+    if entry is None or entry.is_folder:
         return None
     # Without the right to read, nobody may find out by guessing what an older file holds.
     if not drive.allows(Right.DOWNLOAD) and not _is_newer(entry, attempt):

@@ -10,7 +10,13 @@ from portico.errors import Changed, InvalidRequest, TooLarge, already_exists
 from portico.operations.actor import AccountCheck, Actor
 from portico.operations.auditing import Change
 from portico.operations.hashing import ExpectedDigest, Hashing
-from portico.operations.recovery import AlreadyStored, EarlierFile, earlier_file, keeps_existing
+from portico.operations.recovery import (
+    AlreadyStored,
+    EarlierFile,
+    earlier_file,
+    keeps_existing,
+    replaced_file,
+)
 from portico.operations.resources import Resources
 from portico.paths import Path
 
@@ -120,7 +126,7 @@ class Upload:
         attempt, drive = self._actor.context.attempt, self._drive
         if attempt is None or not keeps_existing(drive, self.on_conflict):
             if attempt and attempt.is_repeated:
-                newer = await earlier_file(drive, attempt, path, newer=True)
+                newer = await replaced_file(drive, attempt, path, if_match)
                 if newer is not None:
                     return await _held_by(newer, chunks, path.name)
             return await drive.write(
