@@ -224,7 +224,7 @@ class Drives:
     async def _sweep(self, name: str) -> None:
         try:
             async with asyncio.timeout(SWEEP_TIMEOUT_SECONDS), self._leases.held(f"sweep-of:{name}") as mine:
-                if mine and (swept := await self._swept(name, (await self._open(name)).provider)):
+                if mine and (swept := await (await self._open(name)).provider.sweep()):
                     log.info("swept", connection=name, left_over=swept)
         except PorticoError as error:
             log.warning("sweep-failed", connection=name, code=error.code, cause=error.cause)
@@ -234,21 +234,6 @@ class Drives:
             )
         except Exception as error:
             log.error("bug", connection=name, exc_info=error)
-
-    async def _swept(self, name: str, provider: Provider) -> int:
-        """Remove what processes that died left in a connection. Returns how many uploads there were."""
-        swept = await provider.sweep()
-        if self._upload_logs is None:
-            return swept
-        async for upload in self._upload_logs.expired(name):
-            try:
-                await (await provider.resume_upload(upload.state)).abandon()
-            except PorticoError as error:  # the others can be removed; this one is tried again
-                log.warning("upload-not-abandoned", connection=name, code=error.code, cause=error.cause)
-                continue
-            await self._upload_logs.remove(upload)
-            swept += 1
-        return swept
 
     async def close(self) -> None:
         await self._checking.cancel()

@@ -53,7 +53,7 @@ def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     answer = Claim.answer
 
     async def end(claim: Claim, _: bytes) -> None:
-        await claim._end()
+        await claim._renewals.remove(claim)
         await claim._change(owned_until=0)
 
     def switch() -> None:

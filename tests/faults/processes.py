@@ -26,7 +26,7 @@ from portico.providers.s3 import S3Provider
 from portico.store.database import Database
 from portico.store.sealed import Sealed
 from portico.store.tables import uploads
-from portico.store.upload_log import UploadLogs
+from portico.store.uploads import Uploads
 
 from ..gateways import FILES, Gateway, wait_until
 from ..servers.azure_files import Share, azure_files_server
@@ -222,11 +222,14 @@ class S3Storage(Storage):
         options: dict[str, Any] = {name.replace("-", "_"): value for name, value in self.options.items()}
         provider = S3Provider(bucket=self.bucket, **options)
         try:
-            await database.execute(update(uploads).values(expires_at=0))
-            logs = UploadLogs(database, Sealed(key.derive("uploads")), "test")
-            async for upload in logs.expired("store"):
-                await (await provider.resume_upload(upload.state)).abandon()
-                await logs.remove(upload)
+            await database.execute(update(uploads).values(expires_at=0, owned_until=0))
+            records = Uploads(database, Sealed(key.derive("uploads")), "test")
+            for _, upload_id in await records.expired():
+                async with records.claimed(upload_id) as claim:
+                    assert claim
+                    assert claim.record.state
+                    await (await provider.resume_upload(claim.record.state)).abandon()
+                    await claim.remove()
         finally:
             await provider.close()
             await database.close()

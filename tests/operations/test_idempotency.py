@@ -63,7 +63,7 @@ def _is_body(argument: object) -> bool:
 
 async def _vanish(attempt: Attempt) -> None:
     claim: Claim = attempt._claim
-    await claim._end()
+    await claim._renewals.remove(claim)
     await claim._change(owned_until=0)
 
 
@@ -184,9 +184,9 @@ async def test_an_attempt_that_was_taken_over_changes_nothing(
 
     async def overtake() -> None:
         [claim] = claims
-        claim._renewing.cancel()
+        await claim._renewals.remove(claim)
         await claim._change(owned_until=0)
-        claim._owned_until = 0
+        claim.owned_until = 0
         await repeating.send("k", "store", at("/a"), chunks(b"1"), None, OnConflict.REPLACE)
         (installation.files / "a").unlink()
 

@@ -43,7 +43,7 @@ async def test_of_many_one_gets_it(database: Database) -> None:
 async def test_a_lease_ends_with_its_owner_and_the_fence_grows(one: Leases, two: Leases, clock: Any) -> None:
     lost = await one.acquire("sweep")
     assert lost
-    lost._renewing.cancel()  # as if the process had ended
+    await lost._renewals.remove(lost)  # as if the process had ended
     assert await two.acquire("sweep") is None
     clock.advance(LIFETIME.total_seconds())
     taken_over = await two.acquire("sweep")
@@ -63,7 +63,7 @@ async def test_a_lease_of_a_process_that_ended_on_this_machine_ends_at_once(
         name = processes.name_of.__wrapped__(process.pid)
         lost = await one.acquire("sweep")
         assert lost
-        lost._renewing.cancel()
+        await lost._renewals.remove(lost)
         await database.execute(update(leases).values(owner=f"a/b/{name}-0123"))
         assert await two.acquire("sweep") is None
         process.kill()
@@ -94,7 +94,7 @@ async def test_leases_of_owners_that_vanished_are_removed_an_hour_later(
 ) -> None:
     lost = await one.acquire("name:lost")
     assert lost
-    lost._renewing.cancel()
+    await lost._renewals.remove(lost)
     clock.advance(LIFETIME.total_seconds() + 3599)
     async with one.held("sweep"):
         await one.sweep()

@@ -1,6 +1,7 @@
 """Of all requests for one upload, one at a time writes."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,6 @@ from sqlalchemy import select, update
 
 from portico.accounts.connections import Connections
 from portico.errors import UploadTakenOver
-from portico.store import uploads as module
 from portico.store.database import AnyRow, Database
 from portico.store.sealed import Sealed
 from portico.store.tables import uploads as table
@@ -19,11 +19,12 @@ ID = "0" * 32
 
 
 @pytest.fixture
-async def nodes(
-    database: Database, connections: Connections, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Uploads, Uploads]:
-    monkeypatch.setattr(module, "LIFETIME", timedelta(milliseconds=500))
-    nodes = Uploads(database, Sealed(bytes(32)), "one"), Uploads(database, Sealed(bytes(32)), "two")
+async def nodes(database: Database, connections: Connections) -> tuple[Uploads, Uploads]:
+    times = {"lifetime": timedelta(milliseconds=500), "renewal": timedelta(milliseconds=100)}
+    nodes = (
+        Uploads(database, Sealed(bytes(32)), "one", **times),
+        Uploads(database, Sealed(bytes(32)), "two", **times),
+    )
     record = UploadRecord(ID, None, "local", OPEN, "/file", 10, 0, b"{}", b"state", 0, 2**50)
     await nodes[0].add(record)
     return nodes
@@ -83,3 +84,35 @@ async def test_an_owner_that_was_taken_over_saves_nothing(
                 await claim.save(offset=5)
             await newer.save(offset=7)
     assert (await row(database)).offset == 7
+
+
+async def test_all_claims_of_a_process_are_renewed_together(
+    nodes: tuple[Uploads, Uploads], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [f"{number:032}" for number in range(1, 6)]
+    for upload_id in ids:
+        await nodes[0].add(UploadRecord(upload_id, None, "local", OPEN, "/f", 1, 0, b"{}", b"s", 0, 2**50))
+    async with AsyncExitStack() as stack:
+        for upload_id in ids:
+            await stack.enter_async_context(nodes[0].claimed(upload_id))
+        lost = await stack.enter_async_context(nodes[0].claimed(ID))
+        assert lost
+        await database.execute(update(table).where(table.c.id == ID).values(owner="another"))
+        writes = []
+        write = database.write
+
+        async def counted(statement: Any, *parameters: Any) -> Any:
+            writes.append(statement)
+            return await write(statement, *parameters)
+
+        monkeypatch.setattr(database, "write", counted)
+        first = min(row.owned_until for row in await database.fetch(select(table).where(table.c.id != ID)))
+
+        async def renewed() -> bool:
+            rows = await database.fetch(select(table).where(table.c.id != ID))
+            return all(row.owned_until > first + 1000 for row in rows)
+
+        await until(renewed)
+        assert len(writes) < 3 * len(ids), "one for all, some ten times in a second"
+        with pytest.raises(UploadTakenOver):
+            lost.check()

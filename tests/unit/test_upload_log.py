@@ -10,32 +10,37 @@ from sqlalchemy import select
 from portico.accounts.connections import Connections
 from portico.cursors import CursorSeal
 from portico.drives import Drives
-from portico.errors import NotFound, PorticoError, ProviderUnavailable
+from portico.errors import NotFound, PorticoError, ProviderUnavailable, Unavailable
+from portico.instrumented import InstrumentedProvider
 from portico.metrics import Metrics
+from portico.operations.upload_expiry import sweep_uploads
 from portico.providers.local import LocalProvider
-from portico.store import upload_log
 from portico.store.database import AnyRow, Database
 from portico.store.leases import Leases
 from portico.store.sealed import Sealed
 from portico.store.tables import uploads
 from portico.store.upload_log import UploadLogs
+from portico.store.uploads import Uploads
 
 from .conftest import Clock
 
 DAY = 24 * 3600
+SEALED = Sealed(bytes(32))
 
 
 @pytest.fixture
 def logs(database: Database, connections: Connections) -> UploadLogs:
-    return UploadLogs(database, Sealed(bytes(32)), "node")
+    return UploadLogs(database, SEALED, "node")
 
 
 async def rows(database: Database) -> list[AnyRow]:
     return list(await database.fetch(select(uploads)))
 
 
-async def expired(logs: UploadLogs, connection: str = "local") -> list[bytes]:
-    return [upload.state async for upload in logs.expired(connection)]
+async def expired(database: Database) -> list[bytes]:
+    found = Uploads(database, SEALED, "node")
+    records = [await found.get(upload_id) for _, upload_id in await found.expired()]
+    return [record.state for record in records if record and record.state]
 
 
 async def until(condition: Any) -> None:
@@ -59,59 +64,66 @@ async def test_an_upload_of_a_process_that_died_is_found_a_day_later(
     record = await logs.of("local").begin("file", b"state")
     await record.leave()
     clock.advance(DAY - 1)
-    assert await expired(logs) == []
+    assert await expired(database) == []
     clock.advance(1)
-    assert await expired(logs, "another") == []
-    assert await expired(logs) == [b"state"]
-    async for upload in logs.expired("local"):
-        await logs.remove(upload)
-    assert await rows(database) == []
+    assert await expired(database) == [b"state"]
 
 
 async def test_the_last_state_is_recorded_and_renewed(
-    logs: UploadLogs, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    logs: UploadLogs, database: Database, clock: Clock
 ) -> None:
     record = await logs.of("local").begin("file", b"first")
-    (before,) = await rows(database)
     record.update(b"second")
-
-    async def is_written() -> bool:
-        return bool((await rows(database))[0].state != before.state)
-
-    await until(is_written)
+    record.update(b"third")
     await record.leave()
-    monkeypatch.setattr(upload_log, "_RENEWAL", timedelta(seconds=0.01))
-    renewed = await logs.of("local").begin("other", b"other")
+    often = UploadLogs(database, SEALED, "node", timedelta(milliseconds=10))
+    renewed = await often.of("local").begin("other", b"other")
     clock.advance(DAY)
 
     async def is_renewed() -> bool:
-        return await expired(logs) == [b"second"]
+        return await expired(database) == [b"third"]
 
     await until(is_renewed)
     await renewed.end()
 
 
-async def test_a_record_that_was_renewed_meanwhile_stays(
-    logs: UploadLogs, database: Database, clock: Clock
+async def test_a_state_that_could_not_be_written_is_written_later(
+    logs: UploadLogs, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = await logs.of("local").begin("file", b"state")
-    clock.advance(DAY)
-    (found,) = [upload async for upload in logs.expired("local")]
-    record.update(b"it is slow, but alive")
+    logs = UploadLogs(database, SEALED, "node", timedelta(milliseconds=10))
+    record = await logs.of("local").begin("file", b"first")
+    with monkeypatch.context() as down:
+        refused = asyncio.Event()
 
-    async def is_renewed() -> bool:
-        return await expired(logs) == []
+        async def refuse(*_: Any) -> int:
+            refused.set()
+            raise Unavailable("Not now.", retry_after=1)
 
-    await until(is_renewed)
-    await logs.remove(found)
-    assert len(await rows(database)) == 1
+        down.setattr(database, "execute", refuse)
+        record.update(b"second")
+        await refused.wait()
+    (row,) = await rows(database)
+
+    async def is_written() -> bool:
+        (now,) = await rows(database)
+        return bool(now.state != row.state)
+
+    await until(is_written)
     await record.end()
 
 
-async def test_a_record_of_another_key_is_removed(logs: UploadLogs, database: Database, clock: Clock) -> None:
+async def swept(database: Database, connections: Connections) -> None:
+    drives = Drives(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"))
+    await sweep_uploads(Uploads(database, SEALED, "node"), drives)
+    await drives.close()
+
+
+async def test_a_record_of_another_key_is_removed(
+    connections: Connections, database: Database, clock: Clock
+) -> None:
     await (await UploadLogs(database, Sealed(b"x" * 32), "node").of("local").begin("file", b"state")).leave()
     clock.advance(DAY)
-    assert await expired(logs) == []
+    await swept(database, connections)
     assert await rows(database) == []
 
 
@@ -137,31 +149,26 @@ async def test_a_sweep_abandons_what_has_expired(
     async def resume(_: LocalProvider, state: bytes) -> Upload:
         return Upload(state)
 
-    async def sweep(_: LocalProvider) -> int:
-        return 0
-
-    monkeypatch.setattr(LocalProvider, "resume_upload", resume)
-    monkeypatch.setattr(LocalProvider, "sweep", sweep)
+    monkeypatch.setattr(InstrumentedProvider, "resume_upload", resume)
     for state in (b"one", b"two"):
         await (await logs.of("local").begin("file", state)).leave()
     running = await logs.of("local").begin("file", b"running")
-    drives = Drives(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"), upload_logs=logs)
-    await drives.sweep()
+    await swept(database, connections)
     assert abandoned == []
     clock.advance(DAY)
     running.update(b"still running")
 
     async def is_renewed() -> bool:
-        return len(await expired(logs)) == 2
+        return len(await expired(database)) == 2
 
     await until(is_renewed)
-    await drives.sweep()
+    await swept(database, connections)
     assert abandoned == [b"two"]
-    await drives.sweep()
+    clock.advance(60)
+    await swept(database, connections)
     assert abandoned == [b"two", b"one"]
     assert len(await rows(database)) == 1
     await running.end()
-    await drives.close()
 
 
 async def test_a_connection_that_is_deleted_takes_its_records_along(

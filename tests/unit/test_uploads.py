@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import insert, select, update
@@ -51,11 +52,11 @@ async def held(owner: Uploads, taken: asyncio.Event, saved: int = 5) -> BaseExce
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same-process", "other-node"])
 async def test_a_newer_request_takes_over(
-    node: Uploads, other_node: Uploads, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+    node: Uploads, other_node: Uploads, database: Database, elsewhere: bool
 ) -> None:
-    monkeypatch.setattr(module, "_RENEWALS", 200)
     taken = asyncio.Event()
-    older = asyncio.create_task(held(node, taken))
+    owner = Uploads(database, SEAL, "owner", renewal=timedelta(milliseconds=50)) if elsewhere else node
+    older = asyncio.create_task(held(owner, taken))
     await taken.wait()
     async with (other_node if elsewhere else node).claimed(ID) as newer:
         assert newer

@@ -1,4 +1,6 @@
-"""The end of resumable uploads that nobody finishes."""
+"""The end of uploads that nobody finishes."""
+
+import asyncio
 
 import structlog
 
@@ -26,23 +28,29 @@ async def abandon(claim: Claim, drive: Drive) -> None:
 
 
 async def sweep_uploads(uploads: Uploads, drives: Drives) -> None:
-    """Remove uploads that have expired, and everything that they left in the storage."""
-    unusable: set[str] = set()
+    """Remove uploads that have expired, or whose process died, and everything that they left in the storage.
+
+    A slow connection does not delay the others.
+    """
+    found: dict[str, list[str]] = {}
     for connection, upload_id in await uploads.expired():
-        if connection in unusable:
-            continue
-        try:
-            drive = await drives.of_connection(connection)
-        except PorticoError as error:
-            unusable.add(connection)
-            log.warning("uploads-not-swept", connection=connection, code=error.code, cause=error.cause)
-            continue
+        found.setdefault(connection, []).append(upload_id)
+    await asyncio.gather(*(_sweep(uploads, drives, connection, ids) for connection, ids in found.items()))
+
+
+async def _sweep(uploads: Uploads, drives: Drives, connection: str, upload_ids: list[str]) -> None:
+    try:
+        drive = await drives.of_connection(connection)
+    except PorticoError as error:
+        log.warning("uploads-not-swept", connection=connection, code=error.code, cause=error.cause)
+        return
+    for upload_id in upload_ids:
         try:
             async with uploads.claimed(upload_id) as claim:
-                if claim:
+                if claim and claim.has_expired:  # otherwise it was renewed meanwhile
                     await abandon(claim, drive)
         except Unsealable as error:  # nobody can ever go on with it
             log.warning("upload-dropped", connection=connection, upload=upload_id, cause=error.cause)
             await uploads.drop(upload_id)
-        except PorticoError as error:
+        except PorticoError as error:  # the others can be removed; this one is tried again
             log.warning("upload-not-swept", connection=connection, code=error.code, cause=error.cause)

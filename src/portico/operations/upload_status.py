@@ -27,8 +27,8 @@ class NewUpload(msgspec.Struct, frozen=True):
 class UploadDetails(msgspec.Struct):
     """What the row of an upload holds beside its columns."""
 
-    root: str
-    content_type: str
+    root: str = ""
+    content_type: str = ""
     on_conflict: OnConflict | None = None
     replaces: bool = False
     """Whether an existing file may be replaced: that right is needed until the end."""

@@ -5,10 +5,9 @@ ran on this machine. Without an owner, the row holds the answer. Until then `res
 done, for the request that takes over.
 """
 
-import asyncio
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -33,6 +32,7 @@ from portico import processes
 from portico.errors import PorticoError, Unavailable
 from portico.processes import ProcessState
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
+from portico.store.renewals import Renewals
 from portico.store.tables import idempotency_keys as keys
 
 KEPT: Final = timedelta(days=1)
@@ -73,14 +73,21 @@ class Claim:
     """A key that this request owns, renewed until it is answered or given up."""
 
     def __init__(
-        self, database: Database, digest: bytes, owner: str, row: AnyRow | None, lifetime: timedelta
+        self,
+        database: Database,
+        renewals: Renewals["Claim"],
+        digest: bytes,
+        owner: str,
+        row: AnyRow | None,
+        lifetime: timedelta,
     ) -> None:
+        self.digest = digest
+        self.owner = owner
+        self.owned_until = database.now() + _milliseconds(lifetime)
         self._database = database
-        self._digest = digest
-        self._owner = owner
+        self._renewals = renewals
         self._lifetime = lifetime
-        self._owned_until = database.now() + _milliseconds(lifetime)
-        self._renewing = asyncio.create_task(self._renew())
+        renewals.add(self)
         notes = None if row is None else row.response
         self.repeated = notes is not None
         """Whether an earlier request under this key was interrupted: it may have been carried out, in part or wholly."""
@@ -92,7 +99,7 @@ class Claim:
 
     async def is_owned(self) -> bool:
         """Whether nobody has taken the key over: this process may have been suspended for long."""
-        return self._database.now() < self._owned_until or await self._extend()
+        return self._database.now() < self.owned_until or await self._extend()
 
     async def note(self, notes: Mapping[str, str]) -> bool:
         """Keep these in case this process vanishes; False if the key is no longer owned."""
@@ -100,9 +107,9 @@ class Claim:
         return await self._change(response=msgspec.json.encode(self.notes))
 
     async def answer(self, response: bytes) -> None:
-        await self._end()
+        await self._renewals.remove(self)
         try:
-            values = {"key": self._digest, "me": self._owner, "nobody": _NOBODY, "answer": response}
+            values = {"key": self.digest, "me": self.owner, "nobody": _NOBODY, "answer": response}
             await self._database.execute(_ANSWERING, values)
         except PorticoError as error:
             # It is done, and the client learns that. A repeated request finds the row as after a crash.
@@ -110,7 +117,7 @@ class Claim:
 
     async def give_up(self, *, begun: bool) -> None:
         """The next request under this key runs: as a repeated one if this one has begun to change something."""
-        await self._end()
+        await self._renewals.remove(self)
         try:
             if begun or self.repeated:
                 await self._change(owned_until=0, response=func.coalesce(keys.c.response, _no_notes()))
@@ -121,11 +128,7 @@ class Claim:
 
     @property
     def _mine(self) -> ColumnElement[bool]:
-        return and_(keys.c.digest == self._digest, keys.c.owner == self._owner)
-
-    async def _end(self) -> None:
-        self._renewing.cancel()
-        await asyncio.wait([self._renewing])
+        return and_(keys.c.digest == self.digest, keys.c.owner == self.owner)
 
     async def _change(self, **values: Any) -> bool:
         return bool(await self._database.execute(update(keys).where(self._mine).values(values)))
@@ -134,17 +137,8 @@ class Claim:
         end = self._database.now() + _milliseconds(self._lifetime)
         if not await self._change(owned_until=end):
             return False
-        self._owned_until = end
+        self.owned_until = end
         return True
-
-    async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(self._lifetime.total_seconds() / _RENEWALS)
-            try:
-                if not await self._extend():
-                    return
-            except PorticoError as error:
-                log.warning("idempotency-key-not-renewed", cause=error.cause)
 
 
 class IdempotencyKeys:
@@ -152,6 +146,7 @@ class IdempotencyKeys:
         self._database = database
         self._lifetime = lifetime
         self._taking = _taking(database.dialect)
+        self._renewals = Renewals("idempotency-key", lifetime / _RENEWALS, self._renew)
 
     async def claim(self, digest: bytes, request: bytes) -> Claim | Answered | Running | Reused:
         """`digest` identifies the key, `request` the request under it."""
@@ -159,7 +154,7 @@ class IdempotencyKeys:
         for _ in range(_ATTEMPTS):
             if taken := await self._take(digest, request, owner):
                 row = taken[0] if taken[0].response is not None else None
-                return Claim(self._database, digest, owner, row, self._lifetime)
+                return Claim(self._database, self._renewals, digest, owner, row, self._lifetime)
             row = await self._database.first(select(keys).where(keys.c.digest == digest))
             if row is None:
                 continue
@@ -177,6 +172,19 @@ class IdempotencyKeys:
                 mine = and_(keys.c.digest == digest, keys.c.owner == row.owner)
                 await self._database.execute(update(keys).where(mine).values(owned_until=0))
         raise Unavailable("Many requests use this idempotency key at once; try again.", retry_after=1)
+
+    async def _renew(self, held: Sequence[Claim]) -> list[Claim]:
+        end = self._database.now() + _milliseconds(self._lifetime)
+        mine = and_(
+            keys.c.digest.in_([claim.digest for claim in held]),
+            keys.c.owner.in_([claim.owner for claim in held]),
+        )
+        statement = update(keys).where(mine).values(owned_until=end).returning(keys.c.owner)
+        owners = {row.owner for row in await self._database.write(statement)}
+        kept = [claim for claim in held if claim.owner in owners]
+        for claim in kept:
+            claim.owned_until = end
+        return kept
 
     async def _take(self, digest: bytes, request: bytes, owner: str) -> list[AnyRow]:
         """The row, if the key is new, or was of the same request and its owner vanished: then `response` is set."""

@@ -1,24 +1,24 @@
 """Leases: what only one worker of all nodes does at a time, such as a sweep.
 
-A lease ends by itself when its owner vanishes: at once if that was a process of this machine. Its fence, a number that grows with every owner, identifies the owner: one
-that is late can neither renew nor release the lease of the next.
+A lease ends by itself when its owner vanishes: at once if that was a process of this machine. Its fence, a number that
+grows with every owner, identifies the owner: one that is late can neither renew nor release the lease of the next.
 """
 
-import asyncio
 import os
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from hashlib import sha256
 from typing import Final
 
-from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, literal_column, select, update
+from sqlalchemy import BigInteger, and_, case, delete, literal_column, select, update
 
 from portico import processes
 from portico.errors import PorticoError
 from portico.processes import ProcessState
 from portico.store.database import Database, upsert
+from portico.store.renewals import Renewals
 from portico.store.tables import leases
 
 LIFETIME: Final = timedelta(seconds=60)
@@ -41,25 +41,18 @@ _TAKEN_OVER = {
 class Lease:
     """A lease of this process, renewed until it is released."""
 
-    def __init__(self, database: Database, name: str, fence: int, lifetime: timedelta) -> None:
+    def __init__(self, database: Database, renewals: Renewals["Lease"], name: str, fence: int) -> None:
+        self.name = name
         self.fence = fence
         self._database = database
-        self._mine: ColumnElement[bool] = and_(leases.c.name == name, leases.c.fence == fence)
-        self._lifetime = lifetime
-        self._renewing = asyncio.create_task(self._renew())
+        self._renewals = renewals
+        renewals.add(self)
 
     async def release(self) -> None:
-        self._renewing.cancel()
-        await asyncio.wait([self._renewing])
+        await self._renewals.remove(self)
+        mine = and_(leases.c.name == self.name, leases.c.fence == self.fence)
         with suppress(PorticoError):  # then it expires
-            await self._database.execute(delete(leases).where(self._mine))
-
-    async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(self._lifetime.total_seconds() / _RENEWALS)
-            end = self._database.now() + self._lifetime // timedelta(milliseconds=1)
-            with suppress(PorticoError):
-                await self._database.execute(update(leases).where(self._mine).values(expires_at=end))
+            await self._database.execute(delete(leases).where(mine))
 
 
 class Leases:
@@ -67,6 +60,18 @@ class Leases:
         self._database = database
         self._owner = f"{node[:40]}/{processes.name_of(os.getpid())}-{secrets.token_hex(4)}"
         self._lifetime = lifetime
+        self._renewals = Renewals("lease", lifetime / _RENEWALS, self._renew)
+
+    async def _renew(self, held: Sequence[Lease]) -> list[Lease]:
+        mine = and_(
+            leases.c.owner == self._owner,
+            leases.c.name.in_([lease.name for lease in held]),
+            leases.c.fence.in_([lease.fence for lease in held]),
+        )
+        end = self._database.now() + self._lifetime // timedelta(milliseconds=1)
+        statement = update(leases).where(mine).values(expires_at=end).returning(leases.c.name, leases.c.fence)
+        kept = {(row.name, row.fence) for row in await self._database.write(statement)}
+        return [lease for lease in held if (lease.name, lease.fence) in kept]
 
     async def acquire(self, name: str) -> Lease | None:
         """The lease, or None if another owner has it."""
@@ -84,7 +89,7 @@ class Leases:
         found = await self._database.write(taking)
         if not found and await self._end_abandoned(name):
             found = await self._database.write(taking)
-        return Lease(self._database, name, found[0].fence, self._lifetime) if found else None
+        return Lease(self._database, self._renewals, name, found[0].fence) if found else None
 
     async def _end_abandoned(self, name: str) -> bool:
         """End the lease if its owner was a process of this machine that has ended."""

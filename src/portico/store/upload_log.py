@@ -1,91 +1,90 @@
 """Uploads that one request sends to a service in parts, so that a sweep finds those whose process died.
 
-The row exists from before the upload begins until it has ended, and is renewed every hour meanwhile.
+The row exists from before the upload begins until it has ended, and is renewed every hour meanwhile. Once it has
+expired, `Uploads` finds and claims it, as one of a resumable upload.
 """
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
 import structlog
-from sqlalchemy import and_, delete, insert, select, update
+from sqlalchemy import delete, insert, update
 
 from portico.errors import PorticoError
 from portico.store.database import Database
-from portico.store.sealed import Sealed, Unsealable
+from portico.store.renewals import Renewals
+from portico.store.sealed import Sealed
 from portico.store.tables import uploads
 
 PLAIN: Final = "plain"
 """The kind of these uploads."""
 LIFETIME: Final = timedelta(hours=24)
 """How long the row of a process that died is kept before its upload is abandoned."""
-_RENEWAL: Final = timedelta(hours=1)
-_RETRY: Final = timedelta(minutes=1)
+RENEWAL: Final = timedelta(hours=1)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 log = structlog.get_logger()
 
 
 class LoggedUpload:
-    def __init__(self, database: Database, sealed: Sealed, upload_id: str) -> None:
+    def __init__(
+        self, database: Database, sealed: Sealed, renewals: Renewals["LoggedUpload"], upload_id: str
+    ) -> None:
+        self.id = upload_id
         self._database = database
         self._sealed = sealed
-        self._id = upload_id
-        self._state: bytes | None = None
-        self._wanted = asyncio.Event()
-        """Set when the row has to be written before it is time to renew it."""
-        self._ended = False
-        self._renewing = asyncio.create_task(self._renew())
+        self._unwritten: bytes | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._renewals = renewals
+        renewals.add(self)
 
     def update(self, state: bytes) -> None:
-        self._state = state
-        self._wanted.set()
+        self._unwritten = state
+        self.write()
+
+    def write(self) -> None:
+        """Write the last state, unless that is done or under way."""
+        if self._unwritten is not None and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._write())
 
     async def end(self) -> None:
         await self.leave()
-        await self._database.execute(delete(uploads).where(uploads.c.id == self._id))
+        await self._database.execute(delete(uploads).where(uploads.c.id == self.id))
 
     async def leave(self) -> None:
-        self._ended = True
-        self._wanted.set()
-        await asyncio.wait([self._renewing])
-
-    async def _renew(self) -> None:
-        pause = _RENEWAL
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), pause.total_seconds())
-            self._wanted.clear()
-            if self._ended:
-                return
-            try:
-                await self._write()
-                pause = _RENEWAL
-            except PorticoError as error:
-                pause = _RETRY
-                log.warning("upload-record-not-renewed", code=error.code, cause=error.cause)
+        await self._renewals.remove(self)
+        if self._writing:
+            await asyncio.wait([self._writing])
 
     async def _write(self) -> None:
-        now = self._database.now()
-        values: dict[str, object] = _leased(now)
-        state = self._state
-        if state is not None:
-            values["state"] = self._sealed.seal(state, self._id)
-        await self._database.execute(update(uploads).where(uploads.c.id == self._id).values(values))
-        if self._state is state:
-            self._state = None
+        while (state := self._unwritten) is not None:
+            values = {**_leased(self._database.now()), "state": self._sealed.seal(state, self.id)}
+            try:
+                await self._database.execute(update(uploads).where(uploads.c.id == self.id).values(values))
+            except PorticoError as error:  # tried again when the row is renewed
+                log.warning("upload-record-not-written", code=error.code, cause=error.cause)
+                return
+            if self._unwritten is state:
+                self._unwritten = None
 
 
 class ConnectionLog:
     """The uploads of one connection."""
 
-    def __init__(self, database: Database, sealed: Sealed, owner: str, connection: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        sealed: Sealed,
+        renewals: Renewals[LoggedUpload],
+        owner: str,
+        connection: str,
+    ) -> None:
         self._database = database
         self._sealed = sealed
+        self._renewals = renewals
         self._owner = owner
         self._connection = connection
 
@@ -107,47 +106,27 @@ class ConnectionLog:
             **_leased(now),
         }
         await self._database.execute(insert(uploads).values(row))
-        return LoggedUpload(self._database, self._sealed, upload_id)
-
-
-@dataclass(frozen=True, slots=True)
-class ExpiredUpload:
-    id: str
-    state: bytes
-    expires_at: int
+        return LoggedUpload(self._database, self._sealed, self._renewals, upload_id)
 
 
 class UploadLogs:
-    def __init__(self, database: Database, sealed: Sealed, node: str) -> None:
+    def __init__(self, database: Database, sealed: Sealed, node: str, renewal: timedelta = RENEWAL) -> None:
         self._database = database
         self._sealed = sealed
         self._owner = f"{node[:64]}/{secrets.token_hex(8)}"
+        self._renewals = Renewals("upload-record", renewal, self._renew)
 
     def of(self, connection: str) -> ConnectionLog:
-        return ConnectionLog(self._database, self._sealed, self._owner, connection)
+        return ConnectionLog(self._database, self._sealed, self._renewals, self._owner, connection)
 
-    async def expired(self, connection: str) -> AsyncIterator[ExpiredUpload]:
-        """Uploads whose process died a day ago or earlier."""
-        mine = and_(
-            uploads.c.kind == PLAIN,
-            uploads.c.connection == connection,
-            uploads.c.expires_at <= self._database.now(),
-        )
-        columns = uploads.c.id, uploads.c.state, uploads.c.expires_at
-        for row in await self._database.fetch(select(*columns).where(mine)):
-            try:
-                state = self._sealed.open(row.state or b"", row.id)
-            except Unsealable as error:
-                log.warning("upload-record-unreadable", connection=connection, cause=error.cause)
-                await self.remove(ExpiredUpload(row.id, b"", row.expires_at))
-                continue
-            yield ExpiredUpload(row.id, state, row.expires_at)
-
-    async def remove(self, upload: ExpiredUpload) -> None:
-        """Remove the row, unless it was renewed."""
-        same = and_(uploads.c.id == upload.id, uploads.c.expires_at == upload.expires_at)
-        await self._database.execute(delete(uploads).where(same))
+    async def _renew(self, held: Sequence[LoggedUpload]) -> list[LoggedUpload]:
+        for upload in held:
+            upload.write()
+        mine = uploads.c.id.in_([upload.id for upload in held])
+        statement = update(uploads).where(mine).values(_leased(self._database.now()))
+        kept = {row.id for row in await self._database.write(statement.returning(uploads.c.id))}
+        return [upload for upload in held if upload.id in kept]
 
 
 def _leased(now: int) -> dict[str, object]:
-    return {"owned_until": now + 2 * _RENEWAL // _MILLISECOND, "expires_at": now + LIFETIME // _MILLISECOND}
+    return {"owned_until": now + 2 * RENEWAL // _MILLISECOND, "expires_at": now + LIFETIME // _MILLISECOND}

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-import structlog
 from sqlalchemy import Boolean, and_, bindparam, delete, func, insert, or_, select, update
 
 from portico import processes
 from portico.errors import PorticoError, Unavailable, UploadTakenOver
 from portico.processes import ProcessState
 from portico.store.database import AnyRow, Database
+from portico.store.renewals import Renewals
 from portico.store.sealed import Sealed
 from portico.store.tables import uploads, users
 
@@ -33,8 +33,8 @@ PART: Final = "part"
 _MILLISECOND = timedelta(milliseconds=1)
 LIFETIME: Final = timedelta(seconds=10)
 """How long an upload has an owner that vanished, if nobody can see that it has."""
-_RENEWALS: Final = 5
-"""In each lifetime. At each of them the owner also sees whether it is to make way."""
+RENEWAL: Final = timedelta(seconds=2)
+"""How often owners renew, and see whether they are to make way."""
 _POLL_SECONDS: Final = 0.05
 _MAX_WAIT_SECONDS: Final = 25.0
 
@@ -52,7 +52,6 @@ _CLAIM = (
     update(uploads)
     .where(
         uploads.c.id == bindparam("upload_id"),
-        uploads.c.kind == RESUMABLE,
         or_(bindparam("any_user", type_=Boolean), uploads.c.user_id == bindparam("user")),
         or_(
             uploads.c.owner.is_(None),
@@ -68,8 +67,6 @@ _CLAIM = (
     )
     .returning(*uploads.c)
 )
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +87,27 @@ class UploadRecord:
 class Claim:
     """The right to write one upload. It is renewed until it is released or taken over."""
 
-    def __init__(self, database: Database, seal: Sealed, record: UploadRecord, fence: int) -> None:
+    def __init__(
+        self, database: Database, seal: Sealed, renewals: Renewals["Claim"], record: UploadRecord, row: AnyRow
+    ) -> None:
         self.record = record
+        self.owner: str = row.owner
+        """Of this claim alone."""
         self.interrupt: Callable[[], None] | None = None
         """Called when the owner must make way: it ends a wait for the client."""
         self._makes_way_for: PorticoError | None = None
         self._database = database
         self._seal = seal
-        self._mine = {"upload_id": record.id, "known_fence": fence}
+        self._mine = {"upload_id": record.id, "known_fence": row.fence}
         self._released = False
-        self._renewing = asyncio.create_task(self._renew())
+        # Also while it makes way: what it has begun, such as storing the file, must not be done by two at once.
+        self._renewals = renewals
+        renewals.add(self)
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether it may be removed."""
+        return self.record.expires_at <= self._database.now()
 
     async def save(self, **values: Any) -> None:
         """Change the row; `UploadTakenOver` if it is no longer this owner's."""
@@ -134,8 +142,7 @@ class Claim:
             self.interrupt()
 
     async def release(self) -> None:
-        self._renewing.cancel()
-        await asyncio.wait([self._renewing])
+        await self._renewals.remove(self)
         if not self._released:
             with suppress(PorticoError):  # then it expires
                 await self._database.execute(_RELEASE, self._mine)
@@ -144,24 +151,23 @@ class Claim:
         """The upload has ended, and nothing is left of it."""
         await self._database.execute(delete(uploads).where(_IS_OWNED), self._mine)
 
-    async def _renew(self) -> None:
-        """Also while it makes way: what it has begun, such as storing the file, must not be done by two at once."""
-        while True:
-            await asyncio.sleep(LIFETIME.total_seconds() / _RENEWALS)
-            try:
-                await self.save(owned_until=self._database.now() + LIFETIME // _MILLISECOND)
-            except UploadTakenOver:
-                return
-            except PorticoError as error:
-                log.warning("upload-claim-not-renewed", code=error.code, cause=error.cause)
-
 
 class Uploads:
-    def __init__(self, database: Database, seal: Sealed, node: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        seal: Sealed,
+        node: str,
+        *,
+        lifetime: timedelta = LIFETIME,
+        renewal: timedelta = RENEWAL,
+    ) -> None:
         self._database = database
         self._seal = seal
         self._node = node[:40]
+        self._lifetime = lifetime
         self._claims: dict[str, Claim] = {}
+        self._renewals = Renewals("upload-claim", renewal, self._renew)
 
     async def add(self, record: UploadRecord, kind: str = RESUMABLE) -> None:
         await self._database.execute(
@@ -194,10 +200,9 @@ class Uploads:
         return self._record(row) if row else None
 
     async def expired(self, limit: int = 1000) -> list[tuple[str, str]]:
-        """The connections and ids of uploads that may be removed."""
-        mine = and_(uploads.c.kind == RESUMABLE, uploads.c.expires_at <= self._database.now())
-        query = select(uploads.c.connection, uploads.c.id).where(mine).order_by(uploads.c.expires_at)
-        query = query.limit(limit)
+        """The connections and ids of uploads of any kind that may be removed."""
+        query = select(uploads.c.connection, uploads.c.id).where(uploads.c.expires_at <= self._database.now())
+        query = query.order_by(uploads.c.expires_at).limit(limit)
         return [(row.connection, row.id) for row in await self._database.fetch(query)]
 
     async def drop(self, upload_id: str) -> None:
@@ -211,7 +216,10 @@ class Uploads:
 
     @asynccontextmanager
     async def claimed(self, upload_id: str, user_id: int | None = None) -> AsyncGenerator[Claim | None]:
-        """The upload, of that user if one is given, for this request alone until the context ends; None if there is none."""
+        """The upload for this request alone until the context ends; None if there is none.
+
+        Without a user, any upload can be claimed, also one that a single request sends; those have no user.
+        """
         claim = await self._claim(upload_id, user_id)
         if claim is None:
             yield None
@@ -251,12 +259,26 @@ class Uploads:
             "now": now,
             "dead_fence": former.fence if former is not None and is_dead else -1,
             "new_owner": f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{self._node}",
-            "until": now + LIFETIME // _MILLISECOND,
+            "until": now + self._lifetime // _MILLISECOND,
         }
         rows = await self._database.write(_CLAIM, values)
         if not rows:
             return None
-        return Claim(self._database, self._seal, self._record(rows[0]), rows[0].fence)
+        return Claim(self._database, self._seal, self._renewals, self._record(rows[0]), rows[0])
+
+    async def _renew(self, claims: Sequence[Claim]) -> list[Claim]:
+        mine = and_(
+            uploads.c.id.in_([claim.record.id for claim in claims]),
+            uploads.c.owner.in_([claim.owner for claim in claims]),
+        )
+        end = self._database.now() + self._lifetime // _MILLISECOND
+        statement = update(uploads).where(mine).values(owned_until=end)
+        rows = await self._database.write(statement.returning(uploads.c.owner, uploads.c.wanted))
+        wanted = {row.owner: row.wanted for row in rows}
+        for claim in claims:
+            if wanted.get(claim.owner, True):  # or it is lost
+                claim.make_way()
+        return [claim for claim in claims if claim.owner in wanted]
 
     async def _want(self, row: AnyRow) -> None:
         if claim := self._claims.get(row.id):  # in this process it need not be noticed first
@@ -265,8 +287,7 @@ class Uploads:
         await self._database.execute(update(uploads).where(mine).values(wanted=True))
 
     async def _row(self, upload_id: str) -> AnyRow | None:
-        mine = and_(uploads.c.id == upload_id, uploads.c.kind == RESUMABLE)
-        return await self._database.first(select(uploads).where(mine))
+        return await self._database.first(select(uploads).where(uploads.c.id == upload_id))
 
     def _record(self, row: AnyRow) -> UploadRecord:
         return UploadRecord(
