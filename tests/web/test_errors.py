@@ -172,7 +172,7 @@ def test_a_delete_that_broke_off_says_how_much_is_done(user: BrowserUser, root: 
 
 def test_a_limit_is_shown_with_the_upload_that_passed_it(user: BrowserUser) -> None:
     said = "'a.bin' is larger than the 5 bytes that a file may have."
-    refuse(user, 413, "too-large", what="**/filesystem/*", detail=said)
+    refuse(user, 413, "too-large", what="**/filesystem/*", method="PUT", detail=said)
     user.choose_files(file("a.bin"))
     user.upload_panel.get_by_role("button", name="Details").click()
     expect(user.dialog.locator("li small")).to_have_text(said)

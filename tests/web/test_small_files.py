@@ -1,4 +1,4 @@
-"""Small files share requests, and each of them gets its own outcome."""
+"""Small files share requests, and each of them gets its own outcome. A single one is sent by `PUT`."""
 
 import os
 from pathlib import Path
@@ -16,15 +16,20 @@ from .test_upload import summary
 __all__ = ["line", "user"]
 
 
-class Forms:
+class Uploads:
     """The uploads that a page sends from now on."""
 
     def __init__(self, user: BrowserUser) -> None:
-        self.count = 0
+        self.requests: list[Request] = []
         user.page.on("request", self._sent)
 
     def _sent(self, request: Request) -> None:
-        self.count += request.method == "POST" and "onConflict" in request.url
+        if "onConflict" in request.url:
+            self.requests.append(request)
+
+    @property
+    def methods(self) -> list[str]:
+        return sorted(request.method for request in self.requests)
 
 
 @pytest.fixture
@@ -46,19 +51,63 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_many_files_in_few_requests(user: BrowserUser, root: Path, many: Path) -> None:
-    forms = Forms(user)
+    uploads = Uploads(user)
     user.choose_folder(many)
     summary(user, "270 files uploaded")
     assert content(root / "scans") == content(many)
-    assert forms.count == 4
+    assert uploads.methods == ["POST"] * 4
     assert {path.stat().st_mtime for path in root.rglob("*.txt")} == {MODIFIED}
 
 
 def test_requests_are_not_too_large(user: BrowserUser, root: Path) -> None:
-    forms = Forms(user)
+    uploads = Uploads(user)
     user.choose_files(*(file(f"{number}.bin", bytes(1_500_000)) for number in range(6)))
     summary(user, "6 files uploaded")
-    assert forms.count == 3
+    assert uploads.methods == ["POST"] * 3
+
+
+def test_single_file_is_the_body_of_a_put(user: BrowserUser, root: Path, tmp_path: Path) -> None:
+    single = tmp_path / "größe & ('n #1?).txt"
+    single.write_bytes(b"content")
+    os.utime(single, (MODIFIED, MODIFIED))
+    uploads = Uploads(user)
+    user.choose_files(single)
+    summary(user, "1 file uploaded")
+    (sent,) = uploads.requests
+    assert sent.method == "PUT"
+    assert sent.url.endswith("?onConflict=fail")
+    assert sent.headers["content-type"] == "text/plain"
+    assert sent.headers["idempotency-key"]
+    stored = root / single.name
+    assert stored.read_bytes() == b"content"
+    assert stored.stat().st_mtime == MODIFIED
+
+
+def test_single_file_whose_name_is_taken(user: BrowserUser, root: Path) -> None:
+    (root / "a.txt").write_bytes(b"old")  # after the page has looked
+    user.expect_refusal(409)
+    uploads = Uploads(user)
+    user.choose_files(file("a.txt", b"new"))
+    user.dialog.get_by_role("button", name="Keep both").click()
+    summary(user, "1 file uploaded")
+    expect(user.upload_panel.get_by_role("listitem")).to_contain_text("Saved as a (1).txt")
+    assert uploads.methods == ["PUT", "PUT"]
+    assert {path.name: path.read_bytes() for path in root.iterdir()} == {
+        "a.txt": b"old",
+        "a (1).txt": b"new",
+    }
+
+
+def test_line_that_is_cut_within_a_put(user: BrowserUser, line: Line, root: Path) -> None:
+    user.expect_refusal("net::ERR")
+    user.expect_refusal(409)  # while the gateway still works on the request that was cut
+    line.cut_after(1_000_000, 2_000_000)
+    uploads = Uploads(user)
+    user.choose_files(file("a.bin", bytes(5_000_000)))
+    summary(user, "1 file uploaded")
+    assert line.cuts == 2
+    assert len({request.headers["idempotency-key"] for request in uploads.requests}) == 1
+    assert (root / "a.bin").read_bytes() == bytes(5_000_000)
 
 
 def test_line_that_is_cut_stores_nothing_twice(user: BrowserUser, line: Line, root: Path, many: Path) -> None:
@@ -99,12 +148,12 @@ def test_conflicts_that_only_the_gateway_sees(
 def test_refused_file_does_not_affect_the_others(user: BrowserUser, root: Path) -> None:
     (root / "2.txt").mkdir()  # after the page has looked; a file cannot take its place
     user.expect_refusal(409)
-    forms = Forms(user)
+    uploads = Uploads(user)
     user.choose_files(*(file(f"{number}.txt", b"%d" % number) for number in range(5)))
     summary(user, "4 files uploaded, 1 failed")
     expect(user.upload_panel.get_by_role("listitem").first).to_contain_text("A folder with this name")
     assert sorted(os.listdir(root)) == [f"{number}.txt" for number in range(5)]
-    assert forms.count == 3
+    assert uploads.methods == ["POST", "POST", "PUT"]
 
 
 def test_cancelling_one_file_of_a_request(open_page: OpenPage, gateway: Gateway, root: Path) -> None:

@@ -1,7 +1,8 @@
-/** Small files: many of one folder in one request. */
+/** Small files: many of one folder in one request, as a form; a single one is the body of a `PUT`. */
 
 import { fileUrl, nameFromUrl } from "../api/client.js";
 import { ApiError, isDisconnected } from "../api/errors.js";
+import { join } from "../paths.js";
 import { checkReadable, pauseAfter, Retries } from "./retries.js";
 import { send } from "./upload-request.js";
 
@@ -71,11 +72,11 @@ export class FileGroup {
 
   async #send() {
     const [first] = this.items;
-    const { body, starts, contentType } = formOf(this.items, this.key);
+    const { method, path, headers, body, starts } = this.items.length === 1 ? putOf(first) : formOf(this.items, this.key);
     this.#setPause(null);
-    const request = await send("POST", fileUrl(first.folder, { onConflict: first.onConflict }), {
+    const request = await send(method, fileUrl(path, { onConflict: first.onConflict }), {
       // When it is sent again under the same key, the gateway knows what it has done before.
-      headers: { "Content-Type": contentType, "Idempotency-Key": `"${this.key}"` },
+      headers: { ...headers, "Idempotency-Key": `"${this.key}"` },
       body,
       signal: this.signal,
       onProgress: (sent) => {
@@ -88,12 +89,20 @@ export class FileGroup {
   }
 }
 
-/** A form, as FormData would be, but with headers in its parts. @param {FileItem[]} items @param {string} key */
+/** @typedef {{method: string, path: string, headers: Record<string, string>, body: Blob, starts: number[]}} UploadRequest `starts`: where each file begins in the body */
+
+/** @param {FileItem} item @returns {UploadRequest} */
+function putOf({ folder, file }) {
+  // The browser adds the type of the file.
+  return { method: "PUT", path: join(folder, file.name), headers: modifiedHeader(file), body: file, starts: [0] };
+}
+
+/** A form, as FormData would be, but with headers in its parts. @param {FileItem[]} items @param {string} key @returns {UploadRequest} */
 function formOf(items, key) {
   const boundary = `portico-${key}`;
   /** @type {BlobPart[]} */
   const parts = [];
-  /** Where each file begins. */
+  /** @type {number[]} */
   const starts = [];
   let position = 0;
   for (const { file } of items) {
@@ -102,17 +111,23 @@ function formOf(items, key) {
     parts.push(head, file, "\r\n");
     position += head.length + file.size + 2;
   }
-  return { body: new Blob([...parts, `--${boundary}--\r\n`]), starts, contentType: `multipart/form-data; boundary=${boundary}` };
+  const headers = { "Content-Type": `multipart/form-data; boundary=${boundary}` };
+  return { method: "POST", path: items[0].folder, headers, body: new Blob([...parts, `--${boundary}--\r\n`]), starts };
 }
 
 /** @param {File} file */
 function headersOf(file) {
   const name = encodeURIComponent(file.name).replace(/['()*]/g, (character) => `%${character.charCodeAt(0).toString(16)}`);
-  const lines = [`Content-Disposition: form-data; name="data"; filename*=UTF-8''${name}`];
-  if (file.type) lines.push(`Content-Type: ${file.type}`);
-  if (file.lastModified > 0) lines.push(`X-Modified: ${new Date(file.lastModified).toISOString()}`);
-  return lines.map((line) => `${line}\r\n`).join("");
+  const headers = {
+    "Content-Disposition": `form-data; name="data"; filename*=UTF-8''${name}`,
+    ...(file.type ? { "Content-Type": file.type } : {}),
+    ...modifiedHeader(file),
+  };
+  return Object.entries(headers).map(([field, value]) => `${field}: ${value}\r\n`).join("");
 }
+
+/** @param {File} file @returns {Record<string, string>} */
+const modifiedHeader = (file) => (file.lastModified > 0 ? { "X-Modified": new Date(file.lastModified).toISOString() } : {});
 
 /** The same length each time: the length of a request is compared when its key is sent again. */
 const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -7,7 +7,7 @@ import { session } from "../api/session.js";
 
 const MAX_LISTED = 5000;
 /** The gateway reports a conflict after it has read this much at most. For larger files a request beforehand pays off. */
-export const STAT_THRESHOLD = 16 * 2 ** 20;
+const STAT_THRESHOLD = 16 * 2 ** 20;
 
 export class NameConflicts {
   /** @param {Listing} listing of the folder that contains all targets */

@@ -3,9 +3,11 @@
 import { stat } from "../api/client.js";
 import { session } from "../api/session.js";
 import { join } from "../paths.js";
-import { STAT_THRESHOLD } from "./name-conflicts.js";
 
 /** @import { FileItem, PickedFile, UploadBatch, UploadItem } from "../types.js" */
+
+/** Smaller files are sent at once: if the line breaks, little has to be sent again. */
+const MAX_IN_ONE_REQUEST = 16 * 2 ** 20;
 
 /** @param {PickedFile} picked @param {UploadBatch} batch @returns {UploadItem} */
 export const newItem = ({ folder, name, file }, batch) => ({
@@ -31,7 +33,7 @@ export const newItem = ({ folder, name, file }, batch) => ({
 export const isFile = (item) => item.file !== null;
 
 /** Large files are sent in parts. @param {UploadItem} item */
-export const isLarge = (item) => item.size > STAT_THRESHOLD;
+export const isLarge = (item) => item.size > MAX_IN_ONE_REQUEST;
 
 /** @param {UploadItem} item */
 export const targetOf = (item) => (item.file ? join(item.folder, item.name) : item.folder);
