@@ -219,6 +219,18 @@ async def test_each_error_has_its_answer(
     assert ("Retry-After" in response.headers) == (status == 503)
 
 
+async def test_a_head_has_the_code_in_a_header(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway()
+    gateway.put("folder/file")
+    for path, status, code in (
+        ("none", 404, "not-found"),
+        ("folder", 409, "is-a-folder"),
+    ):
+        response = await gateway.call("HEAD", path, params={"action": "DOWNLOAD"})
+        assert (response.status_code, response.headers["X-Error-Code"]) == (status, code)
+        assert "X-Error-Code" not in (await gateway.call("GET", path)).headers
+
+
 def test_the_table_is_whole() -> None:
     assert {words.split()[0] for _, _, words, _ in CASES} | ELSEWHERE.keys() == PROBLEM_TYPES.keys()
 

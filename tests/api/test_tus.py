@@ -275,7 +275,8 @@ async def test_names_that_are_taken_meanwhile(gateway: Gateway, tus: Tus) -> Non
     gateway.put("a.bin", b"other")
     refused = await tus.patch(fail, 0, b"one")
     assert (refused.status_code, code(refused)) == (409, "already-exists")
-    assert (await tus.call("HEAD", fail)).status_code == 409
+    asked = await tus.call("HEAD", fail)
+    assert (asked.status_code, asked.headers["X-Error-Code"]) == (409, "already-exists")
     renamed = await tus.patch(rename, 0, b"two")
     assert renamed.headers["Content-Location"].endswith("/a%20(1).bin")
     assert (gateway.files / "a.bin").read_bytes() == b"other"

@@ -6,10 +6,13 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 from playwright.sync_api import Dialog, Request, Route, expect
+
+from portico import web
 
 from ..gateways import Gateway
 from ..servers.line import Line
@@ -21,6 +24,7 @@ MB = 2**20
 SIZE = 20 * MB
 """Three parts."""
 MODIFIED = 1_700_000_000
+PART_SIZE = Path(web.__file__).parent / "js" / "uploads" / "part-size.js"
 
 
 @pytest.fixture
@@ -321,6 +325,74 @@ def test_proxy_that_takes_small_requests_only(user: BrowserUser, root: Path, lar
     expect_stored(root, large)
 
 
+def test_parts_grow_again_after_failures(user: BrowserUser, root: Path, large: Path) -> None:
+    user.expect_refusal("net::ERR")
+    failures = 2
+
+    def answer(route: Route) -> None:
+        nonlocal failures
+        if route.request.method == "PATCH" and failures:
+            failures -= 1
+            route.abort("connectionreset")
+        else:
+            route.fallback()
+
+    sent = Sent(user)
+    user.page.route("**/uploads/*", answer)
+    user.choose_files(large)
+    summary(user, "1 file uploaded")
+    assert sent.offsets == [0, 0, 0, 4 * MB, 12 * MB]
+    expect_stored(root, large)
+
+
+def test_part_size(user: BrowserUser) -> None:
+    """F: a failure, T: a refusal because of the size, S: a success. The size after each of them, in MiB."""
+    found: dict[str, list[float]] = user.page.evaluate(
+        """(histories) => {
+            PART_SIZE
+            return Object.fromEntries(histories.map((history) => {
+                const part = new PartSize();
+                return [history, [...history].map((step) => {
+                    if (step === "S") part.succeeded();
+                    else part.failed({ tooLarge: step === "T" });
+                    return part.bytes / 2 ** 20;
+                })];
+            }));
+        }""".replace("PART_SIZE", PART_SIZE.read_text().replace("export ", "")),
+        ["SS", "FSFS", "FFFFFSSSSS", "TTSS", "FFFSFFSS"],
+    )
+    assert found == {
+        "SS": [8, 8],
+        "FSFS": [8, 8, 8, 8],  # once may be chance
+        "FFFFFSSSSS": [8, 4, 2, 1, 1, 2, 4, 8, 8, 8],
+        "TTSS": [4, 2, 2, 2],
+        "FFFSFFSS": [8, 4, 2, 4, 4, 2, 2, 2],  # a proxy that closes the connection: 4 MiB are too much
+    }
+
+
+def test_question_that_another_request_interrupts(user: BrowserUser, root: Path, large: Path) -> None:
+    """A 409 that is no name conflict: nobody is asked, and the upload goes on."""
+    user.expect_refusal("net::ERR")
+    user.expect_refusal(409)
+    refused: list[str] = []
+
+    def answer(route: Route) -> None:
+        method = route.request.method
+        if method == "PATCH" and not refused:
+            route.abort("connectionreset")
+        elif method == "HEAD" and not refused:
+            refused.append(method)
+            route.fulfill(status=409, headers={"X-Error-Code": "upload-taken-over"})
+        else:
+            route.fallback()
+
+    user.page.route("**/uploads/*", answer)
+    user.choose_files(large)
+    summary(user, "1 file uploaded")
+    assert refused
+    expect_stored(root, large)
+
+
 def test_file_that_changes_meanwhile(user: BrowserUser, gateway: Gateway, root: Path, large: Path) -> None:
     user.expect_refusal("net::ERR")
     begin(user, large, Sent(user))
@@ -329,6 +401,38 @@ def test_file_that_changes_meanwhile(user: BrowserUser, gateway: Gateway, root: 
     expect(user.upload_panel).to_contain_text("The file was changed, moved or deleted after you chose it.")
     user.wait_until(lambda: not gateway.staged)
     assert os.listdir(root) == []
+
+
+def test_conflict_that_the_question_meets(
+    user: BrowserUser, gateway: Gateway, root: Path, large: Path
+) -> None:
+    """The answer to the last part is lost, and the next request reports the conflict."""
+    user.expect_refusal("net::ERR")
+    user.expect_refusal(409)
+
+    def answer(route: Route) -> None:
+        if route.request.headers.get("upload-offset") != str(16 * MB):
+            route.fallback()
+            return
+        (root / "film.mp4").write_bytes(b"of somebody else")
+        headers = {
+            "Tus-Resumable": "1.0.0",
+            "Upload-Offset": str(16 * MB),
+            "Content-Type": "application/offset+octet-stream",
+        }
+        with gateway.signed_in() as client:
+            rest = large.read_bytes()[16 * MB :]
+            assert (
+                client.patch(urlsplit(route.request.url).path, headers=headers, content=rest).status_code
+                == 409
+            )
+        route.abort("connectionreset")
+
+    user.page.route("**/uploads/*", answer, times=3)
+    user.choose_files(large)
+    user.dialog.get_by_role("button", name="Replace").click()
+    summary(user, "1 file uploaded")
+    expect_stored(root, large)
 
 
 def test_conflict_at_the_end_of_a_large_file(user: BrowserUser, root: Path, large: Path) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from portico import __version__
 from portico.api.edge import MAX_URI_LENGTH
 from portico.api.login import OAuthError
-from portico.api.problems import MEDIA_TYPE, PROBLEM_TYPES, Problem
+from portico.api.problems import ERROR_CODE, MEDIA_TYPE, PROBLEM_TYPES, Problem
 from portico.api.requests import FILESYSTEM
 from portico.api.schemas import (
     EntryBody,
@@ -98,6 +98,11 @@ def _add_problems(operation: Json, groups: dict[str, list[str]], *, with_content
         answer = _problem(status, by_status[status])
         if not with_content:
             del answer["content"]
+            code = {
+                "description": "The code of the error",
+                "schema": {"type": "string", "enum": by_status[status]},
+            }
+            answer.setdefault("headers", {})[ERROR_CODE] = code
         operation["responses"][str(status)] = answer
 
 

@@ -19,6 +19,8 @@ from portico.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+ERROR_CODE = "X-Error-Code"
+"""The code of an error in the response to a HEAD, which has no body."""
 DOCS = "/backend/docs"
 
 log = structlog.get_logger()
@@ -109,12 +111,10 @@ def problem_response(
         failed=msgspec.UNSET if failed is None else failed,
         faults=msgspec.UNSET if faults is None else faults,
     )
-    return Response(
-        msgspec.json.encode(body),
-        problem_type.status,
-        headers=headers_of(error, problem_type.status),
-        media_type=MEDIA_TYPE,
-    )
+    headers = headers_of(error, problem_type.status)
+    if request.method == "HEAD":
+        headers[ERROR_CODE] = error.code
+    return Response(msgspec.json.encode(body), problem_type.status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def status_of(error: PorticoError) -> int:

@@ -32,11 +32,12 @@ def head(session: AuthSession, path: str) -> Operation[Entry]:
     path = clean(path)
     try:
         response = yield from session.request(Request("HEAD", target(path, action="DOWNLOAD")))
-    except NotPossible as error:  # a response to HEAD has no body, and so no code
+    # A response to HEAD has no detail, and that of an older gateway no code, either.
+    except (IsAFolder, NotPossible) as error:
         raise IsAFolder(
             f"'{path}' is a folder; name a file in it.", status=error.status, request_id=error.request_id
         ) from None
-    except NotFound as error:  # and no detail
+    except NotFound as error:
         raise NotFound(f"'{path}' not found.", status=error.status, request_id=error.request_id) from None
     return described(path, response)
 

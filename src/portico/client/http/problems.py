@@ -84,7 +84,8 @@ BY_STATUS: dict[int, type[ClientError]] = {
 def problem(status: int, headers: Mapping[str, str], body: object) -> ClientError:
     """The error in a response; `body` is its parsed JSON, if it has any."""
     fields: Mapping[str, Any] = body if isinstance(body, dict) else {}
-    code = _text(fields.get("code") or fields.get("error"))
+    # The response to a HEAD has no body.
+    code = _text(fields.get("code") or fields.get("error")) or headers.get("x-error-code")
     kind = BY_CODE.get(code or "") or BY_STATUS.get(status) or (Internal if status >= 500 else NotAGateway)
     detail = _text(fields.get("detail") or fields.get("error_description"))
     if detail is None and 300 <= status < 400:

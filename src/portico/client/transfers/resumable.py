@@ -23,7 +23,6 @@ from portico.client.errors import (
     MethodNotAllowed,
     NotAGateway,
     NotFound,
-    NotPossible,
     OffsetMismatch,
     Temporary,
     TooLarge,
@@ -267,8 +266,10 @@ class _Sender:
     def _ask(self) -> Operation[Response]:
         try:
             return (yield from self._session.request_once(self._request("HEAD", _VERSION)))
-        except NotPossible:
-            # A conflict, and a response to HEAD cannot say which. It is that of storing the file, unless all has not arrived.
+        except ClientError as error:
+            if error.status != 409 or isinstance(error, UploadTakenOver):
+                raise
+            # A conflict in storing the file. A response to HEAD has no sentence, and that of an older gateway no code.
             headers = {**_VERSION, "Content-Type": _MEDIA_TYPE, "Upload-Offset": str(self._size)}
             return (yield from self._patch(headers, _Part(BytesSource(b""), 0, 0, self._meter, self._size)))
 

@@ -14,7 +14,7 @@ const WITH_DETAIL = new Set(["invalid-path", "invalid-request", "not-possible", 
 /** Codes that need no detail. For other errors of a tree operation it says how much was done and how to continue. */
 const WITHOUT_TREE_DETAIL = new Set(["already-exists", "forbidden", "not-found", "internal"]);
 
-const TEMPORARY = new Set(["timeout", "too-many-requests", "unavailable", "provider-unavailable", "provider-timeout", "request-running"]);
+const TEMPORARY = new Set(["timeout", "too-many-requests", "unavailable", "provider-unavailable", "provider-timeout", "request-running", "upload-taken-over"]);
 
 /** The translated message for an error code. @param {string} code */
 function messageFor(code) {
@@ -39,7 +39,8 @@ export class ApiError extends PageError {
    * @param {{tree?: boolean}} [options] `tree`: a move, copy or delete, which may have been done in part
    */
   constructor(status, body, header, { tree = false } = {}) {
-    const code = body.code ?? body.error ?? "";
+    // The answer to a HEAD has no body.
+    const code = body.code ?? body.error ?? header("X-Error-Code") ?? "";
     const message = messageFor(code);
     super(code, message || (body.detail ?? body.error_description ?? t("unexpectedAnswer", { status: String(status) })));
     /** The gateway's own message, in English, where it says more. */

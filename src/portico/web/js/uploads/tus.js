@@ -2,8 +2,9 @@
 
 import { base64 } from "../api/base64.js";
 import { nameFromUrl, request } from "../api/client.js";
-import { ApiError, codeOf, isDisconnected, PageError, statusOf } from "../api/errors.js";
+import { ApiError, codeOf, isDisconnected, statusOf } from "../api/errors.js";
 import { forgetUpload, knownUpload, rememberUpload } from "./known-uploads.js";
+import { PartSize } from "./part-size.js";
 import { checkReadable, pauseAfter, Retries } from "./retries.js";
 import { send } from "./upload-request.js";
 
@@ -24,9 +25,6 @@ import { send } from "./upload-request.js";
 
 const UPLOADS = "/backend/1.0.0/uploads";
 const TUS = { "Tus-Resumable": "1.0.0" };
-const PART = 8 * 2 ** 20;
-/** Proxies may accept no more than this in one request. */
-const MIN_PART = 2 ** 20;
 /** How often, without progress, an upload that is gone begins anew, or one that is out of step asks for its offset. */
 const MAX_RESTARTS = 3;
 
@@ -47,7 +45,9 @@ export class ResumableUpload {
     this.options = options;
     this.id = "";
     this.offset = 0;
-    this.part = PART;
+    this.part = new PartSize();
+    /** Whether a part is on its way. */
+    this.sending = false;
     this.retries = new Retries();
     this.restarts = 0;
     /** Whether the name is known to be free, or what to do if it is not. */
@@ -104,10 +104,8 @@ export class ResumableUpload {
   async #resume(signal) {
     const { onPause, onProgress, onResume } = this.options;
     onPause("resuming");
-    const answer = await send("HEAD", addressOf(this.id), { headers: TUS, signal }).catch((error) => {
-      // It stores a complete file. That can fail, and the answer has no body to say why.
-      throw statusOf(error) === 409 ? new PageError("already-exists", "") : error;
-    });
+    // This also stores a complete file, which can fail as the last part can.
+    const answer = await send("HEAD", addressOf(this.id), { headers: TUS, signal });
     const { offset, stored } = progressOf(answer);
     if (stored !== null) return stored;
     await this.#checkName();
@@ -126,14 +124,17 @@ export class ResumableUpload {
     onPause(null);
     for (;;) {
       const start = this.offset;
+      this.sending = true;
       const answer = await send("PATCH", addressOf(this.id), {
         headers: { ...TUS, "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(start) },
-        body: file.slice(start, start + this.part),
+        body: file.slice(start, start + this.part.bytes),
         signal,
         onProgress: (sent) => onProgress(Math.min(file.size, start + sent)),
       });
+      this.sending = false;
       const { offset, stored } = progressOf(answer);
       this.offset = offset;
+      this.part.succeeded();
       this.retries.reset();
       this.restarts = 0;
       onProgress(offset);
@@ -186,6 +187,8 @@ export class ResumableUpload {
   /** What to do about an error. @param {unknown} error @param {AbortSignal} signal @returns {Promise<boolean>} whether to go on with the same upload */
   async #recover(error, signal) {
     const { onPause, onProgress } = this.options;
+    const { sending } = this;
+    this.sending = false;
     const isGone = statusOf(error) === 404;
     if (this.id && (isGone || codeOf(error) === "offset-mismatch") && (this.restarts += 1) <= MAX_RESTARTS) {
       // A browser sends a request again by itself if its connection breaks early.
@@ -195,11 +198,10 @@ export class ResumableUpload {
       onProgress(0);
       return false;
     }
-    const isTooLarge = statusOf(error) === 413 && !codeOf(error) && this.part > MIN_PART;
+    const isTooLarge = statusOf(error) === 413 && !codeOf(error) && !this.part.isSmallest;
     if (!isTooLarge && !this.retries.allow(error)) throw error;
     if (isDisconnected(error)) await this.#checkReadable();
-    // Proxies do not always say that a request was too large for them.
-    if (isTooLarge || this.retries.failures > 0) this.part = Math.max(MIN_PART, this.part / 2);
+    if (sending) this.part.failed({ tooLarge: isTooLarge });
     onPause(pauseAfter(error));
     await this.retries.wait(error, signal);
     return this.id !== "";
