@@ -1,5 +1,6 @@
 """Large files in parts: what was received is not sent again, whatever breaks."""
 
+import asyncio
 import os
 import random
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from portico.client import (
     AlreadyExists,
+    AsyncClient,
     Client,
     ClientError,
     NotAGateway,
@@ -21,7 +23,7 @@ from portico.client import (
     StorageFull,
     Temporary,
 )
-from portico.client.transfers import resumable, uploads
+from portico.client.transfers import part_size, resumable, upload_records, uploads
 
 from ..gateways import WAIT, Gateway
 from ..servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset, Torn
@@ -37,9 +39,9 @@ UPLOADS = "/backend/1.0.0/uploads"
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resumable, "THRESHOLD", MIB)
-    monkeypatch.setattr(resumable, "PART", PART)
-    monkeypatch.setattr(resumable, "CHECKED_PART", PART)
-    monkeypatch.setattr(resumable, "SMALLEST_PART", 64 * 1024)
+    monkeypatch.setattr(part_size, "PART", PART)
+    monkeypatch.setattr(part_size, "CHECKED_PART", PART)
+    monkeypatch.setattr(part_size, "SMALLEST_PART", 64 * 1024)
     monkeypatch.setattr(uploads, "HASHED_BEFORE", MIB - 1)
 
 
@@ -429,6 +431,35 @@ def test_without_resuming_it_is_one_request(
     proxied.upload_all([(large, "/other")], resume=False)
     assert methods(proxy) == []
     assert (root / "file").read_bytes() == (root / "other").read_bytes() == CONTENT
+
+
+def test_records_are_written_off_the_event_loop(
+    gateway: Gateway, notes: Path, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are synced to the disk, which can take long."""
+    threads: dict[str, set[int]] = {}
+
+    def watch(name: str) -> None:
+        method = getattr(upload_records._FileRecord, name)
+
+        def watched(*arguments: Any) -> Any:
+            threads.setdefault(name, set()).add(threading.get_ident())
+            return method(*arguments)
+
+        monkeypatch.setattr(upload_records._FileRecord, name, watched)
+
+    for name in ("load", "save", "close"):
+        watch(name)
+
+    async def send() -> None:
+        async with AsyncClient(
+            gateway.url, username="web", password=gateway.password, resume_folder=notes
+        ) as client:
+            await client.upload(large, "/file")
+
+    asyncio.run(send())
+    assert threads.keys() == {"load", "save", "close"}
+    assert not any(threading.get_ident() in used for used in threads.values())
 
 
 # From one run to the next

@@ -4,7 +4,6 @@ import os
 import re
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +199,33 @@ def is_put(call: Call) -> bool:
     return call.method == "PUT"
 
 
+@both_clients
+def test_a_single_file_is_put(proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "file.csv").write_bytes(b"12345")
+    proxied.login()
+    proxy.calls.clear()
+    proxied.upload(b"1", "/a")
+    proxied.upload(tmp_path / "file.csv", "/")
+    proxied.upload(Pipe(LARGE), "/b", on_conflict="rename")
+    proxied.upload_all([(b"1", "/c")])
+    proxied.upload_all([(b"1", "/d"), (b"2", "/folder/e")])
+    assert {call.method for call in proxy.calls} == {"PUT"}
+    assert {call.path.rpartition("/")[2] for call in proxy.calls} == {"a", "file.csv", "b", "c", "d", "e"}
+    assert (root / "b").read_bytes() == LARGE
+
+
+@pytest.mark.parametrize("size", [5, 2**24 + 1], ids=["put", "parts"])
+def test_the_entry_has_the_content_type(client: Client, size: int) -> None:
+    for path, given, stored in (
+        ("/a.csv", None, "text/csv"),
+        ("/a.csv", "text/x-own", "text/csv"),  # a folder keeps none
+        ("/a", None, "application/octet-stream"),
+    ):
+        entry = client.upload(bytes(size), path, content_type=given)
+        assert entry is not None
+        assert entry.content_type == client.stat(path).content_type == stored
+
+
 OLDER = Reply(405, {"Allow": "GET"}, b'{"code": "method-not-allowed"}')
 
 
@@ -254,11 +280,10 @@ def test_the_digest_is_verified(client: Client, root: Path, tmp_path: Path, cont
 
 @pytest.mark.parametrize("content", [b"12345", HUGE], ids=["small", "huge"])
 def test_a_wrong_digest(proxied: Client, proxy: FaultProxy, content: bytes) -> None:
-    def other(reply: Reply) -> Reply:
-        headers = {name: value for name, value in reply.headers.items() if name.lower() != "repr-digest"}
-        return replace(reply, headers={**headers, "Repr-Digest": f"sha-256=:{'A' * 43}=:"})
+    def other(body: bytes) -> bytes:
+        return re.sub(rb'"digest":"[^"]*"', b'"digest":"sha-256=:%s=:"' % (b"A" * 43), body)
 
-    proxy.on(is_put, Altered(other))
+    proxy.on(is_put, Altered.body(other))
     with pytest.raises(WrongDigest):
         proxied.upload(content, "/file", verify=True)
 

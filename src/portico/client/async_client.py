@@ -18,7 +18,7 @@ from portico.client.paths import clean
 from portico.client.transfers import downloads, uploads
 from portico.client.transfers.batches import upload_item
 from portico.client.transfers.progress import Progress, Received
-from portico.client.transfers.resumable import Resumed
+from portico.client.transfers.resumable_upload import Resumed
 from portico.client.transfers.sources import Uploadable
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from portico.cli.remote import uploads
-from portico.client.transfers import resumable
+from portico.client.transfers import part_size, resumable
 from portico.client.transfers import uploads as client_uploads
 
 from ...client.conftest import Loop
@@ -36,7 +36,7 @@ def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resumable, "THRESHOLD", MIB)
-    monkeypatch.setattr(resumable, "PART", MIB)
+    monkeypatch.setattr(part_size, "PART", MIB)
     for module in (client_uploads, uploads):
         monkeypatch.setattr(module, "HASHED_BEFORE", MIB - 1)
 
@@ -77,7 +77,7 @@ def test_an_interruption_and_once_more(
     large = here / "large.bin"
     with open(large, "wb") as file:
         file.write(CONTENT)
-        file.truncate(resumable.PART * 5 // 4)
+        file.truncate(part_size.PART * 5 // 4)
     sign_in(remote, gateway, proxy.port)
     proxy.on(is_later, Silent())
     command = process("put", "large.bin", "/")
@@ -94,7 +94,7 @@ def test_an_interruption_and_once_more(
     outcome = remote("put", "--json", "large.bin", "/")
     assert outcome.code == 0, outcome.err
     assert outcome.err.splitlines()[0] == "Resuming large.bin at 80 %"
-    assert outcome.data["resumed"] == resumable.PART
+    assert outcome.data["resumed"] == part_size.PART
     assert (there / "large.bin").stat().st_size == large.stat().st_size
     assert (there / "large.bin").read_bytes() == large.read_bytes()
     assert gateway.staged == []

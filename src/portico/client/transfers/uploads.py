@@ -1,7 +1,7 @@
 """Uploads of one file, or of many in shared and concurrent requests.
 
-Large files are sent in parts (`resumable`). A file that is alone in its request is its body (`PUT`); several are a form. A gateway that knows no `PUT` gets a form in any
-case.
+Large files are sent in parts (`resumable`). A file that is alone in its request is its body (`PUT`); several are a form. A
+gateway that knows no `PUT` gets a form in any case.
 
 After a temporary failure, the files are sent again that can be read again and that the gateway did not report as stored.
 Requests have an idempotency key: the same files are stored once.
@@ -43,7 +43,8 @@ from portico.client.transfers.file_body import FileBody
 from portico.client.transfers.multipart import MultipartForm, UploadItem, digest_text
 from portico.client.transfers.progress import Meter, Progress, Receipt, Received
 from portico.client.transfers.reported import reported
-from portico.client.transfers.resumable import ResumableUploads, Resumed, Terms
+from portico.client.transfers.resumable import ResumableUploads
+from portico.client.transfers.resumable_upload import Resumed, Terms
 from portico.client.transfers.sources import Source, Uploadable
 
 _ENTRIES, _RECEIPTS = "return=representation; receipt=none", "return=representation"
@@ -224,8 +225,7 @@ def _request(
     hashed = file.sha256 is None and options.verifies(file)
     if hashed:
         headers["Want-Repr-Digest"] = "sha-256=1"
-    if options.receipts:
-        headers["Prefer"] = _RECEIPTS
+    headers["Prefer"] = _RECEIPTS if options.receipts else _ENTRIES
     body = FileBody(file, meter, hashed=hashed)
     place = target(file.path, onConflict=options.on_conflict)
     return Request("PUT", place, headers, body=body, long_running=True), body
