@@ -117,10 +117,13 @@ async def counted(home: Path) -> dict[str, list[str]]:
         "sign-in": sign_in,
     }
     for name, request in requests.items():
-        for _ in range(3):  # the last one is warm
+        attempts = []
+        for _ in range(5):
             status, content, files = await ask(*request)
             assert status in (200, 204), content
-        found[name] = sorted(file.removeprefix(SOURCE + "/") for file in files)
+            attempts.append(files)
+        warm = min(attempts, key=len)  # on a busy machine, any of them may be too late for a cache
+        found[name] = sorted(file.removeprefix(SOURCE + "/") for file in warm)
     await inbox.put({"type": "lifespan.shutdown"})
     await outbox.get()
     await running

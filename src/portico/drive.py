@@ -12,7 +12,8 @@ from itertools import chain
 from typing import TypeAlias
 
 from portico.cursors import CursorSeal
-from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page
+from portico.drive_walk import DriveWalk
+from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page, presentable
 from portico.errors import (
     AlreadyExists,
     Forbidden,
@@ -122,6 +123,12 @@ class Drive:
             page.token = self._seal.close(page.token, scope)
         return page
 
+    def walk(self, folder: Path, cursor: str | None = None) -> DriveWalk:
+        """Everything below a folder; with a cursor, from where an earlier walk has come to."""
+        self.require(Right.LIST)
+        path = folder.under(self._root)
+        return DriveWalk(self._provider, path, folder, self._seal, self._scope(path), cursor)
+
     def location(self, path: Path) -> str:
         """Names the place for all who see it: users with other roots, workers and nodes."""
         return self._scope(path.under(self._root))
@@ -147,7 +154,7 @@ class Drive:
     async def _stat(self, path: Path) -> Entry:
         if path.is_root:
             return Entry("/", True, content_type=FOLDER_TYPE)
-        return _presentable(await self._provider.stat(path.under(self._root)))
+        return presentable(await self._provider.stat(path.under(self._root)))
 
     # Content
 
@@ -163,7 +170,7 @@ class Drive:
         if path.is_root:
             raise root_is_a_folder()
         download = await self._provider.read(path.under(self._root), start, stop, etag=etag)
-        _presentable(download.entry)
+        presentable(download.entry)
         return download
 
     async def check_target(self, folder: Path) -> None:
@@ -392,10 +399,3 @@ def _with_advice(advice: str) -> Iterator[None]:
         if not error.partial:
             raise
         raise error.with_sentence(advice) from error
-
-
-def _presentable(entry: Entry) -> Entry:
-    """What others stored with a service may have a type that no header can hold."""
-    if not (entry.content_type.isascii() and entry.content_type.isprintable()):
-        entry.content_type = UNKNOWN_TYPE
-    return entry

@@ -65,6 +65,13 @@ class Entry(msgspec.Struct, gc=False):
         return timestamps.to_datetime(self.last_modified) if self.last_modified else None
 
 
+def presentable(entry: Entry) -> Entry:
+    """What others stored with a service may have a type that no header can hold."""
+    if not (entry.content_type.isascii() and entry.content_type.isprintable()):
+        entry.content_type = UNKNOWN_TYPE
+    return entry
+
+
 @dataclass(slots=True)
 class Page:
     """A part of a folder's listing; only a `token` of None ends the listing."""

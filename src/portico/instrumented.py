@@ -11,6 +11,7 @@ from portico.metrics import Metrics
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.resumable import ResumableUpload, Save
+from portico.providers.tree_walk import Found, TreeWalk
 from portico.tracing import Tracing
 
 T = TypeVar("T")
@@ -68,6 +69,9 @@ class InstrumentedProvider(Provider):
         return await self.timed(
             "list_page", self._inner.list_page(folder, size, token, file_first=file_first)
         )
+
+    def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
+        return _InstrumentedWalk(self, self._inner.walk(folder, token))
 
     async def stat(self, path: Path) -> Entry:
         return await self.timed("stat", self._inner.stat(path))
@@ -152,6 +156,19 @@ class InstrumentedProvider(Provider):
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class _InstrumentedWalk(TreeWalk):
+    def __init__(self, provider: InstrumentedProvider, inner: TreeWalk) -> None:
+        self._provider = provider
+        self._inner = inner
+
+    async def page(self, size: int) -> list[Found]:
+        return await self._provider.timed("walk", self._inner.page(size))
+
+    @property
+    def token(self) -> str | None:
+        return self._inner.token
 
 
 class _InstrumentedUpload(ResumableUpload):

@@ -163,7 +163,7 @@ async def test_a_tree_too_large_to_plan_is_sent_without_a_size(
     assert opened(response.content) == opened(whole)
 
 
-@pytest.mark.parametrize("limit", [{"zip_max_entries": "2"}, {"zip_max_size": "700"}])
+@pytest.mark.parametrize("limit", [{"zip.max-entries": "2"}, {"zip.max-size": "700"}])
 async def test_limits(open_gateway: OpenGateway, limit: dict[str, str]) -> None:
     gateway = await open_gateway(**limit)
     gateway.put("small/a.txt", b"1" * 300)

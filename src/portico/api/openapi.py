@@ -20,6 +20,7 @@ from portico.api.schemas import (
     EntryBody,
     HealthBody,
     PageBody,
+    SearchBody,
     SessionBody,
     StoredBody,
     TicketBody,
@@ -31,6 +32,7 @@ Json = dict[str, Any]
 _BODIES = (
     EntryBody,
     PageBody,
+    SearchBody,
     StoredBody,
     TokenBody,
     SessionBody,

@@ -22,7 +22,12 @@ DEFAULT_SIZE = 250
 MODIFIED = "X-Modified"
 
 _MAX_PARAMETERS = 16
-_KNOWN = frozenset({"action", "cursor", "fields", "onConflict", "recursive", "size", "target", "ticket"})
+_KNOWN = frozenset(
+    {
+        *("action", "cursor", "fields", "onConflict", "recursive", "size", "target", "ticket"),
+        *("case", "maxSize", "minSize", "modifiedAfter", "modifiedBefore", "name", "type"),
+    }
+)
 _DIGITS = frozenset("0123456789")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
@@ -206,14 +211,22 @@ class Query:
             raise InvalidRequest(f"The parameter '{name}' must be true or false.")
         return value == "true"
 
-    def page_size(self) -> int:
-        value = self._values.get("size")
+    def page_size(self, default: int = DEFAULT_SIZE) -> int:
+        size = self.number("size", least=1)
+        return default if size is None else size
+
+    def number(self, name: str, *, least: int = 0) -> int | None:
+        """A whole number; one that is absurdly large is clamped."""
+        value = self._values.get(name)
         if value is None:
-            return DEFAULT_SIZE
+            return None
         # isdigit() accepts the digits of other scripts, and int() underscores and signs.
-        if not value or not _DIGITS.issuperset(value) or not value.strip("0"):
-            raise InvalidRequest("The parameter 'size' must be a whole number of at least 1.")
-        return int(value[-18:]) if len(value) <= 18 else 10**18
+        if value and _DIGITS.issuperset(value):
+            digits = value.lstrip("0")[:19]
+            number = min(int(digits or "0"), 10**18)
+            if number >= least:
+                return number
+        raise InvalidRequest(f"The parameter '{name}' must be a whole number of at least {least}.")
 
     def wants_digest(self) -> bool:
         """Whether `fields` asks for digests, the only thing that it can ask for."""

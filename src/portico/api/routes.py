@@ -21,6 +21,7 @@ from portico.api.pages import FILES, asset, config, docs, file, healthz, index, 
 from portico.api.put import put
 from portico.api.receipts import receipt_key
 from portico.api.requests import FILESYSTEM, Query, context_of, operations_of, path_of
+from portico.api.search import search
 from portico.api.upload import upload
 from portico.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFolder, NotFound
 from portico.operations import Operations
@@ -33,6 +34,7 @@ class ReadAction(StrEnum):
     LIST = "LIST"
     DOWNLOAD = "DOWNLOAD"
     STAT = "STAT"
+    SEARCH = "SEARCH"
     ZIP = "ZIP"
 
 
@@ -61,6 +63,8 @@ async def _read(request: Request) -> Response:
             return await download(request, operations, path)
         case ReadAction.STAT:
             return await stat(request, operations, path, query)
+        case ReadAction.SEARCH:
+            return await search(operations, path, query)
         case ReadAction.ZIP:
             return await archive(request, operations, path)
     if ticket is not None:

@@ -31,6 +31,15 @@ class PageBody(msgspec.Struct):
     content: list[EntryBody]
 
 
+class SearchBody(msgspec.Struct):
+    """A part of the results; only a nextCursor of null ends them."""
+
+    nextCursor: str | None  # noqa: N815
+    searched: Annotated[int, msgspec.Meta(ge=0)]
+    """How many files and folders were looked at so far."""
+    content: list[EntryBody]
+
+
 class StoredEntryBody(EntryBody, gc=False):
     """A file that an upload stored, under its final name."""
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from portico.drive import Drive
 from portico.entries import Download, Entry
 from portico.errors import Changed, TooLarge
-from portico.operations.tree_walk import walk
 from portico.paths import Path
 from portico.zip_format import ZipSize, ZipWriter
 
 _PLANNED = 10_000
 """Entries that are looked at before the first byte is sent. If these are all, the size of the archive is announced."""
+_PAGE = 1000
 _OPENED_AHEAD = 4
 """Files that are opened while an earlier one is sent: many small ones would wait for the storage each."""
 
@@ -139,8 +139,10 @@ class Archive:
         if not top.is_root:
             yield top, entry
         if entry.is_folder:
-            async for each in walk(self._drive, top):
-                yield each
+            walk = self._drive.walk(top)
+            while not walk.ended:
+                for each in await walk.page(_PAGE):
+                    yield each
 
 
 def _outermost(paths: Sequence[Path]) -> list[Path]:

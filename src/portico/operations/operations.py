@@ -21,6 +21,7 @@ from portico.operations.idempotency import Attempt
 from portico.operations.receipts import Receipt
 from portico.operations.resources import Resources
 from portico.operations.resumable import ResumableUploads
+from portico.operations.searching import Criteria, SearchPage, search
 from portico.operations.uploads import Upload
 from portico.paths import Path
 from portico.rights import Right
@@ -59,6 +60,13 @@ class Operations:
         """As `Drive.list_page`."""
         self._context.action = "list"
         return await (await self._drive()).list_page(folder, size, cursor, file_first=file_first)
+
+    async def search(
+        self, folder: Path, criteria: Criteria, size: int, cursor: str | None = None
+    ) -> SearchPage:
+        """What is below a folder and meets the criteria; from where an earlier request has come to, if there is one."""
+        self._context.action = "search"
+        return await search((await self._drive()).walk(folder, cursor), criteria, size)
 
     async def stat(self, path: Path) -> Entry:
         self._context.action = "stat"

@@ -8,6 +8,7 @@ from typing import ClassVar
 from portico.entries import Download, Entry, Page
 from portico.paths import Path
 from portico.providers.resumable import ResumableUpload
+from portico.providers.tree_walk import TreeWalk
 
 TIMEOUT_SECONDS = 30.0
 """The default timeout of a request with all its attempts, or without progress while content is transferred."""
@@ -49,6 +50,14 @@ class Provider(ABC):
 
         `NotFound`: there is no such folder. `NotAFolder`: it is a file. `InvalidCursor`: the service rejects the
         token.
+        """
+
+    @abstractmethod
+    def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
+        """A walk through everything below `folder`, from its start or from where another one has come to.
+
+        Its first page raises `NotFound` or `NotAFolder` as `list_page` does; a store of keys may have an empty one
+        instead.
         """
 
     @abstractmethod

@@ -27,6 +27,7 @@ from portico.errors import (
 from portico.paths import Path
 from portico.providers.ancestors import existing_depth
 from portico.providers.key_store_uploads import KeyStoreUpload
+from portico.providers.key_walk import KeyWalk
 from portico.providers.keys import KeyStore, Version, entries_of, folder_entry, folder_key, key_of
 from portico.providers.memory import MemoryBudget
 from portico.providers.object_trees import (
@@ -38,6 +39,7 @@ from portico.providers.object_trees import (
 )
 from portico.providers.part_store import UPLOADS_PREFIX, UploadState
 from portico.providers.resumable import ResumableUpload
+from portico.providers.tree_walk import TreeWalk
 
 _CHECKED_SECONDS = 10.0
 """How long a folder is listed without checking again for a file of the same name, which only other programs make."""
@@ -76,6 +78,9 @@ class ObjectStore(KeyStore):
         ):
             await self._check_folder(folder)
         return Page(entries, listing.token)
+
+    def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
+        return KeyWalk(self, folder, token, self._check_folder)
 
     def _note_checked(self, prefix: str) -> None:
         if len(self._checked) >= _MAX_CHECKED:

@@ -16,7 +16,9 @@ from portico.providers.azure_files.service import MAX_PAGE_SIZE, Share
 from portico.providers.azure_files.targets import check_ancestors, make_folders
 from portico.providers.azure_files.uploads import store
 from portico.providers.base import TIMEOUT_SECONDS, Provider
+from portico.providers.folder_walk import FolderWalk, Position
 from portico.providers.memory import MemoryBudget
+from portico.providers.tree_walk import TreeWalk
 
 log = structlog.get_logger()
 
@@ -59,6 +61,17 @@ class AzureFilesProvider(Provider):
                     raise not_a_folder(folder.name)
                 raise not_found(folder.name)
         return Page([entry for entry in listing.entries if _shown(entry.name)], listing.token)
+
+    def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
+        return FolderWalk(folder, token, self._page_after)
+
+    async def _page_after(self, folder: Path, position: Position, size: int) -> Page:
+        """The service continues only where a page begins, so what is before the position is read once more."""
+        page = await self.list_page(folder, size, position.token)
+        page.entries.sort(key=_place)
+        if position.name:
+            page.entries = [entry for entry in page.entries if _place(entry) > position.name.casefold()]
+        return page
 
     async def stat(self, path: Path) -> Entry:
         with translated(path.name):
@@ -166,6 +179,11 @@ class AzureFilesProvider(Provider):
 
     async def close(self) -> None:
         await self._share.close()
+
+
+def _place(entry: Entry) -> str:
+    """The share does not distinguish case."""
+    return entry.name.casefold()
 
 
 def _shown(name: str) -> bool:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from portico.entries import Entry, Page
 from portico.errors import InvalidCursor, not_a_folder
 from portico.paths import Path
+from portico.providers import folder_walk
 from portico.providers.local.confined_fs import Volume, entries_of, found, opened_folder
 from portico.providers.local.page_cache import PageCache
 from portico.providers.local.snapshots import FolderSnapshot, SnapshotCache
@@ -41,6 +42,11 @@ class FolderListing:
         if snapshot.is_large:
             self._arrange(snapshot)
         return page
+
+    async def page_after(self, folder: Path, position: folder_walk.Position, size: int) -> Page:
+        """For walks. A token names an entry, so that nothing has to be read again."""
+        token = _encode((position.is_file, position.name)) if position.name else position.token
+        return await self.page(folder, size, token)
 
     def _page_without_scan(
         self, folder: Path, size: int, position: Position | None, requested_ns: int

@@ -10,6 +10,7 @@ from portico.paths import Path
 from portico.providers import volume_id
 from portico.providers.base import Provider
 from portico.providers.folder_access import access_problem
+from portico.providers.folder_walk import FolderWalk
 from portico.providers.local import staging, trees
 from portico.providers.local.confined_fs import (
     Volume,
@@ -25,6 +26,7 @@ from portico.providers.local.listing import FolderListing
 from portico.providers.local.resumable import LocalUpload
 from portico.providers.local.threads import Threads
 from portico.providers.local.uploads import StagedFile, WriteBuffers, upload
+from portico.providers.tree_walk import TreeWalk
 
 _SMALL_FILE = 64 * 2**20
 """Bytes. Copying a file up to this size does not wait for copies of whole trees."""
@@ -48,6 +50,9 @@ class LocalProvider(Provider):
         self, folder: Path, size: int, token: str | None, *, file_first: bool = False
     ) -> Page:
         return await self._listing.page(folder, size, token)
+
+    def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
+        return FolderWalk(folder, token, self._listing.page_after)
 
     async def stat(self, path: Path) -> Entry:
         return await self._threads.run(self._threads.metadata, path, self._stat, path)

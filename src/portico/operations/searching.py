@@ -1,0 +1,92 @@
+"""Searching: the entries below a folder that meet some criteria, as far as one request may look."""
+
+import re
+import time
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import translate
+
+from portico.drive_walk import DriveWalk
+from portico.entries import Entry
+from portico.paths import Path
+
+MAX_LOOKED = 20_000
+MAX_SECONDS = 1.0
+"""How much one request looks at; the next one goes on from there."""
+_PAGE = 1000
+_WILDCARDS = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """What an entry must be like. Folders have no size or type, and not everywhere a time."""
+
+    name: str = ""
+    """A part of the name, or a pattern for all of it if it has one of `*?[`."""
+    match_case: bool = False
+    is_folder: bool | None = None
+    content_type: str = ""
+    """The beginning of it."""
+    min_size: int | None = None
+    max_size: int | None = None
+    modified_after: str | None = None
+    modified_before: str | None = None
+    """As `timestamps` writes them; the moment itself is included."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    found: list[tuple[Path, Entry]]
+    passed: int
+    """Entries that were looked at, since the search began."""
+    cursor: str | None
+
+
+async def search(walk: DriveWalk, criteria: Criteria, size: int) -> SearchPage:
+    """At most `size` entries. There may be fewer, or none, although more follow."""
+    matches = _matcher(criteria)
+    found: list[tuple[Path, Entry]] = []
+    began, first = time.monotonic(), walk.passed
+    while not walk.ended:
+        page = await walk.page(min(_PAGE, size - len(found)))
+        found += [(path, entry) for path, entry in page if matches(entry)]
+        if 2 * len(found) >= size:  # the next pages of the walk would be too small to be worth a call
+            break
+        if walk.passed - first >= MAX_LOOKED or time.monotonic() - began >= MAX_SECONDS:
+            break
+    return SearchPage(found, walk.passed, walk.cursor)
+
+
+def _matcher(criteria: Criteria) -> Callable[[Entry], bool]:
+    tests: list[Callable[[Entry], bool]] = []
+    if criteria.is_folder is not None:
+        tests.append(lambda entry: entry.is_folder is criteria.is_folder)
+    if criteria.name:
+        tests.append(_name_test(criteria.name, match_case=criteria.match_case))
+    if kind := criteria.content_type.lower():
+        tests.append(lambda entry: not entry.is_folder and entry.content_type.lower().startswith(kind))
+    if (least := criteria.min_size) is not None:
+        tests.append(lambda entry: entry.size is not None and entry.size >= least)
+    if (most := criteria.max_size) is not None:
+        tests.append(lambda entry: entry.size is not None and entry.size <= most)
+    if (after := criteria.modified_after) is not None:
+        tests.append(lambda entry: entry.last_modified is not None and entry.last_modified >= after)
+    if (before := criteria.modified_before) is not None:
+        tests.append(lambda entry: entry.last_modified is not None and entry.last_modified <= before)
+    return lambda entry: all(test(entry) for test in tests)
+
+
+def _name_test(wanted: str, *, match_case: bool) -> Callable[[Entry], bool]:
+    wanted = _composed(wanted)
+    flags = 0 if match_case else re.IGNORECASE
+    if _WILDCARDS.isdisjoint(wanted):
+        test = re.compile(re.escape(wanted), flags).search
+    else:
+        test = re.compile(translate(wanted), flags).match
+    return lambda entry: test(_composed(entry.name)) is not None
+
+
+def _composed(name: str) -> str:
+    """Some systems write `ü` as two characters, others as one; a user does not see which."""
+    return name if name.isascii() else unicodedata.normalize("NFC", name)
