@@ -1,6 +1,7 @@
 """The HTTP application: what a worker process loads."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -13,10 +14,11 @@ from portico.api.assets import WebPage
 from portico.api.cors import Cors
 from portico.api.edge import Edge
 from portico.api.metrics_server import serve_metrics
+from portico.api.requests import OpeningServices
 from portico.api.routes import router
 from portico.api.services import Services
 from portico.bootstrap import open_gateway
-from portico.errors import Misconfigured, Unavailable
+from portico.errors import Misconfigured, PorticoError, Unavailable
 from portico.logs import RequestLog
 from portico.metrics import Metrics, render
 from portico.operations import Gateway
@@ -59,21 +61,15 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
             gateway.stop()
 
     @asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
+    async def open_services() -> AsyncIterator[Services]:
         async with AsyncExitStack() as stack:
-            if tracing:
-                stack.push_async_callback(asyncio.to_thread, tracing.close)
-            gateway = await _entered(
-                stack,
-                lambda: open_gateway(chosen, metrics, long_work, tracing),
-                stopping if patient else None,
-            )
+            gateway = await stack.enter_async_context(open_gateway(chosen, metrics, long_work, tracing))
             opened.append(gateway)
             if chosen.metrics_address:
                 await stack.enter_async_context(
                     _published(metrics, chosen.metrics_folder, *chosen.metrics_address)
                 )
-            services = Services(
+            yield Services(
                 gateway=gateway,
                 page=WebPage(gateway.client_id, gateway.client_secret),
                 secure_cookies=chosen.tls_enabled or bool(chosen.behind_proxy),
@@ -81,6 +77,14 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
                 max_file_size=chosen.max_file_size,
                 public_url=chosen.public_url.rstrip("/"),
             )
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
+        async with AsyncExitStack() as stack:
+            if tracing:
+                stack.push_async_callback(asyncio.to_thread, tracing.close)
+            services = OpeningServices()
+            await stack.enter_async_context(_opened(open_services, services, stopping if patient else None))
             yield {"services": services}
 
     return Edge(
@@ -98,30 +102,65 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
     )
 
 
-async def _entered(
-    stack: AsyncExitStack,
-    open_: Callable[[], AbstractAsyncContextManager[Gateway]],
+@asynccontextmanager
+async def _opened(
+    open_services: Callable[[], AbstractAsyncContextManager[Services]],
+    services: OpeningServices,
     stopping: asyncio.Event | None,
-) -> Gateway:
-    """The open gateway. With `stopping`, wait until its database answers, or until that is set.
+) -> AsyncIterator[None]:
+    """Open the services. With `stopping`, a database that does not answer is waited for until that is set.
 
-    A worker that ended instead would be started again and again.
+    A worker that ended instead would be started again and again. Meanwhile it serves, to say that it is alive.
     """
-    pause, reported = FIRST_PAUSE_SECONDS, None
-    while True:
+    async with AsyncExitStack() as stack:
         try:
-            return await stack.enter_async_context(open_())
+            services.open(await stack.enter_async_context(open_services()))
         except Misconfigured:
             raise
         except Unavailable as error:
             if stopping is None or stopping.is_set():
                 raise
-            if error.cause != reported:
-                reported = error.cause
-                log.warning("database-not-available", cause=reported)
+            log.warning("database-not-available", cause=error.cause)
+            ended = asyncio.Event()
+            opening = asyncio.create_task(
+                _open_later(open_services, services, stopping, ended, reported=error.cause)
+            )
+            stack.push_async_callback(asyncio.wait, [opening])
+            stack.callback(ended.set)
+            stack.callback(stopping.set)
+        yield
+
+
+async def _open_later(
+    open_services: Callable[[], AbstractAsyncContextManager[Services]],
+    services: OpeningServices,
+    stopping: asyncio.Event,
+    ended: asyncio.Event,
+    *,
+    reported: str | None,
+) -> None:
+    pause = FIRST_PAUSE_SECONDS
+    while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), pause)
+        if stopping.is_set():
+            return
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        try:
+            async with open_services() as opened:
+                services.open(opened)
+                await ended.wait()
+                return
+        except Exception as error:
+            if isinstance(error, Unavailable) and not isinstance(error, Misconfigured):
+                if error.cause != reported:
+                    reported = error.cause
+                    log.warning("database-not-available", cause=reported)
+                continue
+            # The next worker fails with the same error before it serves, which is reported.
+            log.error("not-started", exc_info=None if isinstance(error, PorticoError) else error)
+            signal.raise_signal(signal.SIGTERM)
+            return
 
 
 @asynccontextmanager

@@ -194,7 +194,7 @@ async def running(
     """The gateway of these settings, from its start-up to its end."""
     app = create_app(chosen, request_log)
     async with lifespan(app) as state:
-        services: Services = state["services"]
+        services: Services = state["services"].get()
 
         async def stateful(scope: Scope, receive: Receive, send: Send) -> None:
             await app({**scope, "state": dict(state)}, receive, send)

@@ -133,8 +133,13 @@ def test_workers_wait_for_a_database_that_is_gone(start: Start, monkeypatch: pyt
         os.kill(old, signal.SIGKILL)
         wait_until(lambda: '"database-not-available"' in gateway.output, "the next worker reports it")
         [worker] = gateway.workers()
+        wait_until(gateway.answers, "it is alive")
+        assert list(faults(gateway)) == ["database"]
+        with gateway.client() as client:
+            answer = client.get(f"{FILES}/", headers={"Authorization": "Bearer x"})
+            assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         server.start()
-        wait_until(gateway.answers, "it serves again")
+        wait_until(lambda: faults(gateway) == {}, "it serves again")
         assert gateway.workers() == [worker]
         assert faults(gateway) == {}
         assert gateway.output.count('"database-not-available"') == 1

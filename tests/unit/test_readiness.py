@@ -2,6 +2,7 @@ import asyncio
 import os
 import pathlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from sqlalchemy import insert, text, update
@@ -13,8 +14,9 @@ from portico.cursors import CursorSeal
 from portico.drives import Drives
 from portico.errors import Unavailable
 from portico.metrics import Metrics, render
+from portico.operations import readiness as module
 from portico.operations.readiness import NotReady, Readiness
-from portico.store.database import Database
+from portico.store.database import Database, DatabaseState
 from portico.store.leases import Leases
 from portico.store.tables import cluster
 
@@ -71,6 +73,48 @@ async def test_an_answer_is_shared_for_a_second(
     clock.advance(0.2)
     await faults(readiness)
     assert len(queries) > asked
+
+
+async def test_while_a_folder_hangs_the_answer_is_the_one_before(
+    readiness: Readiness, drives: Drives, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def check() -> None:
+        asked.set()
+        await answered.wait()
+        asked.clear()
+        answered.clear()
+
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0)
+    monkeypatch.setattr(drives, "check", check)
+    for before in ({"storage": "The storage has not responded yet."}, {}):
+        watching = asyncio.create_task(readiness.watch())
+        await asked.wait()
+        clock.advance(1)
+        assert await faults(readiness) == before
+        answered.set()
+        await watching
+
+
+async def test_while_the_database_hangs_it_is_not_ready(
+    readiness: Readiness, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = asyncio.Event()
+    state = database.state
+
+    async def late(*arguments: Any, **options: Any) -> DatabaseState:
+        await answered.wait()
+        return await state(*arguments, **options)
+
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0)
+    monkeypatch.setattr(database, "state", late)
+    assert [await faults(readiness) for _ in range(3)] == [
+        {"database": "The database does not answer; the log says why."}
+    ] * 3
+    answered.set()
+    await readiness.watch()
+    assert await faults(readiness) == {}
 
 
 async def test_an_older_schema_is_not_ready_and_a_newer_one_is(

@@ -15,6 +15,7 @@ from portico import timestamps
 from portico.api.services import Services
 from portico.errors import InvalidRequest, NotSignedIn
 from portico.operations import Actor, Operations, RequestContext
+from portico.operations.readiness import DATABASE_FAULT, NotReady
 from portico.paths import Path
 
 FILESYSTEM = "/backend/1.0.0/filesystem"
@@ -34,9 +35,25 @@ _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
+class OpeningServices:
+    """The services of a gateway that may still be waiting for its database."""
+
+    def __init__(self) -> None:
+        self._services: Services | None = None
+
+    def open(self, services: Services) -> None:
+        self._services = services
+
+    def get(self) -> Services:
+        """`NotReady` until they are open."""
+        if self._services is None:
+            raise NotReady((DATABASE_FAULT,))
+        return self._services
+
+
 def services_of(request: Request) -> Services:
-    services: Services = request.scope["state"]["services"]
-    return services
+    services: OpeningServices = request.scope["state"]["services"]
+    return services.get()
 
 
 def context_of(request: Request) -> RequestContext:

@@ -1,6 +1,7 @@
 """`Readiness`: whether this node can serve, and if not, why."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 
 import structlog
 from sqlalchemy import select
@@ -26,8 +27,10 @@ _OLD_SCHEMA = (
 )
 _LOST_TABLES = "The database has lost tables, which the log names; restore it from a backup."
 _NO_RIGHTS = "The role of database.url lacks rights; make it the owner of the database and of its tables."
-_WAIT_SECONDS = 2.0
-"""For the database's answer: load balancers do not wait long for theirs."""
+_WAIT_SECONDS = 1.0
+"""For the database's answer."""
+_ANSWER_SECONDS = 1.0
+"""For a check: load balancers do not wait long for theirs."""
 
 log = structlog.get_logger()
 
@@ -40,6 +43,9 @@ class Fault:
     detail: str
     cause: str | None = None
     """For the log only: it may contain addresses, paths and messages of drivers."""
+
+
+DATABASE_FAULT = Fault("database", "The database does not answer; the log says why.")
 
 
 class NotReady(Unavailable):
@@ -59,6 +65,9 @@ class Readiness:
         self._checks: SingleFlight[None, tuple[Fault, ...]] = SingleFlight()
         self._faults: tuple[Fault, ...] = ()
         self._checked_at = float("-inf")
+        self._began: float | None = None
+        """When the running check began."""
+        self._asking_database = False
         self._draining = False
 
     @property
@@ -77,9 +86,26 @@ class Readiness:
         if self._draining:
             raise NotReady((Fault("draining", "This node is about to stop."),))
         if clock.monotonic() - self._checked_at >= SHARED_SECONDS:
-            await self._checks.run(None, self._check)
+            await self._check_briefly()
         if self._faults:
             raise NotReady(self._faults)
+
+    async def _check_briefly(self) -> None:
+        """Check, but do not wait long: a check that hangs goes on by itself.
+
+        Without the database's answer, this node is not ready. While a folder hangs, it is as ready as before: others may
+        work.
+        """
+        if self._began is None:
+            self._began = clock.monotonic()
+        try:
+            async with asyncio.timeout(max(0, self._began + _ANSWER_SECONDS - clock.monotonic())):
+                await self._checks.run(None, self._check)
+        except TimeoutError:
+            if self._asking_database:
+                raise NotReady((DATABASE_FAULT,)) from None
+            if self._checked_at == float("-inf"):
+                raise NotReady((Fault("storage", "The storage has not responded yet."),)) from None
 
     async def watch(self) -> None:
         """Learn the database's clock, and log a change of readiness even if nobody asks."""
@@ -93,7 +119,16 @@ class Readiness:
         await self._checks.cancel()
 
     async def _check(self) -> tuple[Fault, ...]:
+        self._began = self._began or clock.monotonic()
+        self._asking_database = True
+        try:
+            return await self._find_faults()
+        finally:
+            self._began = None
+
+    async def _find_faults(self) -> tuple[Fault, ...]:
         found = await self._database_faults()
+        self._asking_database = False
         if not found and (found := await self._storage_faults()):
             # Without the database, no connection can be looked up.
             found = await self._database_faults() or found
@@ -158,4 +193,4 @@ class Readiness:
 
 
 def _database_fault(error: Unavailable) -> Fault:
-    return Fault("database", "The database does not answer; the log says why.", error.cause)
+    return replace(DATABASE_FAULT, cause=error.cause)
