@@ -40,7 +40,7 @@ from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
 from portico.store.digests import FileDigests
 from portico.store.idempotency import IdempotencyKeys
-from portico.store.leases import Leases
+from portico.store.leases import Leases, running_node
 from portico.store.sealed import Sealed
 from portico.store.upload_log import UploadLogs
 from portico.store.uploads import Uploads
@@ -64,6 +64,7 @@ async def open_gateway(
         stack.push_async_callback(database.close)
         settings, key = await agreed(settings, database)
         await database.learn_clock()
+        await stack.enter_async_context(running_node(database, settings.node))
         passwords = Passwords()
         stack.callback(passwords.close)
         sessions = Sessions(

@@ -144,6 +144,19 @@ def test_the_passphrase_is_prompted_for(anna: Portico, file: Path, monkeypatch: 
     assert anna("backup", str(file), "--passphrase-stdin", stdin="short").code == 2
 
 
+def test_nothing_is_replaced_while_a_node_runs(anna: Portico, home: Path, file: Path) -> None:
+    assert anna("backup", str(file)).code == 0
+    engine = create_engine(f"sqlite:///{home / 'portico.db'}")
+    with engine.begin() as connection:
+        row = "'node:1', 'here/other-1-1', 1, 4000000000000"
+        connection.execute(text(f"INSERT INTO leases (name, owner, fence, expires_at) VALUES ({row})"))
+    engine.dispose()
+    refused = anna("restore", str(file), "--replace", "--yes")
+    assert (refused.code, refused.out) == (1, "")
+    assert "The node here is running on the database" in refused.err
+    assert anna("restore", str(file), "--replace", "--yes", "--force").code == 0
+
+
 def test_a_database_with_users_is_replaced_only_if_confirmed(
     anna: Portico, home: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

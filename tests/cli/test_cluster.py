@@ -84,6 +84,21 @@ def test_forget(portico: Portico, shared: str, home: Path, monkeypatch: pytest.M
     assert '"action":"cluster.forget"' in (home / "audit.log").read_text()
 
 
+def test_nothing_is_forgotten_while_a_node_runs(portico: Portico, shared: str) -> None:
+    hold(shared, "node:1", "node:2", until=4_000_000_000_000)
+    hold(shared, "node:3", until=1)
+    facts = portico("cluster", "show", "--json").data
+    assert (facts["nodes"], facts["leases"]) == (["node-1"], [])
+    assert "nodes            node-1\n" in portico("cluster", "show").out
+    refused = portico("cluster", "forget", "--yes")
+    assert (refused.code, refused.out) == (1, "")
+    assert "The node node-1 is running on the database" in refused.err
+    assert "add --force" in refused.err
+    assert portico("cluster", "show", "--json").data["secretKey"] is not None
+    assert portico("cluster", "forget", "--yes", "--force").code == 0
+    assert portico("cluster", "show", "--json").data["secretKey"] is None
+
+
 def test_a_command_that_fails_does_not_claim_the_database(
     portico: Portico, postgres: PostgresServer, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

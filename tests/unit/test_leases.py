@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from portico import processes
 from portico.store.database import Database
-from portico.store.leases import LIFETIME, Leases
+from portico.store.leases import LIFETIME, Leases, running_node, running_nodes
 from portico.store.tables import leases
 
 
@@ -102,3 +102,25 @@ async def test_leases_of_owners_that_vanished_are_removed_an_hour_later(
         clock.advance(1)
         await one.sweep()
         assert [row.name for row in await database.fetch(select(leases))] == ["sweep"]
+
+
+async def test_a_node_is_seen_as_long_as_it_runs(database: Database, clock: Any) -> None:
+    async with running_node(database, "one"), running_node(database, "one"), running_node(database, "two"):
+        assert await running_nodes(database) == ["one", "two"]
+        clock.advance(299)
+        assert await running_nodes(database) == ["one", "two"]
+        await database.execute(update(leases).values(owner="three/elsewhere-1-1"))
+        assert await running_nodes(database) == ["three"]
+        clock.advance(1)
+        assert await running_nodes(database) == []
+    assert await database.fetch(select(leases)) == []
+
+
+async def test_a_node_that_was_killed_here_does_not_run(database: Database) -> None:
+    async with running_node(database, "one"):
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+            name = processes.name_of.__wrapped__(process.pid)
+            await database.execute(update(leases).values(owner=f"one/{name}-0123"))
+            assert await running_nodes(database) == ["one"]
+            process.kill()
+        assert await running_nodes(database) == []

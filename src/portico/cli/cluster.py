@@ -13,6 +13,7 @@ from portico.cli.accounts import current_database, run_audited
 from portico.cli.home import existing_or_shared
 from portico.cli.output import show_one, timestamp
 from portico.cli.parser import Command, Group, Parser
+from portico.cli.running_nodes import check_stopped, force_option
 from portico.cli.terminal import confirm
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def show(options: SimpleNamespace) -> None:
     if not options.as_json:
         held = [f"{each['name']}: {each['owner']} until {each['expiresAt']}" for each in facts["leases"]]
         facts["leases"] = ", ".join(held)
+        facts["nodes"] = ", ".join(facts["nodes"])
     show_one(facts, as_json=options.as_json)
 
 
@@ -38,6 +40,7 @@ async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
 
     from portico.accounts.cluster import KEY, Cluster
     from portico.accounts.vault import SecretKey
+    from portico.store.leases import IS_NODE, running_nodes
     from portico.store.schema import OLDEST_CODE, REVISIONS
     from portico.store.tables import cluster, leases
 
@@ -47,7 +50,7 @@ async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
     file = settings.secret_key_file
     mine = SecretKey.load(file).fingerprint() if SecretKey.exists(file) else ""
     held = await database.fetch(
-        select(leases).where(leases.c.expires_at > database.now()).order_by(leases.c.name)
+        select(leases).where(leases.c.expires_at > database.now(), ~IS_NODE).order_by(leases.c.name)
     )
     return {
         "database": database.name,
@@ -57,6 +60,7 @@ async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
         "secretKeyHere": mine[:_SHOWN_DIGITS] or None,
         "clientId": agreed.get("security.client-id"),
         "publicUrl": agreed.get("server.public-url"),
+        "nodes": await running_nodes(database),
         "leases": [
             {
                 "name": row.name,
@@ -80,6 +84,7 @@ def forget(options: SimpleNamespace) -> None:
     async def forgotten() -> str:
         database = await current_database(settings)
         try:
+            await check_stopped(database, force=options.force)
             await Cluster(database).forget()
             return database.name
         finally:
@@ -114,7 +119,7 @@ COMMANDS = {
         {
             "show": Command(
                 show,
-                "Show what all nodes agree on, and who holds which lease.\n\nOf the secret key, the beginning of its "
+                "Show what all nodes agree on, which nodes run, and who holds which lease.\n\nOf the secret key, the beginning of its "
                 "fingerprint is shown, next to that of the key here.",
                 (_json_option,),
             ),
@@ -123,7 +128,7 @@ COMMANDS = {
                 "Forget what all nodes agree on, so that the next start decides anew.\n\nUse it if the secret key is lost, or "
                 "to change a setting that is equal on all nodes. Credentials that were encrypted with another key stay "
                 "unreadable: add those connections again.",
-                (_yes_option,),
+                (_yes_option, force_option),
             ),
         },
     )

@@ -14,6 +14,7 @@ from portico.cli.backup import KEY_FILE, show_counts
 from portico.cli.exits import Missing, UsageMistake
 from portico.cli.home_setup import FIRST_USER, forget_password_file, undone_on_failure
 from portico.cli.parser import Command, Parser
+from portico.cli.running_nodes import check_stopped, force_option
 from portico.cli.terminal import ask_hidden, at_terminal, confirm, read_standard_input
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def restore(options: SimpleNamespace) -> None:
         settings = _settings(options.home, backup)
         with _key(settings, backup, lost=options.lost_key):
             if options.replace:
-                _confirm_replacement(settings, backup, yes=options.yes)
+                _confirm_replacement(settings, backup, yes=options.yes, force=options.force)
             _restore(settings, backup, replace=options.replace, lost_key=options.lost_key)
         (settings.home / homes.SET_UP_MARK).touch(mode=0o600)
     if backup.facts.key and not options.lost_key and not settings.database_in_home:
@@ -40,10 +41,18 @@ def restore(options: SimpleNamespace) -> None:
     print(f"Restored the backup of {backup.facts.created}. All users have to sign in again.")
 
 
-def _confirm_replacement(settings: "Settings", backup: "Backup", *, yes: bool) -> None:
+def _confirm_replacement(settings: "Settings", backup: "Backup", *, yes: bool, force: bool) -> None:
     from portico.store.database import Database
 
-    name = Database(settings.database_url, blocking=True).name
+    async def check() -> str:
+        database = Database(settings.database_url, blocking=True)
+        try:
+            await check_stopped(database, force=force)
+            return database.name
+        finally:
+            await database.close()
+
+    name = asyncio.run(check())
     confirm(f"All users and connections in {name} will be replaced by those of {backup.file}.", yes=yes)
 
 
@@ -203,7 +212,7 @@ COMMANDS = {
         "Restore a backup into an empty database, or with --replace into another one. Stop all nodes first.\n\nThe whole file "
         "is verified first, then everything is restored in one transaction, or nothing. A backup of an older version is "
         "migrated.",
-        (_options,),
+        (_options, force_option),
         "Examples:\n"
         "  portico --home /srv/portico restore /backup/portico.backup\n"
         "  portico restore /backup/portico.backup --replace --yes",
