@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
+from portico.accounts.cluster import Cluster
 from portico.cli import banner, bind_address
 from portico.errors import NotPossible
 from portico.settings import load
@@ -97,6 +98,43 @@ def test_nothing_is_forgotten_while_a_node_runs(portico: Portico, shared: str) -
     assert portico("cluster", "show", "--json").data["secretKey"] is not None
     assert portico("cluster", "forget", "--yes", "--force").code == 0
     assert portico("cluster", "show", "--json").data["secretKey"] is None
+
+
+def test_config_check_compares_with_the_database(
+    portico: Portico, shared: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def agree() -> None:
+        database = Database(shared)
+        names = ("security.client-id", "security.client-secret", "server.public-url")
+        await Cluster(database).agree(dict(zip(names, ("id", "secret", "https://a.test"), strict=True)))
+        await database.close()
+
+    asyncio.run(agree())
+    assert portico("config", "check").code == 0
+    monkeypatch.setenv("PORTICO_SERVER_PUBLIC_URL", "https://b.test")
+    monkeypatch.setenv("PORTICO_SECURITY_CLIENT_ID", "other")
+    monkeypatch.setenv("PORTICO_SECRET_KEY", "A" * 43)
+    outcome = portico("config", "check")
+    assert (outcome.code, outcome.out) == (1, "")
+    key, client, address = outcome.err.splitlines()
+    assert key.startswith("The secret key of this node is not that of the gateway behind the database")
+    assert client.startswith("The setting security.client-id differs from that of the other nodes")
+    assert address.startswith("The setting server.public-url differs from that of the other nodes")
+    monkeypatch.delenv("PORTICO_SECRET_KEY")
+    (home / "secret.key").unlink()
+    assert portico("config", "check").err.startswith("There is no secret key here")
+    assert not (home / "secret.key").exists()
+
+
+def test_config_check_without_an_answer_of_the_database(
+    portico: Portico, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_DATABASE_URL", "postgresql://u@127.0.0.1:1/portico")
+    outcome = portico("config", "check")
+    assert (outcome.code, outcome.out) == (0, "The environment: no mistakes\n")
+    assert outcome.err.startswith(
+        "Not compared with the database: The database postgresql://127.0.0.1:1/portico"
+    )
 
 
 def test_a_command_that_fails_does_not_claim_the_database(

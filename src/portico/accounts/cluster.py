@@ -71,6 +71,18 @@ class Cluster:
                 raise self._mismatch(name)
         return {name: known.get(name, "") for name in mine}
 
+    async def differences(self, file: pathlib.Path, mine: Mapping[str, str]) -> list[ClusterMismatch]:
+        """What `load_key` and `agree` would refuse; nothing is changed."""
+        found = []
+        try:
+            await self.own_key(file)
+        except ClusterMismatch as error:
+            found.append(error)
+        known = await self.identity()
+        return found + [
+            self._mismatch(name) for name, value in mine.items() if value and known.get(name, value) != value
+        ]
+
     async def identity(self) -> dict[str, str]:
         return {row.name: row.value for row in await self._database.fetch(select(cluster).where(_AGREED))}
 
