@@ -151,6 +151,10 @@ class AuditLog(Audit):
         self._required = required
         self._on_loss = on_loss
         self._identity: tuple[int, int] | None = None
+        self._size = 0
+        """Of the file, when it was last looked at."""
+        self._whole = 0
+        """The size of the file after the last line, unless somebody else wrote one at that time."""
         self._lost = 0
 
     def check(self) -> None:
@@ -203,6 +207,7 @@ class AuditLog(Audit):
         try:
             found = os.stat(self._path)
             if (found.st_dev, found.st_ino) == self._identity:
+                self._size = found.st_size
                 return
         except FileNotFoundError:
             pass
@@ -216,6 +221,7 @@ class AuditLog(Audit):
             os.close(descriptor)
             raise OSError(0, "it is not a regular file")
         self._descriptor, self._identity = descriptor, (opened.st_dev, opened.st_ino)
+        self._size, self._whole = opened.st_size, 0
 
     def _append(self, line: AuditLine) -> None:
         line.node = self._node
@@ -224,7 +230,9 @@ class AuditLog(Audit):
             if not select.select([], [self._descriptor], [], 0)[1]:
                 raise OSError(0, "nobody reads the stream")
             self._put(text)
-        elif self._is_torn() and self._locked(fcntl.LOCK_EX, attempts=_ATTEMPTS):
+        elif (
+            self._size != self._whole and self._is_torn() and self._locked(fcntl.LOCK_EX, attempts=_ATTEMPTS)
+        ):
             # No process is writing now, so what looked torn is not the first half of a line.
             with self._unlocking():
                 self._put(b"\n" + text if self._is_torn() else text)
@@ -258,6 +266,8 @@ class AuditLog(Audit):
     def _put(self, text: bytes) -> None:
         if os.write(self._descriptor, text) < len(text):
             raise OSError(0, "no room for a whole line")
+        self._size += len(text)
+        self._whole = self._size
 
     def _is_torn(self) -> bool:
         """Whether the last line has no end, because this or another process had no room for it."""

@@ -52,6 +52,30 @@ def test_a_file_that_was_rotated_is_opened_anew(file: Path, rotate: Callable[[Pa
     log.close()
 
 
+def test_the_end_of_the_file_is_read_only_if_somebody_else_wrote_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+    pread = os.pread
+
+    def counted(*args: int) -> bytes:
+        reads.append(args)
+        return pread(*args)
+
+    monkeypatch.setattr(os, "pread", counted)
+    log, other = AuditLog(str(file)), AuditLog(str(file))
+    for _ in range(3):
+        log.end(line())
+    assert not reads
+    other.end(line())
+    other.end(line())
+    log.end(line())
+    assert len(reads) == 2
+    assert len(lines(file)) == 6
+    log.close()
+    other.close()
+
+
 def test_rotation_leaks_no_descriptor(file: Path) -> None:
     log = AuditLog(str(file))
     log.end(line())

@@ -1,7 +1,7 @@
 """The outermost ASGI layer: address checks, security headers, problem responses, the request log."""
 
 import asyncio
-import os
+import random
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -83,13 +83,17 @@ class Edge:
         self._proxies = proxies
         self._monitors = monitors
         self._headers = _standing_headers(tls)
+        self._ids = random.Random()  # noqa: S311 - an id is no secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         extra = self._cors.headers(scope) if self._cors else []
-        exchange = _Exchange(scope, receive, send, self._headers + extra if extra else self._headers)
+        request_id = f"{self._ids.getrandbits(64):016x}"
+        exchange = _Exchange(
+            request_id, scope, receive, send, self._headers + extra if extra else self._headers
+        )
         logs.REQUEST_ID.set(exchange.context.request_id)
         self._metrics.in_progress += 1
         span = None
@@ -161,11 +165,9 @@ class Edge:
 class _Exchange:
     """One request and its response."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
+    def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         self.status = 0
-        self.context = RequestContext(
-            os.urandom(8).hex(), scope["client"][0], lambda: until_gone(self.receive)
-        )
+        self.context = RequestContext(request_id, scope["client"][0], lambda: until_gone(self.receive))
         self._scope = scope
         self._receive = receive
         self._send = send

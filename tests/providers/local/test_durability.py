@@ -54,13 +54,14 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     return events
 
 
+@pytest.mark.parametrize("chunks", [(b"x" * 2**20, b"y"), (b"x", b"y"), ()])
 @pytest.mark.parametrize(("replace", "naming"), [(True, "rename"), (False, "link")])
 async def test_content_then_name_then_answer(
-    provider: LocalProvider, trace: list[Event], replace: bool, naming: str
+    provider: LocalProvider, trace: list[Event], replace: bool, naming: str, chunks: Sequence[bytes]
 ) -> None:
     await put(provider, "folder/first", b"x")
     trace.clear()
-    await put(provider, "folder/file", b"x" * 2**20, b"y", replace=replace)
+    await put(provider, "folder/file", *chunks, replace=replace)
     named = next(index for index, (what, _) in enumerate(trace) if what == naming)
     staged, _, target = trace[named][1].partition("->")
     assert target == "file"

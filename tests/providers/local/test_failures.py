@@ -12,6 +12,7 @@ import pytest
 
 from portico.entries import Entry
 from portico.errors import (
+    InvalidPath,
     PorticoError,
     ProviderFailed,
     ProviderRefused,
@@ -218,3 +219,28 @@ async def test_times_that_no_calendar_holds(provider: LocalProvider, top: Folder
     entry = (await provider.list_page(at("/"), 10, None)).entries[0]
     assert entry.modified is not None
     assert 1970 <= entry.modified.year <= 9999
+
+
+@pytest.mark.parametrize("size", [1, 2 * 2**20])
+async def test_a_name_that_the_disk_cannot_hold_leaves_no_folders(
+    provider: LocalProvider, top: Folder, size: int
+) -> None:
+    with pytest.raises(InvalidPath):
+        await put(provider, f"a/b/{'x' * 300}", b"x" * size)
+    assert not (top / "a").exists()
+
+
+async def test_a_small_file_for_another_disk_is_refused_as_a_large_one_is(
+    provider: LocalProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(provider, "folder/first", b"x")
+
+    def other_disk(*_: object) -> None:
+        raise ProviderRefused("another disk")
+
+    monkeypatch.setattr("portico.providers.local.uploads.check_same_disk", other_disk)
+    await put(provider, "folder/file", b"x")  # it is not looked at
+    monkeypatch.setattr(os, "rename", failing(errno.EXDEV))
+    for size in (1, 2 * 2**20):
+        with pytest.raises(ProviderRefused):
+            await put(provider, "folder/file", b"x" * size)

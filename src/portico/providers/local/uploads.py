@@ -1,6 +1,7 @@
 """Uploads: written to a staged file, which becomes visible when it is committed."""
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -18,6 +19,7 @@ from portico.providers.local.confined_fs import (
     entry_of,
     etag_of,
     lstat,
+    open_folder,
     opened_deepest,
     opened_folder,
     set_modified,
@@ -87,7 +89,8 @@ async def upload(
                 if writing:
                     await finished(path, writing)
                 # The disk takes this buffer while the next one fills.
-                writing = threads.writes.start(_commit if last else StagedFile.append, staged, buffer)
+                write = StagedFile.store if last else StagedFile.append
+                writing = threads.writes.start(write, staged, buffer)
             assert writing
             entry: Entry = await finished(path, writing)
             return entry
@@ -137,11 +140,6 @@ async def _discard(
         log.warning("upload-not-discarded", code=error.code, cause=error.cause, left_to="sweep")
 
 
-def _commit(staged: "StagedFile", buffer: list[bytes]) -> Entry:
-    staged.append(buffer)
-    return staged.commit()
-
-
 def write_buffers(file: int, buffers: Sequence[bytes]) -> int:
     """Write buffers, any number of them; returns how many bytes."""
     for start in range(0, len(buffers), _MAX_BUFFERS):
@@ -175,16 +173,18 @@ class StagedFile:
 
     def open(self) -> int:
         """The descriptor. The first call creates the file, and fails early if the target can never be written."""
-        if self._file >= 0:
-            return self._file
-        self.check_target()
+        if self._file < 0:
+            self.check_target()
+            self._create()
+        return self._file
+
+    def _create(self) -> None:
         self._staging = open_staging(self._top)
         try:
             self._name, self._file = create_staged(self._staging)
         except BaseException:
             os.close(self._staging)
             raise
-        return self._file
 
     def adopt(self, staging: int, name: str, file: int) -> None:
         """Take over an open staged file."""
@@ -192,6 +192,13 @@ class StagedFile:
 
     def append(self, buffers: Sequence[bytes]) -> None:
         write_buffers(self.open(), buffers)
+
+    def store(self, buffers: Sequence[bytes]) -> Entry:
+        """Append the last buffers and commit."""
+        if self._file < 0:  # this is all of it: the commit meets at once what `open` would look for
+            self._create()
+        write_buffers(self._file, buffers)
+        return self.commit()
 
     def commit(self) -> Entry:
         """Make the content durable, then the file visible, then the name durable."""
@@ -214,7 +221,7 @@ class StagedFile:
         return entry
 
     def _move_into_place(self) -> None:
-        with opened_folder(self._top, self._target.parent, make=True) as folder:
+        with self._opened_target_folder() as folder:
             while True:
                 try:
                     with commit_lock(self._staging, alone=self._if_match is not None):
@@ -224,7 +231,23 @@ class StagedFile:
                 except (AlreadyExists, IsAFolder):
                     if not self._choose_another_name():
                         raise
+                except OSError as error:
+                    if error.errno == errno.EXDEV:
+                        self.check_target()
+                    raise
             os.fsync(folder)
+
+    @contextmanager
+    def _opened_target_folder(self) -> Iterator[int]:
+        try:
+            folder = open_folder(self._top, self._target.parent)
+        except FileNotFoundError:
+            self.check_target()  # a name that the disk cannot hold fails before folders are created
+            folder = open_folder(self._top, self._target.parent, make=True)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
 
     def discard(self) -> None:
         """Remove the staged file. Harmless after `commit`."""
