@@ -21,15 +21,15 @@ class ProcessState(Enum):
 def name_of(process: int) -> str:
     """The name of a running process: short, and safe in the name of a file."""
     started = _started(process)
-    return f"{_machine() if started else ''}-{process}-{started or 0}"
+    return f"{machine() if started else ''}-{process}-{started or 0}"
 
 
 def state_of(name: str) -> ProcessState:
     """What has become of the process whose `name_of` the name begins with."""
-    machine, _, rest = name.partition("-")
+    place, _, rest = name.partition("-")
     process, _, rest = rest.partition("-")
     started, _, _ = rest.partition("-")
-    if not machine or machine != _machine() or not process.isdecimal() or not started.isdecimal():
+    if not place or place != machine() or not process.isdecimal() or not started.isdecimal():
         return ProcessState.UNKNOWN
     try:
         os.kill(int(process), 0)
@@ -45,7 +45,7 @@ def state_of(name: str) -> ProcessState:
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
     """This boot of this machine, and the PID namespace; empty where the system does not tell."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:

@@ -8,6 +8,7 @@ import pytest
 
 from portico.entries import Entry
 from portico.providers.local import LocalProvider, page_cache
+from portico.providers.local.change_times import ChangeTimes
 
 from .actions import at, names, put
 
@@ -41,8 +42,9 @@ def files(top: Folder, monkeypatch: pytest.MonkeyPatch) -> Folder:
     for name in "abc":
         (folder / name).write_text("old")
     age(folder)
-    genuine = time.time_ns
+    genuine, stamps = time.time_ns, ChangeTimes.now
     monkeypatch.setattr(time, "time_ns", lambda: genuine() + 60 * 10**9)
+    monkeypatch.setattr(ChangeTimes, "now", lambda times: stamps(times) + 60 * 10**9)
     return folder
 
 

@@ -29,7 +29,7 @@ from portico.paths import Path
 from portico.providers.local import LocalProvider
 
 if sys.argv[2]:
-    processes._machine = lambda: sys.argv[2]
+    processes.machine = lambda: sys.argv[2]
 
 async def chunks():
     yield b"x" * 2**21

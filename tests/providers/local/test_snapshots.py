@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.providers.local import LocalProvider
+from portico.providers.local.change_times import ChangeTimes
 from portico.providers.local.snapshots import FolderSnapshot, Names, SnapshotCache
 
 from .actions import at, names, put
@@ -31,9 +32,9 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wall clock is an hour further, so that every folder has been at rest."""
-    genuine = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: genuine() + 3600 * 10**9)
+    """The clock of the stamps is an hour further, so that every folder has been at rest."""
+    genuine = ChangeTimes.now
+    monkeypatch.setattr(ChangeTimes, "now", lambda times: genuine(times) + 3600 * 10**9)
 
 
 @pytest.mark.usefixtures("settled")
@@ -103,8 +104,8 @@ async def test_what_changed_its_kind_meanwhile_is_not_shown_out_of_place(
         (top / name).touch()
     genuine = SnapshotCache.take
 
-    def overtaken(snapshots: SnapshotCache, descriptor: int) -> FolderSnapshot:
-        snapshot = genuine(snapshots, descriptor)
+    def overtaken(snapshots: SnapshotCache, descriptor: int, *, small_only: bool = False) -> FolderSnapshot:
+        snapshot = genuine(snapshots, descriptor, small_only=small_only)
         (top / "b").unlink()
         (top / "b").mkdir()
         return snapshot
@@ -238,7 +239,7 @@ def test_a_small_folder_that_changes_while_it_is_read_is_read_again(
 
     monkeypatch.setattr(os, "scandir", disturbed)
     descriptor = os.open(top, os.O_RDONLY)
-    snapshot = FolderSnapshot(descriptor, 1000)
+    snapshot = FolderSnapshot(descriptor, 1000, ChangeTimes())
     os.close(descriptor)
     assert snapshot.files.after(None, 10) == (["b", "c"], False)
     assert scans == 2

@@ -5,18 +5,26 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from portico.entries import Entry, Page
 from portico.errors import InvalidCursor, not_a_folder
 from portico.paths import Path
+from portico.processes import machine
 from portico.providers import folder_walk
 from portico.providers.local.confined_fs import Volume, entries_of, found, opened_folder
-from portico.providers.local.page_cache import PageCache
-from portico.providers.local.snapshots import FolderSnapshot, SnapshotCache
+from portico.providers.local.page_cache import PageCache, Part, Position
+from portico.providers.local.snapshots import FolderSnapshot, Found, LargeFolder, SnapshotCache
 from portico.providers.local.threads import Threads
 
-Position = tuple[bool, str]
-"""Of the last entry of a page: whether it is a file, and its name."""
+
+class _Request(NamedTuple):
+    folder: Path
+    size: int
+    position: Position | None
+    arrived_ns: int
+    began_ns: int | None
+    """When the walk began that the request goes on with. Monotonic, as `arrived_ns`."""
 
 
 class FolderListing:
@@ -28,50 +36,59 @@ class FolderListing:
         self._arranging: set[asyncio.Task[None]] = set()
 
     async def page(self, folder: Path, size: int, token: str | None) -> Page:
-        position = _decode(token)
-        requested_ns = time.monotonic_ns()
-        threads = self._threads
-        known = await threads.run(
-            threads.metadata, folder, self._page_without_scan, folder, size, position, requested_ns
-        )
-        if known is not None:
-            return known
-        page, snapshot = await threads.run(
-            threads.scans, folder, self._page, folder, size, position, requested_ns
-        )
-        if snapshot.is_large:
-            self._arrange(snapshot)
-        return page
+        position, began_ns = _decode(token)
+        return await self._page(folder, size, position, began_ns)
 
     async def page_after(self, folder: Path, position: folder_walk.Position, size: int) -> Page:
-        """For walks. A token names an entry, so that nothing has to be read again."""
-        token = _encode((position.is_file, position.name)) if position.name else position.token
-        return await self.page(folder, size, token)
+        """For walks. Any entry can be a position, so that nothing has to be read again."""
+        if position.name:
+            return await self._page(folder, size, (position.is_file, position.name), None)
+        return await self.page(folder, size, position.token)
 
-    def _page_without_scan(
-        self, folder: Path, size: int, position: Position | None, requested_ns: int
-    ) -> Page | None:
-        with self._opened(folder) as descriptor:
-            snapshot = self._snapshots.get(descriptor, requested_ns)
-            return self._cached_page(snapshot, descriptor, size, position) if snapshot else None
+    async def _page(self, folder: Path, size: int, position: Position | None, began_ns: int | None) -> Page:
+        request = _Request(folder, size, position, time.monotonic_ns(), began_ns)
+        threads = self._threads
+        part = await threads.run(threads.metadata, folder, self._quick_part, request)
+        if part is None:
+            part = await self._part_of_large(request)
+        entries, last = part
+        # Without a known begin, such as after a page of another machine, the walk begins anew, from there.
+        return Page(entries, last and _encode(last, request.began_ns or request.arrived_ns))
 
-    def _page(
-        self, folder: Path, size: int, position: Position | None, requested_ns: int
-    ) -> tuple[Page, FolderSnapshot]:
-        with self._opened(folder) as descriptor:
+    async def _part_of_large(self, request: _Request) -> Part:
+        part, snapshot = await self._threads.run(
+            self._threads.scans, request.folder, self._scanned_part, request
+        )
+        self._arrange(snapshot)
+        return part
+
+    def _quick_part(self, request: _Request) -> Part | None:
+        """The page, unless a large folder must be scanned for it."""
+        with self._opened(request.folder) as descriptor:
+            found = self._snapshots.get(descriptor, request.arrived_ns, request.began_ns)
+            if found is None:
+                try:
+                    found = Found(self._snapshots.take(descriptor, small_only=True), is_current=True)
+                except LargeFolder:
+                    return None
+            return self._read(found, descriptor, request)
+
+    def _scanned_part(self, request: _Request) -> tuple[Part, FolderSnapshot]:
+        with self._opened(request.folder) as descriptor:
             # Another request may have finished the same scan meanwhile.
-            snapshot = self._snapshots.get(descriptor, requested_ns) or self._snapshots.take(descriptor)
-            return self._cached_page(snapshot, descriptor, size, position), snapshot
+            found = self._snapshots.get(descriptor, request.arrived_ns, request.began_ns)
+            found = found or Found(self._snapshots.take(descriptor), is_current=True)
+            return self._read(found, descriptor, request), found.snapshot
 
-    def _cached_page(
-        self, snapshot: FolderSnapshot, descriptor: int, size: int, position: Position | None
-    ) -> Page:
-        key = (snapshot, size, position)
-        page = self._pages.get(key)
-        if page is None:
-            page = _read_page(snapshot, descriptor, size, position)
-            self._pages.put(key, page)
-        return page
+    def _read(self, found: Found, descriptor: int, request: _Request) -> Part:
+        key = (found.snapshot, request.size, request.position)
+        # A cached page of a folder that has changed could show what is gone.
+        part = self._pages.get(key) if found.is_current else None
+        if part is None:
+            part = _read_part(found.snapshot, descriptor, request.size, request.position)
+            if found.is_current:
+                self._pages.put(key, part)
+        return part
 
     @contextmanager
     def _opened(self, folder: Path) -> Iterator[int]:
@@ -89,7 +106,7 @@ class FolderListing:
         task.add_done_callback(self._arranging.discard)
 
 
-def _read_page(snapshot: FolderSnapshot, descriptor: int, size: int, position: Position | None) -> Page:
+def _read_part(snapshot: FolderSnapshot, descriptor: int, size: int, position: Position | None) -> Part:
     """The `size` entries behind `position` that still exist."""
     from_files, after = position or (False, None)
     entries: list[Entry] = []
@@ -102,23 +119,31 @@ def _read_page(snapshot: FolderSnapshot, descriptor: int, size: int, position: P
                 entries += entries_of(descriptor, chosen, folders=not in_files)
                 last = (in_files, after := chosen[-1])
         if more:
-            return Page(entries, _encode(last))
+            return entries, last
         after = None
-    return Page(entries)
+    return entries, None
 
 
-def _encode(position: Position) -> str:
+def _encode(position: Position, began_ns: int) -> str:
+    """The position, and when the walk began by the clock of this machine, which all its workers share.
+
+    No name has a slash. A token without it, of an earlier version, is a position only.
+    """
     in_files, name = position
-    return urlsafe_b64encode((b"f" if in_files else b"d") + name.encode()).rstrip(b"=").decode()
+    text = f"{'f' if in_files else 'd'}{machine()}-{began_ns:x}/{name}"
+    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
-def _decode(token: str | None) -> Position | None:
+def _decode(token: str | None) -> tuple[Position | None, int | None]:
     if token is None:
-        return None
+        return None, None
     try:
         text = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     except ValueError:
         text = ""
     if text[:1] not in ("d", "f"):
         raise InvalidCursor("The cursor does not belong to this folder; start again without a cursor.")
-    return text[0] == "f", text[1:]
+    walk, _, name = text[1:].rpartition("/")
+    place, _, began = walk.partition("-")
+    is_ours = bool(place) and place == machine()
+    return (text[0] == "f", name), int(began, 16) if is_ours else None

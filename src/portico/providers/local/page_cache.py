@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from portico import timestamps
-from portico.entries import Entry, Page
+from portico.entries import Entry
 from portico.providers.local.snapshots import FolderSnapshot
 
 CACHE_SECONDS = 1.0
@@ -21,15 +21,19 @@ UNCHANGED_MS = 10_000
 _MAX_PAGES = 64
 _MAX_ENTRIES = 1000
 
-Key = tuple[FolderSnapshot, int, tuple[bool, str] | None]
-"""The snapshot, the page size, and the position of the page."""
+Position = tuple[bool, str]
+"""Of the last entry of a page: whether it is a file, and its name."""
+Key = tuple[FolderSnapshot, int, Position | None]
+"""The snapshot, the page size, and the position that the page begins behind."""
+Part = tuple[list[Entry], Position | None]
+"""The entries of a page, and its own position unless it is the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Cached:
     expires_at: float
     entries: list[Entry]
-    token: str | None
+    position: Position | None
 
 
 class PageCache:
@@ -37,20 +41,21 @@ class PageCache:
         self._pages: dict[Key, _Cached] = {}
         self._lock = threading.Lock()
 
-    def get(self, key: Key) -> Page | None:
+    def get(self, key: Key) -> Part | None:
         cached = self._pages.get(key)
         if cached is None:
             return None
         if time.monotonic() > cached.expires_at:
             self._pages.pop(key, None)  # the key holds a snapshot
             return None
-        return Page(cached.entries.copy(), cached.token)
+        return cached.entries.copy(), cached.position
 
-    def put(self, key: Key, page: Page) -> None:
-        if len(page.entries) > _MAX_ENTRIES or not _is_unchanged(page.entries):
+    def put(self, key: Key, part: Part) -> None:
+        entries, position = part
+        if len(entries) > _MAX_ENTRIES or not _is_unchanged(entries):
             return
         now = time.monotonic()
-        new = _Cached(now + CACHE_SECONDS, page.entries.copy(), page.token)
+        new = _Cached(now + CACHE_SECONDS, entries.copy(), position)
         with self._lock:
             self._pages = {key: cached for key, cached in self._pages.items() if now <= cached.expires_at}
             if len(self._pages) < _MAX_PAGES:

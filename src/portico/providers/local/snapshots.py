@@ -1,5 +1,8 @@
 """Snapshots: the names of a folder in listing order, cached while the folder does not change.
 
+A walk through the pages of a folder goes on with the names that the folder had at some moment of the walk, even if it
+changes meanwhile: they include every entry that exists throughout.
+
 A million names must neither stall the event loop nor fill the memory, and the first page must not wait until all of
 them are sorted. So a scan only collects the names, as text, and the few that sort first: enough for a first page. For
 later pages the names are distributed into small buckets (a sample sort), and a bucket is sorted on first use.
@@ -13,10 +16,12 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from itertools import islice
+from typing import NamedTuple
 
 import structlog
 
 from portico.paths import RESERVED_PREFIX, name_flaw
+from portico.providers.local.change_times import ChangeTimes
 
 _SEPARATOR = "/"  # besides NUL the only character that no file name has
 _BATCH = 4096
@@ -25,8 +30,8 @@ _BUCKET = 1024
 _OVERSAMPLE = 8
 _SUSPICIOUS = re.compile(f"[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]|{re.escape(RESERVED_PREFIX)}", re.IGNORECASE)
 _SCANS = 3
-_SETTLED = 2 * 10**9
-"""Nanoseconds. Two changes closer than this may leave a folder with the same mtime."""
+WALK_NS = 10 * 10**9
+"""Nanoseconds. A walk through a folder that changes sees its names as they were at most this long ago."""
 
 log = structlog.get_logger()
 
@@ -145,19 +150,27 @@ def _representable(names: list[str]) -> list[str]:
     return kept
 
 
+class LargeFolder(Exception):
+    """Scanning the folder takes a while."""
+
+
 class FolderSnapshot:
     """The names in a folder at one moment: folders and files."""
 
-    def __init__(self, descriptor: int, max_page_size: int) -> None:
-        self.scanned_ns = time.monotonic_ns()
+    def __init__(
+        self, descriptor: int, max_page_size: int, times: ChangeTimes, *, small_only: bool = False
+    ) -> None:
+        """With `small_only`, raises `LargeFolder` after the first batch of names."""
+        self._seen_ns = self.scanned_ns = time.monotonic_ns()
         for _ in range(_SCANS):
-            taken_ns = time.time_ns()
-            self._state = _state(descriptor)
-            self._settled = taken_ns - self._state[-1] > _SETTLED
-            self.folders, self.files = _scan(descriptor, max_page_size)
+            now = times.now()  # before the state is read
+            info = os.fstat(descriptor)
+            self._state = _state_of(info)
+            self._settled = times.are_settled(descriptor, info.st_dev, self._state[-1], now)
+            self.folders, self.files = _scan(descriptor, max_page_size, small_only)
             self.is_large = self.folders.is_large or self.files.is_large
             # Some file systems skip a name that is replaced during the scan, so a small folder is scanned again.
-            if self.is_large or self._state == _state(descriptor):
+            if self.is_large or self._state == _state_of(os.fstat(descriptor)):
                 break
         if not self.is_large:
             self.arrange()
@@ -171,16 +184,30 @@ class FolderSnapshot:
         self.folders.arrange()
         self.files.arrange()
 
-    def is_valid(self, descriptor: int, requested_ns: int) -> bool:
-        """Whether it may serve a request that arrived at `requested_ns` (monotonic) for this open folder."""
-        return self.scanned_ns >= requested_ns or (self._settled and self._state == _state(descriptor))
+    def is_current(self, info: os.stat_result, requested_ns: int) -> bool:
+        """Whether these were all the names at some moment after `requested_ns` (monotonic).
+
+        `info`: the present state of the folder.
+        """
+        if self.scanned_ns >= requested_ns:
+            return True
+        if not self._settled or self._state != _state_of(info):
+            return False
+        self._seen_ns = max(self._seen_ns, requested_ns)
+        return True
+
+    def serves_walk(self, began_ns: int) -> bool:
+        """Whether these were all the names at some moment of a walk that began then, not too long ago."""
+        return self._seen_ns >= began_ns and time.monotonic_ns() - self._seen_ns <= WALK_NS
 
 
-def _scan(descriptor: int, max_page_size: int) -> tuple[Names, Names]:
+def _scan(descriptor: int, max_page_size: int, small_only: bool) -> tuple[Names, Names]:
     """The names of folders and files. Links and the like are dropped by the later `stat`, which is cheaper."""
     folders, files = Names(max_page_size), Names(max_page_size)
     with os.scandir(descriptor) as entries:
         while batch := list(islice(entries, _BATCH)):
+            if small_only and (files or folders):
+                raise LargeFolder
             below = [entry.name for entry in batch if entry.is_dir(follow_symlinks=False)]
             if not below:
                 files.add([entry.name for entry in batch])
@@ -191,34 +218,55 @@ def _scan(descriptor: int, max_page_size: int) -> tuple[Names, Names]:
     return folders, files
 
 
-def _state(descriptor: int) -> tuple[int, int]:
-    info = os.fstat(descriptor)
+def _state_of(info: os.stat_result) -> tuple[int, int]:
     # Anyone who may write can set mtime back; ctime cannot be set.
     return info.st_mtime_ns, max(info.st_ctime_ns, info.st_mtime_ns)
 
 
-class SnapshotCache:
-    """The most recently used snapshots, within a memory budget; the newest is kept whatever its size."""
+class Found(NamedTuple):
+    snapshot: FolderSnapshot
+    is_current: bool
+    """Otherwise the folder may have changed since the snapshot."""
 
-    def __init__(self, max_page_size: int, budget: int = 128 * 2**20) -> None:
+
+class SnapshotCache:
+    """The most recently used snapshots, one of each folder, within a memory budget.
+
+    The newest is kept whatever its size. Walks have none of their own: a newer snapshot serves them, too.
+    """
+
+    def __init__(
+        self, max_page_size: int, budget: int = 128 * 2**20, times: ChangeTimes | None = None
+    ) -> None:
         self._max_page_size = max_page_size
         self._budget = budget
+        self._times = times or ChangeTimes()
         self._snapshots: OrderedDict[tuple[int, int], tuple[FolderSnapshot, int]] = OrderedDict()
         self._spent = 0
         self._lock = threading.Lock()
 
-    def get(self, descriptor: int, requested_ns: int) -> FolderSnapshot | None:
-        identity = _identity(descriptor)
+    def get(self, descriptor: int, requested_ns: int, began_ns: int | None = None) -> Found | None:
+        """A snapshot for a request that arrived at `requested_ns`, of a walk that began at `began_ns` (monotonic)."""
+        info = os.fstat(descriptor)
+        identity = _identity(info)
         with self._lock:
             snapshot, _ = self._snapshots.get(identity, (None, 0))
-            if snapshot is None or not snapshot.is_valid(descriptor, requested_ns):
+            if snapshot is None:
+                return None
+            current = snapshot.is_current(info, requested_ns)
+            if not current and (began_ns is None or not snapshot.serves_walk(began_ns)):
                 return None
             self._snapshots.move_to_end(identity)
-            return snapshot
+            return Found(snapshot, current)
 
-    def take(self, descriptor: int) -> FolderSnapshot:
-        snapshot = FolderSnapshot(descriptor, self._max_page_size)
-        identity, cost = _identity(descriptor), snapshot.cost
+    def take(self, descriptor: int, *, small_only: bool = False) -> FolderSnapshot:
+        """A new snapshot. With `small_only`, raises `LargeFolder` if that would take a while."""
+        identity = _identity(os.fstat(descriptor))
+        former, _ = self._snapshots.get(identity, (None, 0))
+        if small_only and former and former.is_large:
+            raise LargeFolder
+        snapshot = FolderSnapshot(descriptor, self._max_page_size, self._times, small_only=small_only)
+        cost = snapshot.cost
         with self._lock:
             self._spent += cost - self._snapshots.pop(identity, (None, 0))[1]
             self._snapshots[identity] = snapshot, cost
@@ -228,6 +276,5 @@ class SnapshotCache:
         return snapshot
 
 
-def _identity(descriptor: int) -> tuple[int, int]:
-    info = os.fstat(descriptor)
+def _identity(info: os.stat_result) -> tuple[int, int]:
     return info.st_dev, info.st_ino
