@@ -33,6 +33,16 @@ def postgres() -> "Iterator[PostgresServer]":
         yield server
 
 
+@pytest.fixture(scope="session")
+def migrated_template(postgres: "PostgresServer") -> str:
+    """The name of a migrated PostgreSQL database to copy."""
+    from portico.store.schema import migrate
+
+    url = postgres.new_database()
+    migrate(url)
+    return url.rpartition("/")[2]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cheap_argon2() -> Iterator[CheapArgon2]:
     cheap = CheapArgon2()

@@ -2,8 +2,9 @@ import asyncio
 import io
 import pathlib
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import cache
 
 import msgspec
 import pytest
@@ -12,10 +13,13 @@ import structlog
 from portico import clock as clock_module
 from portico import logs, settings
 from portico.accounts.connections import Connections
+from portico.accounts.home_paths import HomePaths
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.api import edge, problems
+from portico.api.assets import WebPage
+from portico.providers.registry import PATH_OPTIONS
 from portico.rights import Right
 from portico.settings import Settings
 from portico.store.database import Database
@@ -94,12 +98,23 @@ def first_home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 async def _populate(chosen: Settings) -> None:
     key = SecretKey.load(chosen.secret_key_file, {})
     database, passwords = Database(chosen.database_url), Passwords()
-    await Connections(database, Vault(key)).add("local", "local", {"folder": str(chosen.files_folder)}, {})
+    paths = HomePaths(str(chosen.home), PATH_OPTIONS, keep_relative=chosen.database_in_home)
+    await Connections(database, Vault(key), paths).add(
+        "local", "local", {"folder": str(chosen.files_folder)}, {}
+    )
     users = Users(database, passwords)
     for name, rights in RIGHTS.items():
         await users.add(name, PASSWORD, root="/web", rights=rights)
     passwords.close()
     await database.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_page() -> Iterator[None]:
+    """All gateways of this process have the same page: bundling and packing it takes longer than most tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("portico.app.WebPage", cache(WebPage))
+        yield
 
 
 @pytest.fixture
@@ -118,7 +133,6 @@ async def open_gateway(
             shutil.copytree(first_home, home)
             chosen = settings_of(home, **overrides)
             (chosen.files_folder / "web").mkdir(parents=True)
-            await point_at(chosen)
             return await stack.enter_async_context(running(chosen, peer=peer, request_log=request_log))
 
         yield open_gateway
@@ -126,16 +140,6 @@ async def open_gateway(
 
 async def _never_sweep(*_: object) -> None:
     await asyncio.Event().wait()
-
-
-async def point_at(chosen: Settings) -> None:
-    """Let the connection of a copied home lead to that home's own files."""
-    database = Database(chosen.database_url)
-    vault = Vault(SecretKey.load(chosen.secret_key_file, {}))
-    await Connections(database, vault).change(
-        "local", options={"folder": str(chosen.files_folder)}, secrets={}
-    )
-    await database.close()
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ import pytest
 from portico.operations.operations import Operations
 from portico.providers.local import LocalProvider
 from portico.store.idempotency import Claim
-from portico.store.schema import migrate
 from tests.servers.postgres import PostgresServer
 
-from .conftest import OpenGateway, _populate, point_at, settings_of
+from .conftest import OpenGateway, _populate, settings_of
 from .gateways import MULTIPART, Gateway, address, form, named, running
 
 KEY = {"Idempotency-Key": '"8e03978e-40d5-43dd-bc93-6894a57f9324"'}
@@ -33,11 +32,10 @@ async def gateway(
         yield await open_gateway()
         return
     server: PostgresServer = request.getfixturevalue("postgres")
-    chosen = settings_of(tmp_path / "home", **{"database.url": server.new_database()})
+    url = server.new_database(request.getfixturevalue("migrated_template"))
+    chosen = settings_of(tmp_path / "home", **{"database.url": url})
     (chosen.files_folder / "web").mkdir(parents=True)
-    migrate(chosen.database_url)
     await _populate(chosen)
-    await point_at(chosen)
     async with running(chosen) as gateway:
         yield gateway
 

@@ -24,7 +24,7 @@ from portico.settings import Settings
 from portico.store.database import Database
 
 from .. import media_types  # noqa: F401
-from .conftest import point_at, settings_of
+from .conftest import settings_of
 from .gateways import CLIENT
 
 schema = schemathesis.openapi.from_dict(document())
@@ -75,7 +75,6 @@ def described(first_home: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 
 async def _prepare(chosen: Settings) -> dict[str, str]:
     """Something to find, and what each address takes as credentials."""
-    await point_at(chosen)
     folder = chosen.files_folder / "web" / "reports"
     folder.mkdir(parents=True)
     (folder / "2026.csv").write_bytes(b"a;b\n1;2\n")

@@ -64,14 +64,6 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return file
 
 
-@pytest.fixture(scope="session")
-def migrated_template(postgres: PostgresServer) -> str:
-    """The name of a migrated PostgreSQL database to copy."""
-    url = postgres.new_database()
-    migrate(url)
-    return url.rpartition("/")[2]
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
     """Everything that touches the database runs on both."""
