@@ -116,6 +116,15 @@ async def test_a_transfer_coding_that_another_server_may_read_differently_is_ref
     assert (await gateway.raw("GET", b"/healthz", [("Transfer-Encoding", "Chunked")])).status == 200
 
 
+async def test_a_length_beside_a_transfer_coding(gateway: Gateway) -> None:
+    """Should a server pass both on, neither what follows the one nor the other is read as another request."""
+    framing = [("Content-Length", "1"), ("Transfer-Encoding", "chunked")]
+    for headers in (framing, framing[::-1]):
+        answer = await gateway.raw("POST", b"/backend/logout", headers, [b"x"])
+        assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
+        assert answer.header("connection") == "close"
+
+
 @pytest.mark.parametrize(
     "name",
     [

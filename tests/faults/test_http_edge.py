@@ -5,6 +5,7 @@ import os
 import ssl
 import warnings
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -353,11 +354,15 @@ async def test_plain_words_on_a_tls_port_get_no_answer(secure: TunedGateway) -> 
         await ask(secure.port, get("/healthz"))
 
 
-async def test_length_and_transfer_coding_end_the_connection(gateway: TunedGateway) -> None:
+@pytest.mark.parametrize(
+    "lines", list(permutations(("Content-Length: 5", "Transfer-Encoding: chunked"))), ids=["first", "last"]
+)
+async def test_length_and_transfer_coding_end_the_connection(
+    gateway: TunedGateway, lines: tuple[str, str]
+) -> None:
     """The server goes by the chunks; what follows them is never read as another request."""
     wire = await gateway.wire()
     hidden = get("/healthz")
-    lines = ("Content-Length: 5", "Transfer-Encoding: chunked")
     await wire.send(head("POST", "/backend/logout", "", *lines) + b"0\r\n\r\n" + hidden)
     assert (await wire.answer()).status == 401
     with pytest.raises(Broken):

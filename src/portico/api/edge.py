@@ -201,8 +201,8 @@ class _Exchange:
                 *self._headers,
                 (b"x-request-id", self.context.request_id.encode()),
             ]
-            if unwanted and self._body_left:
-                # Otherwise the server may wait for a rest that never arrives.
+            if (unwanted and self._body_left) or self._scope["state"].get("close"):
+                # Otherwise the server may wait for a rest that never arrives, or read it as another request.
                 message["headers"].append((b"connection", b"close"))
         else:
             self._sent += len(message.get("body", b""))
@@ -275,6 +275,9 @@ def _check_framing(scope: Scope) -> None:
         raise InvalidRequest("The request has no Host header, or more than one; send exactly one.")
     if codings and codings != [b"chunked"]:
         raise InvalidRequest("The transfer coding is not supported; send the body as it is, or chunked.")
+    if codings and b"content-length" in seen:  # Granian removes the length itself, and closes the connection
+        scope["state"]["close"] = True
+        raise InvalidRequest("The body has a Content-Length and a transfer coding; send one of them.")
 
 
 @lru_cache(maxsize=4096)
