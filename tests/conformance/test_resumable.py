@@ -9,6 +9,7 @@ import pytest
 
 from portico.errors import AlreadyExists, IsAFolder, NotAFolder, NotFound
 from portico.paths import Path
+from portico.providers import key_store_uploads
 from portico.providers.base import Provider
 from portico.providers.resumable import ResumableUpload
 
@@ -83,8 +84,12 @@ def numbered(path: Path = TARGET) -> Iterator[Path]:
     return (path.parent.child(f"report ({number}).bin") for number in count(1))
 
 
+@pytest.mark.parametrize("parts_in_state", [100, 1], ids=["", "parts-listed"])
 @pytest.mark.parametrize("known", [True, False], ids=["size-known", "size-unknown"])
-async def test_any_cut_gives_the_same_file(provider: Provider, harness: Harness, known: bool) -> None:
+async def test_any_cut_gives_the_same_file(
+    provider: Provider, harness: Harness, monkeypatch: pytest.MonkeyPatch, known: bool, parts_in_state: int
+) -> None:
+    monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", parts_in_state)
     content = noise(2 * harness.part + harness.part // 2)
     row = await begun(provider, size=len(content) if known else None)
     await sent(row, content, 1, 65_536, 300_000, harness.part + 1, 2 * harness.part, 99_999)

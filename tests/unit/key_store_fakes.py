@@ -11,7 +11,7 @@ from portico.paths import Path
 from portico.providers.key_store_uploads import KeyStoreUpload
 from portico.providers.keys import KeyPage, KeyStore, Version, key_of
 from portico.providers.memory import MemoryBudget
-from portico.providers.part_store import PartLimits, PartStore, UploadState
+from portico.providers.part_store import PartLimits, PartStore, SentPart, UploadState
 from portico.providers.parts import UploadPart
 
 KIB = 1024
@@ -105,14 +105,14 @@ class FakeParts(PartStore):
         self._bucket.after()
         return token_hex(2)
 
-    async def commit(self, last: UploadPart, size: int) -> Entry:
+    async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
         self._bucket.before("commit")
         assert last.size == 0 or not self.limits.takes_last
-        parts = self._session()
+        sent = self._session()
         if self.limits.in_order:
-            chosen = [*parts.values(), b"".join(last.chunks)]
+            chosen = [*sent.values(), b"".join(last.chunks)]
         else:
-            chosen = [parts[part.number] for part in self._state.parts]
+            chosen = [sent[part.number] for part in parts]
             assert all(len(part) >= self.limits.smallest for part in chosen[:-1])
             assert not self.limits.equal or len({len(part) for part in chosen[:-1]}) <= 1
         entry = self._make(b"".join(chosen))
@@ -127,8 +127,8 @@ class FakeParts(PartStore):
         self._bucket.after()
         return entry
 
-    async def put_tail(self, key: str, part: UploadPart) -> None:
-        self._bucket.before("put_tail")
+    async def put_hidden(self, key: str, part: UploadPart) -> None:
+        self._bucket.before("put_hidden")
         assert key not in self._bucket.objects
         assert part.size
         self._bucket.objects[key] = Object(b"".join(part.chunks), "")

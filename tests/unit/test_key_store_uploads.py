@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.errors import AlreadyExists, NotFound, TooLarge
+from portico.errors import AlreadyExists, NotFound, ProviderUnavailable, TooLarge
 from portico.paths import Path
 from portico.providers import key_store_uploads, part_store, parts
 from portico.providers.key_store_uploads import KeyStoreUpload
@@ -76,8 +76,18 @@ def left_over(bucket: Bucket) -> list[str]:
     cuts=st.lists(st.integers(1, 3 * PART), max_size=12),
     known=st.booleans(),
     renamed=st.booleans(),
+    listed=st.booleans(),
 )
-async def test_any_cut_gives_the_same_file(service: str, cuts: list[int], known: bool, renamed: bool) -> None:
+async def test_any_cut_gives_the_same_file(
+    service: str, cuts: list[int], known: bool, renamed: bool, listed: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if listed:
+            monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", 2)
+        await _send_in(cuts, service, known, renamed, listed)
+
+
+async def _send_in(cuts: list[int], service: str, known: bool, renamed: bool, listed: bool) -> None:
     bucket = Bucket(LIMITS[service])
     row = await begun(bucket, size=len(CONTENT) if known else None, renamed=renamed)
     for size in cuts:
@@ -89,9 +99,11 @@ async def test_any_cut_gives_the_same_file(service: str, cuts: list[int], known:
     row.upload = FakeStore(bucket).resumed(row.state)
     await row.send(CONTENT[row.offset :])
     assert KEY not in bucket.objects
-    assert bucket.written <= 2 * len(CONTENT)
+    if not listed:
+        assert bucket.written <= 2 * len(CONTENT)
     assert await row.finish() == "file"
-    assert bucket.read <= len(CONTENT)
+    if not listed:
+        assert bucket.read <= len(CONTENT)
     assert bucket.objects[KEY].content == CONTENT
     assert left_over(bucket) == []
 
@@ -100,8 +112,13 @@ async def test_any_cut_gives_the_same_file(service: str, cuts: list[int], known:
 @pytest.mark.parametrize("size", [100, PART, 3 * PART + 100])
 @pytest.mark.parametrize("renamed", [False, True], ids=["named", "renamed"])
 @pytest.mark.parametrize("known", [False, True], ids=["size-unknown", "size-known"])
-async def test_a_death_at_any_request_or_save(service: str, size: int, renamed: bool, known: bool) -> None:
+@pytest.mark.parametrize("listed", [False, True], ids=["in-state", "listed"])
+async def test_a_death_at_any_request_or_save(
+    service: str, size: int, renamed: bool, known: bool, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = CONTENT[:size]
+    if listed:
+        monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", 2)
 
     async def attempt(bucket: Bucket, row: Row) -> None:
         while row.offset < size:
@@ -201,6 +218,42 @@ async def test_very_small_requests_keep_the_state_small(monkeypatch: pytest.Monk
     await row.finish()
     assert bucket.objects[KEY].content == CONTENT[:100]
     assert left_over(bucket) == []
+
+
+async def test_many_parts_keep_the_state_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", 10)
+    bucket = Bucket(LIMITS["azure"])
+    content = bytes(range(256)) * (PART // 256) * 100
+    row = await begun(bucket, size=len(content))
+    while row.offset < len(content):
+        row.upload = FakeStore(bucket).resumed(row.state)
+        assert row.upload.offset == row.offset
+        await row.send(content[row.offset : row.offset + 3 * PART])
+        state = UploadState.decode(row.state)
+        assert len(state.parts) < 10
+        assert len(state.lists) <= 10
+    await row.finish()
+    assert bucket.objects[KEY].content == content
+    assert left_over(bucket) == []
+
+
+async def test_parts_that_cannot_be_listed_stay_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", 2)
+    bucket = Bucket(LIMITS["s3"])
+    row = await begun(bucket, size=len(CONTENT))
+
+    async def refuse(*_: object) -> None:
+        raise ProviderUnavailable("Not now.", retry_after=1)
+
+    with monkeypatch.context() as refused:
+        refused.setattr(FakeParts, "put_hidden", refuse)
+        await row.send(CONTENT[: 4 * PART])
+    state = UploadState.decode(row.state)
+    assert (len(state.parts), state.lists) == (4, [])
+    row.upload = FakeStore(bucket).resumed(row.state)
+    await row.send(CONTENT[row.offset :])
+    await row.finish()
+    assert bucket.objects[KEY].content == CONTENT
 
 
 @pytest.mark.parametrize("service", SERVICES)

@@ -3,29 +3,32 @@
 Bytes become parts of the service's own upload as soon as there are enough of them. The rest at the end of a request,
 if it is too small to be a part, is stored as a hidden object, a tail. When tails and new bytes fill a part, the tails are
 read back, sent with it and removed. So a byte is written at most twice and read at most once, whatever the requests are.
+The state, which is saved after each part, names the last parts only; the others are listed in hidden objects.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from functools import partial
+from itertools import chain
 from secrets import token_hex
 
 import structlog
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, IsAFolder, NotFound, PorticoError, TooLarge
+from portico.errors import NotFound, PorticoError, TooLarge
 from portico.paths import Path
+from portico.providers.hidden_objects import HiddenObjects
 from portico.providers.keys import KeyStore, Version, key_of, name_of, path_of
 from portico.providers.memory import Lease
-from portico.providers.object_trees import remove_empty_folders
-from portico.providers.part_store import SentPart, Tail, UploadState
+from portico.providers.part_store import PartList, SentPart, Tail, UploadState
 from portico.providers.parts import UploadPart, cut, send_all
-from portico.providers.resumable import ResumableUpload, Save, UntilCut
-from portico.providers.tasks import for_each
+from portico.providers.resumable import ResumableUpload, Save, UntilCut, committed, upload_gone
 
 _CLAIM = 8
 """How many part numbers a writer claims beyond those that are saved. After it has died, they are not used again."""
+_MAX_PARTS = 100
+"""How many parts the state lists before they go to an object of their own."""
 _MAX_TAILS = 1000
 """More are merged, so that the state stays small even if each request brings a few bytes."""
 
@@ -40,7 +43,8 @@ class KeyStoreUpload(ResumableUpload):
         self._state = state
         self._check_target = check_target
         self._service = store.part_store(state)
-        self._sent = sum(part.size for part in state.parts)
+        self._hidden = HiddenObjects(store, self._service, state.folder)
+        self._sent = sum(part.size for part in state.parts) + sum(each.size for each in state.lists)
         self.offset = self._sent + self._tail_bytes
         self._next = state.next_number
         self._claimed = state.next_number
@@ -156,7 +160,7 @@ class KeyStoreUpload(ResumableUpload):
                     self._broken = True
                     raise
         except NotFound as error:
-            raise _gone() from error
+            raise upload_gone() from error
 
     async def _acknowledge(self, save: Save, parts: list[tuple[UploadPart, str]]) -> None:
         async with self._saving:
@@ -164,6 +168,8 @@ class KeyStoreUpload(ResumableUpload):
             self._sent += sum(part.size for part, _ in parts)
             self.offset = self._sent
             self._record([SentPart(part.number, part.size, result) for part, result in parts])
+            if len(self._state.parts) >= _MAX_PARTS:
+                await self._list_parts()
             last = self._all_cut and parts[-1][0].number + 1 == self._next
             if not last or used:  # otherwise it is saved with the end of the request
                 await self._save(save, _CLAIM)
@@ -176,6 +182,24 @@ class KeyStoreUpload(ResumableUpload):
         else:
             state.parts = [*state.parts, *parts]
 
+    async def _list_parts(self) -> None:
+        """Move the list of parts out of the state. If that fails, it is tried again with the next part."""
+        state = self._state
+        text = PartList.encode(state.parts)
+        name = f"parts-{state.parts[0].number}-{token_hex(8)}"
+        try:
+            await self._hidden.put(name, UploadPart(1, [text], len(text), last=True))
+        except PorticoError as error:
+            log.warning("upload-parts-not-listed", code=error.code, cause=error.cause)
+            return
+        state.lists = [*state.lists, PartList(name, sum(part.size for part in state.parts))]
+        state.parts = []
+
+    async def _all_parts(self) -> list[SentPart]:
+        found = await self._hidden.read([each.name for each in self._state.lists])
+        listed = [PartList.decode(b"".join(found[each.name])) for each in self._state.lists]
+        return [*chain.from_iterable(listed), *self._state.parts]
+
     async def _save(self, save: Save, claim: int) -> None:
         self._state.next_number = self._next + claim
         await save()
@@ -185,7 +209,7 @@ class KeyStoreUpload(ResumableUpload):
 
     async def _add_tail(self, part: UploadPart) -> None:
         name = f"{self.offset}-{token_hex(8)}"
-        await self._service.put_tail(self._state.folder + name, part)
+        await self._hidden.put(name, part)
         self._state.tails = [*self._state.tails, Tail(name, part.size)]
         self.offset += part.size
 
@@ -196,7 +220,7 @@ class KeyStoreUpload(ResumableUpload):
         async with self._store.memory.lease() as lease:
             await self._prepend_tails(part, lease)
             name = f"{self._sent}-{token_hex(8)}"
-            await self._service.put_tail(self._state.folder + name, part)
+            await self._hidden.put(name, part)
         self._state.tails = [Tail(name, part.size)]
         await self._save(save, 0)
         await self._remove_tails(used)
@@ -209,27 +233,14 @@ class KeyStoreUpload(ResumableUpload):
 
     async def _read_tails(self) -> list[bytes]:
         tails = self._state.tails
-        found: dict[str, list[bytes]] = {}
-
-        async def read(tail: Tail) -> None:
-            download = await self._store.open(self._state.folder + tail.name, 0, None, None)
-            async with aclosing(download.chunks) as chunks:
-                found[tail.name] = [bytes(chunk) async for chunk in chunks]
-            if sum(map(len, found[tail.name])) != tail.size:
-                raise _gone()
-
-        try:
-            await for_each(read, tails)
-        except NotFound as error:
-            raise _gone() from error
+        found = await self._hidden.read([tail.name for tail in tails])
+        if any(sum(map(len, found[tail.name])) != tail.size for tail in tails):
+            raise upload_gone()
         return [chunk for tail in tails for chunk in found[tail.name]]
 
     async def _remove_tails(self, tails: list[Tail]) -> None:
         try:
-            size = self._store.max_page_size
-            for start in range(0, len(tails), size):
-                keys = [self._state.folder + tail.name for tail in tails[start : start + size]]
-                await self._store.remove(keys)
+            await self._hidden.remove([tail.name for tail in tails])
         except PorticoError as error:
             log.warning("upload-tails-not-removed", code=error.code, cause=error.cause, left_to="finish")
 
@@ -265,17 +276,17 @@ class KeyStoreUpload(ResumableUpload):
                 last = UploadPart(self._next, [], 0, last=True, offset=self._sent)
                 if state.tails:
                     await self._prepend_tails(last, lease)
-                if not state.parts:
+                if not self._sent:
                     return await self._service.put(last)
                 if last.size and self._service.limits.takes_last:
                     self._all_cut = False
                     await self._send_all(_only(last, self._take_number()), lease, save)
                     last = UploadPart(self._next, [], 0, last=True, offset=self._sent)
-                return await self._service.commit(last, self.offset)
+                return await self._service.commit(await self._all_parts(), last, self.offset)
         except NotFound as error:
             if stored := await self._service.own(state.goal, self.offset):
                 return stored
-            raise _gone() from error
+            raise upload_gone() from error
 
     async def _commit_hidden(self, save: Save) -> None:
         state = self._state
@@ -287,31 +298,30 @@ class KeyStoreUpload(ResumableUpload):
 
     async def _copy(self, save: Save, alternatives: Iterator[Path] | None) -> Entry:
         """Copy the object at the hidden key to the first name that is free."""
+        self._state.copying = True
+        await self._save(save, 0)  # before it is tried, so that a repetition looks there first
+        return await committed(self._copy_once, self._retarget, partial(self._save, save, 0), alternatives)
+
+    async def _copy_once(self) -> Entry:
         state = self._state
-        while True:
-            state.copying = True
-            await self._save(save, 0)  # before it is tried, so that a repetition looks there first
-            try:
-                await self._check_target(path_of(state.key))
-                await self._store.duplicate(
-                    Version(state.goal, state.committed), state.key, replace=state.replace
-                )
-            except (AlreadyExists, IsAFolder):
-                other = next(alternatives, None) if alternatives else None
-                if other is None:
-                    raise
-                state.key = key_of(other)
-                continue
-            except NotFound as error:
-                raise _gone() from error
-            stored = await self._service.own(state.key, self.offset)
-            if stored is None:
-                raise _gone()
-            return stored
+        try:
+            await self._check_target(path_of(state.key))
+            await self._store.duplicate(
+                Version(state.goal, state.committed), state.key, replace=state.replace
+            )
+        except NotFound as error:
+            raise upload_gone() from error
+        stored = await self._service.own(state.key, self.offset)
+        if stored is None:
+            raise upload_gone()
+        return stored
+
+    def _retarget(self, target: Path) -> None:
+        self._state.key = key_of(target)
 
     async def _clear_after_commit(self) -> None:
         try:
-            await self._clear(abort=not self._state.parts)
+            await self._clear(abort=not self._sent)
         except PorticoError as error:
             log.warning("upload-not-cleared", code=error.code, cause=error.cause, left_to="abandon")
 
@@ -323,14 +333,7 @@ class KeyStoreUpload(ResumableUpload):
             await self._service.abort()
         if self._state.intents:
             await self._service.abort_lost()
-        # By a listing: a process may have died after it stored a tail and before it saved its name.
-        removed = False
-        async for listing in self._store.pages(self._state.folder, flat=True):
-            if keys := [entry.name for entry in listing.objects]:
-                await self._store.remove(keys)
-                removed = True
-        if removed:
-            await remove_empty_folders(self._store, self._state.folder)
+        await self._hidden.clear()
 
 
 def _divided(part: UploadPart, count: int) -> tuple[UploadPart, UploadPart | None]:
@@ -351,7 +354,3 @@ def _divided(part: UploadPart, count: int) -> tuple[UploadPart, UploadPart | Non
 async def _only(part: UploadPart, number: int) -> AsyncGenerator[UploadPart]:
     part.number = number
     yield part
-
-
-def _gone() -> NotFound:
-    return NotFound("The upload is gone; send the file again.")

@@ -39,6 +39,22 @@ class Tail(msgspec.Struct, array_like=True):
     size: int
 
 
+class PartList(msgspec.Struct, array_like=True):
+    """Parts that were sent long ago, listed in an object of their own: the state is saved after each part."""
+
+    name: str
+    size: int
+    """Of all these parts."""
+
+    @staticmethod
+    def encode(parts: list[SentPart]) -> bytes:
+        return msgspec.json.encode(parts)
+
+    @staticmethod
+    def decode(text: bytes) -> list[SentPart]:
+        return msgspec.json.decode(text, type=list[SentPart])
+
+
 class UploadState(msgspec.Struct, omit_defaults=True):
     id: str
     """Random. It is also the mark in the metadata of the file, by which the upload recognizes it."""
@@ -56,7 +72,9 @@ class UploadState(msgspec.Struct, omit_defaults=True):
     """What `PartStore.begin` returned."""
     intents: list[datetime] = []
     """When `PartStore.begin` was called without its result having been saved, by `PartStore.now`."""
+    lists: list[PartList] = []
     parts: list[SentPart] = []
+    """Those that follow the ones in `lists`."""
     tails: list[Tail] = []
     """The bytes that follow the parts."""
     next_number: int = 1
@@ -164,8 +182,8 @@ class PartStore(ABC):
         """
 
     @abstractmethod
-    async def commit(self, last: UploadPart, size: int) -> Entry:
-        """Make the object at `goal` of `UploadState.parts`, and of `last` if it is not empty.
+    async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
+        """Make the object at `goal` of all parts, and of `last` if it is not empty.
 
         It is decided by `replaces_goal` whether an object that exists is replaced. `NotFound`: the service has lost
         the upload.
@@ -176,7 +194,7 @@ class PartStore(ABC):
         """Make the object at `goal` by one request, with the same mark and the same promises as `commit`."""
 
     @abstractmethod
-    async def put_tail(self, key: str, part: UploadPart) -> None:
+    async def put_hidden(self, key: str, part: UploadPart) -> None:
         """Store an object by one request. Its key is new."""
 
     @abstractmethod

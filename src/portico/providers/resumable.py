@@ -5,7 +5,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Self
 
 from portico.entries import Entry
+from portico.errors import AlreadyExists, IsAFolder, NotFound
 from portico.paths import Path
+
+SAVED_BYTES = 8 * 2**20
+"""How many bytes are written to a staged file before the progress is saved, and with it whether the upload was taken
+over."""
 
 Save = Callable[[], Awaitable[None]]
 """Records the `offset` and the `state` of an upload; raises if another request has taken the upload over."""
@@ -75,3 +80,26 @@ class UntilCut:
         """Raise what ended the chunks early."""
         if self.error:
             raise self.error
+
+
+def upload_gone() -> NotFound:
+    return NotFound("The upload is gone; send the file again.")
+
+
+async def committed(
+    commit: Callable[[], Awaitable[Entry]],
+    retarget: Callable[[Path], None],
+    save: Save,
+    alternatives: Iterator[Path] | None,
+) -> Entry:
+    """The result of `commit`, which is tried again under the next name as long as the name is taken."""
+    while True:
+        try:
+            return await commit()
+        except (AlreadyExists, IsAFolder):
+            other = next(alternatives, None) if alternatives else None
+            if other is None:
+                raise
+        # Saved before it is tried, so that a repetition looks there first.
+        retarget(other)
+        await save()

@@ -17,7 +17,7 @@ from portico.providers.azure_blob.service import Container
 from portico.providers.azure_blob.uploads import MAX_BLOCKS, block_id, block_list, described, put_block
 from portico.providers.azure_common import Body, ServiceError, translated
 from portico.providers.keys import name_of
-from portico.providers.part_store import PartLimits, PartStore, UploadState
+from portico.providers.part_store import PartLimits, PartStore, SentPart, UploadState
 from portico.providers.parts import MIB, UploadPart
 
 _MARK = "x-ms-meta-portico_upload"
@@ -25,7 +25,7 @@ _MARK = "x-ms-meta-portico_upload"
 _WORD = 16
 """Letters of the word in the name of a block."""
 _SMALLEST_BLOCK = MIB
-"""The service takes smaller blocks, but each one makes the state of the upload longer."""
+"""The service takes smaller blocks, but each one costs a line in the lists of the upload."""
 
 
 class BlobUpload(PartStore):
@@ -51,8 +51,8 @@ class BlobUpload(PartStore):
     def _block(self, writer: str, number: int) -> str:
         return block_id(self._state.id[: _WORD // 2] + writer, number)
 
-    async def commit(self, last: UploadPart, size: int) -> Entry:
-        text = block_list([self._block(part.result, part.number) for part in self._state.parts])
+    async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
+        text = block_list([self._block(part.result, part.number) for part in parts])
         headers = self._headers() | {"Content-Type": "application/xml"}
         return await self._make({"comp": "blocklist"}, headers, Body([text], len(text)), size)
 
@@ -87,7 +87,7 @@ class BlobUpload(PartStore):
             entry.last_modified = timestamps.from_datetime(state.modified)
         return entry
 
-    async def put_tail(self, key: str, part: UploadPart) -> None:
+    async def put_hidden(self, key: str, part: UploadPart) -> None:
         headers = described(UNKNOWN_TYPE, None) | {
             "x-ms-blob-type": "BlockBlob",
             "Content-MD5": await part.md5(),

@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, IsAFolder, NotFound, service_unavailable
+from portico.errors import AlreadyExists, IsAFolder, service_unavailable
 from portico.paths import Path
 from portico.providers.azure_common import ServiceError, translated
 from portico.providers.azure_files import names
@@ -24,10 +24,8 @@ from portico.providers.azure_files.uploads import header_type
 from portico.providers.memory import MemoryBudget
 from portico.providers.parts import UploadPart, split
 from portico.providers.responses import malformed_response
-from portico.providers.resumable import ResumableUpload, Save, UntilCut
+from portico.providers.resumable import SAVED_BYTES, ResumableUpload, Save, UntilCut, committed, upload_gone
 
-SAVED_BYTES = 8 * 2**20
-"""How many bytes are written before the progress is saved, and with it whether the upload was taken over."""
 _TAKEOVERS = 3
 """How often the file is looked for, if earlier writers still rename it."""
 
@@ -84,7 +82,7 @@ class AzureFilesUpload(ResumableUpload):
             if upload._state.id:
                 upload._seen = await upload._find()
                 if not upload._seen and not await upload._stored():
-                    raise _gone()
+                    raise upload_gone()
         return upload
 
     @property
@@ -106,17 +104,14 @@ class AzureFilesUpload(ResumableUpload):
         arrived.check()
 
     async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
-        while True:
-            try:
-                with translated(self._target.name):
-                    return await self._commit(save)
-            except (AlreadyExists, IsAFolder):
-                other = next(alternatives, None) if alternatives else None
-                if other is None:
-                    raise
-                # Saved before it is tried, so that a repetition looks there first.
-                self._state.target = other.segments
-                await save()
+        async def commit() -> Entry:
+            with translated(self._target.name):
+                return await self._commit(save)
+
+        return await committed(commit, self._retarget, save, alternatives)
+
+    def _retarget(self, target: Path) -> None:
+        self._state.target = target.segments
 
     async def abandon(self) -> None:
         self._file = None
@@ -163,7 +158,7 @@ class AzureFilesUpload(ResumableUpload):
                     continue
                 raise
             return size
-        raise _gone()
+        raise upload_gone()
 
     async def _find(self) -> tuple[Found, Path] | None:
         """The staged file, under whichever name it has."""
@@ -186,7 +181,7 @@ class AzureFilesUpload(ResumableUpload):
             if state.id and not self._seen:
                 if entry := await self._stored():
                     return entry
-                raise _gone()
+                raise upload_gone()
             self._file = self._complete_file() or await self._take_over(save)
             await save()  # with the id
         if state.replace:  # days may have passed since it was looked at
@@ -230,7 +225,3 @@ class _Progress:
             if self._upload.offset - self._saved >= SAVED_BYTES:
                 self._saved = self._upload.offset
                 await self._save()
-
-
-def _gone() -> NotFound:
-    return NotFound("The upload is gone; send the file again.")

@@ -13,7 +13,7 @@ from portico.providers.gcs.responses import ObjectResource
 from portico.providers.gcs.service import Service
 from portico.providers.gcs.uploads import ObjectUpload, ResumableSession, SessionLost, insert, storing
 from portico.providers.keys import name_of
-from portico.providers.part_store import PartLimits, PartStore, UploadState
+from portico.providers.part_store import PartLimits, PartStore, SentPart, UploadState
 from portico.providers.parts import UploadPart
 
 _QUANTUM = 256 * 1024
@@ -50,7 +50,7 @@ class GcsUpload(PartStore):
         assert self._session
         return self._session.checksum.state
 
-    async def commit(self, last: UploadPart, size: int) -> Entry:
+    async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
         stored = await self._send(last)
         assert stored
         return stored.entry()
@@ -76,7 +76,7 @@ class GcsUpload(PartStore):
     async def put(self, whole: UploadPart) -> Entry:
         return (await insert(self._service, self._upload, whole)).entry()
 
-    async def put_tail(self, key: str, part: UploadPart) -> None:
+    async def put_hidden(self, key: str, part: UploadPart) -> None:
         await insert(self._service, ObjectUpload(key, UNKNOWN_TYPE, replace=True), part)
 
     async def own(self, key: str, size: int) -> Entry | None:

@@ -11,16 +11,13 @@ from typing import TypeVar
 import msgspec
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, IsAFolder, NotFound, service_unavailable
+from portico.errors import service_unavailable
 from portico.paths import Path
 from portico.providers.local.confined_fs import Volume, entry_of, lstat, opened_folder
 from portico.providers.local.staging import open_resumable, open_staging, opened_staging, resumable_name
 from portico.providers.local.threads import Threads
 from portico.providers.local.uploads import StagedFile, WriteBuffers, filled, finished, write_buffers
-from portico.providers.resumable import ResumableUpload, Save, UntilCut
-
-SAVED_BYTES = 8 * 2**20
-"""How many bytes are written before the progress is saved, and with it whether the upload was taken over."""
+from portico.providers.resumable import SAVED_BYTES, ResumableUpload, Save, UntilCut, committed, upload_gone
 
 T = TypeVar("T")
 
@@ -109,16 +106,10 @@ class LocalUpload(ResumableUpload):
         arrived.check()
 
     async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
-        while True:
-            try:
-                return await self._run(self._commit)
-            except (AlreadyExists, IsAFolder):
-                other = next(alternatives, None) if alternatives else None
-                if other is None:
-                    raise
-                # Saved before it is tried, so that a repetition looks there first.
-                self._state.target = other.segments
-                await save()
+        return await committed(lambda: self._run(self._commit), self._retarget, save, alternatives)
+
+    def _retarget(self, target: Path) -> None:
+        self._state.target = target.segments
 
     async def abandon(self) -> None:
         await self._run(self._remove)
@@ -153,7 +144,7 @@ class LocalUpload(ResumableUpload):
             return 0
         entry = self._stored()
         if entry is None:
-            raise NotFound("The upload is gone; send the file again.")
+            raise upload_gone()
         return entry.size or 0
 
     def _open(self) -> tuple[int, bool, int]:

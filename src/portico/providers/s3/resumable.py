@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portico.entries import UNKNOWN_TYPE, Entry
-from portico.providers.part_store import PartLimits, PartStore, UploadState
+from portico.providers.part_store import PartLimits, PartStore, SentPart, UploadState
 from portico.providers.parts import MIB, UploadPart
 from portico.providers.s3 import uploads
 from portico.providers.s3.responses import entry_of
@@ -34,16 +34,16 @@ class S3Parts(PartStore):
         sent = await uploads.send_part(self._service, state.goal, state.session, part)
         return f"{sent['ETag']} {sent.get('ChecksumCRC32', '')}"
 
-    async def commit(self, last: UploadPart, size: int) -> Entry:
+    async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
         await self._service.open()
-        parts = [_described(part.number, part.result) for part in self._state.parts]
-        return await uploads.complete(self._service, self._target, self._state.session, parts, size)
+        described = [_described(part.number, part.result) for part in parts]
+        return await uploads.complete(self._service, self._target, self._state.session, described, size)
 
     async def put(self, whole: UploadPart) -> Entry:
         await self._service.open()
         return await uploads.put(self._service, self._target, whole)
 
-    async def put_tail(self, key: str, part: UploadPart) -> None:
+    async def put_hidden(self, key: str, part: UploadPart) -> None:
         await self._service.open()
         await uploads.put(self._service, Target(key, UNKNOWN_TYPE, replace=True), part)
 
