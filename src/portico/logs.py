@@ -181,6 +181,8 @@ class _LibraryHandler(logging.Handler):
                 exc_info=record.exc_info,
             )
         except Exception:
+            # As the handlers of `logging` do: a line that cannot be written must not end what it speaks of. The traceback
+            # goes to standard error.
             self.handleError(record)
 
 

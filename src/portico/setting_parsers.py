@@ -62,16 +62,21 @@ def duration(text: object) -> timedelta:
 
 
 def expiry(text: object) -> timedelta:
-    chosen = duration(text)
-    if not timedelta(seconds=1) <= chosen <= _MAX_EXPIRY:
-        raise ValueError("must be a time like 12h or 7d, of at most 30 days")
-    return chosen
+    return _at_most(_MAX_EXPIRY, text, "must be a time like 12h or 7d, from one second to 30 days")
 
 
 def timeout(text: object) -> timedelta:
-    chosen = duration(text)
-    if chosen > _MAX_TIMEOUT:
-        raise ValueError("must be from one second to ten minutes, like 30s")
+    return _at_most(_MAX_TIMEOUT, text, "must be from one second to ten minutes, like 30s")
+
+
+def _at_most(longest: timedelta, text: object, message: str) -> timedelta:
+    """A duration; the message says what it may be, whatever is wrong with it."""
+    try:
+        chosen = duration(text)
+    except ValueError:
+        raise ValueError(message) from None
+    if not timedelta(seconds=1) <= chosen <= longest:
+        raise ValueError(message)
     return chosen
 
 

@@ -148,6 +148,12 @@ def test_a_bad_value_is_named_with_its_variable(home: Path, key: str, value: str
     assert (mistake.file, mistake.line, mistake.key) == (None, None, variable(key))
 
 
+@pytest.mark.parametrize("value", ["0", "31d", "20y", "long"])
+def test_a_limit_is_named_whatever_is_wrong(home: Path, value: str) -> None:
+    with pytest.raises(SettingsError, match="from one second to 30 days"):
+        load(home, {variable("uploads.expire-after"): value})
+
+
 def test_every_mistake_is_named_at_once_with_its_line(home: Path) -> None:
     text = (
         "# settings\n"

@@ -1,7 +1,7 @@
 """The system's key ring, if the `keyring` library is installed and finds a usable back end.
 
-Servers without a desktop have none, and libraries report that in many ways. Any error means that the tokens are stored
-elsewhere.
+Servers without a desktop have none, and libraries report that in many ways, with exceptions of their own. So all of them are
+caught: a key ring that does not work is one that does not exist, and the tokens are stored elsewhere.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _RECOMMENDED = 1
 def load(name: str) -> str | None:
     try:
         text = _library().get_password(_SERVICE, name)
-    except Exception:
+    except Exception:  # then the profile has the tokens, or the user has to sign in
         return None
     return text if isinstance(text, str) else None
 
@@ -27,14 +27,14 @@ def save(name: str, text: str) -> bool:
             return False
         ring.set_password(_SERVICE, name, text)
         return bool(ring.get_password(_SERVICE, name) == text)
-    except Exception:
+    except Exception:  # then they go to the profile
         return False
 
 
 def forget(name: str) -> None:
     try:
         _library().delete_password(_SERVICE, name)
-    except Exception:  # noqa: S110
+    except Exception:  # noqa: S110 - nothing is there, or nothing looks for it any more
         pass
 
 
