@@ -175,12 +175,16 @@ class Client(Base):
         resume: bool = False,
         progress: Progress | None = None,
         fetched: Received | None = None,
+        times: bool = True,
+        verify: bool = False,
     ) -> None:
         """Download many files, each from a path or entry to a local path; `TransfersFailed` lists failures at the end.
 
-        `fetched` is called with the `Receipt` of each downloaded file.
+        `fetched` is called with the `Receipt` of each downloaded file. `times`: the files get the modification times of
+        their entries. `verify` compares each file with the SHA-256 that the gateway has recorded; if it has none, the
+        receipt says that the file is not `verified`.
         """
-        options = downloads.Options(resume, progress, self._limit, fetched)
+        options = downloads.Options(resume, progress, self._limit, fetched, times, verify)
         self._run(downloads.to_files(self._session, items, options))
 
     def read(self, path: str, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> bytes:

@@ -23,7 +23,7 @@ class Entry:
     etag: str | None = field(default=None, repr=False)
     """Changes with the content. `head` sets it, and an upload."""
     digest: str | None = field(default=None, repr=False)
-    """The SHA-256 of an uploaded file, as `sha-256=:Base64:`, if the gateway computed it."""
+    """The SHA-256 as `sha-256=:Base64:`, if the gateway has computed it. An upload sets it, and `head`."""
     receipt: str | None = field(default=None, repr=False)
     """The signed receipt of an upload that asked for one."""
 

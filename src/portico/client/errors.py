@@ -241,7 +241,7 @@ class ProfileUnusable(ClientError):
 
 
 class WrongDigest(ClientError):
-    """The gateway stored something else than was sent."""
+    """The gateway stored something else than was sent, or something else arrived than it has stored."""
 
     code = "wrong-digest"
 

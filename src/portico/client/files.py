@@ -60,6 +60,7 @@ def described(path: str, response: Response) -> Entry:
         content_type=headers.get("content-type", ""),
         last_modified=modified,
         etag=headers.get("etag"),
+        digest=headers.get("repr-digest"),
     )
 
 

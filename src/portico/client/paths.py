@@ -7,6 +7,7 @@ from portico.client.errors import InvalidPath
 
 FILESYSTEM = "/backend/1.0.0/filesystem"
 
+_SCHEMES = ("http://", "https://", "portico://")
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff]")
 
 
@@ -23,6 +24,8 @@ def clean(path: str) -> str:
     """The path with a leading slash and no trailing one; raises `InvalidPath` if it is not valid."""
     if path in ("", "/"):
         return "/"
+    if path.startswith(_SCHEMES):
+        raise InvalidPath(f"{path!r} is a URL; use a path from your root, such as '/reports/2026.csv'.")
     inner = path.removeprefix("/").removesuffix("/")
     return "/" + "/".join(map(check_name, inner.split("/")))
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from ...client.conftest import Loop
 from ...gateways import Gateway
+from ...servers.proxy import FaultProxy
 from ..conftest import Outcome, Portico
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -44,6 +46,23 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
+
+
+@pytest.fixture
+def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
+    """A proxy between the command and the gateway, for those who `sign_in` at its port."""
+    loop = Loop()
+    proxy = FaultProxy(gateway.port)
+    loop.run(proxy.__aenter__())
+    yield proxy
+    loop.run(proxy.__aexit__(None, None, None))
+    loop.close()
+
+
+def sign_in(remote: Portico, gateway: Gateway, port: int) -> None:
+    """At another address of the same gateway."""
+    url = f"http://127.0.0.1:{port}"
+    assert remote("login", url, "--user", "web", "--password-stdin", stdin=gateway.password).code == 0
 
 
 @pytest.fixture

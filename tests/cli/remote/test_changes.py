@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from portico.cli.remote.errors import sentence
+from portico.client.errors import ClientError
+from portico.errors import already_exists
+
 from ..conftest import Portico
 from .conftest import make, tree
 
@@ -32,6 +36,18 @@ def test_copying(remote: Portico, there: Path) -> None:
     assert remote("cp", "/d", "/e").code == 2
     assert remote("cp", "-r", "/d", "/e").code == 0
     assert tree(there) == {"a.txt": "1", "d/a.txt": "1", "d/b.txt": "2", "e/a.txt": "1", "e/b.txt": "2"}
+
+
+def test_words_of_the_interface_are_those_of_the_command() -> None:
+    for said, shown in (
+        (already_exists("a").detail, "'a' already exists and was not replaced; choose another name."),
+        (
+            "Failed. To continue, repeat the request with onConflict=replace and the target '/b'.",
+            "Failed. To continue, repeat the command without --no-clobber, with the target '/b'.",
+        ),
+        ("Failed. Repeat the request to continue.", "Failed. Repeat the command to continue."),
+    ):
+        assert sentence(ClientError(said)) == shown
 
 
 def test_no_clobber(remote: Portico, there: Path) -> None:

@@ -3,8 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from ...client.faults import AWAY
+from ...gateways import Gateway
+from ...servers.proxy import FaultProxy
 from ..conftest import Portico
-from .conftest import Start, make
+from .conftest import Start, make, sign_in
 
 
 @pytest.fixture
@@ -80,6 +83,15 @@ def test_json_is_one_object_a_line(remote: Portico) -> None:
 def test_failures(remote: Portico, arguments: tuple[str, ...], code: int) -> None:
     outcome = remote("ls", *arguments)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (code, "", 1), outcome.err
+
+
+def test_a_gateway_that_is_not_available(remote: Portico, gateway: Gateway, proxy: FaultProxy) -> None:
+    sign_in(remote, gateway, proxy.port)
+    for turns, said in ((1, ""), (4, "The gateway is not available; trying again.\n")):
+        proxy.on(lambda call: call.method == "GET", AWAY, turns=turns)
+        outcome = remote("ls", "--json")
+        assert (outcome.code, outcome.err) == (0, said)
+        assert all(map(json.loads, outcome.out.splitlines()))
 
 
 def test_a_name_like_a_pattern_is_itself(remote: Portico, there: Path) -> None:

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,25 +11,14 @@ from portico.cli.remote import uploads
 from portico.client.transfers import part_size, resumable
 from portico.client.transfers import uploads as client_uploads
 
-from ...client.conftest import Loop
 from ...gateways import WAIT, Gateway, wait_until
 from ...servers.proxy import Call, FaultProxy, Reply, Silent
 from ..conftest import Portico
-from .conftest import Start
+from .conftest import Start, last_line, sign_in
 
 MIB = 2**20
 CONTENT = random.Random(8).randbytes(4 * MIB)
 NOT_NOW = Reply(503, {"Retry-After": "3600"}, b'{"code":"unavailable","detail":"Not now.","requestId":"x"}')
-
-
-@pytest.fixture
-def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
-    loop = Loop()
-    proxy = FaultProxy(gateway.port)
-    loop.run(proxy.__aenter__())
-    yield proxy
-    loop.run(proxy.__aexit__(None, None, None))
-    loop.close()
 
 
 @pytest.fixture
@@ -48,12 +36,6 @@ def large(here: Path) -> Path:
     file.write_bytes(CONTENT)
     os.utime(file, (1_700_000_000, 1_700_000_000))
     return file
-
-
-def sign_in(remote: Portico, gateway: Gateway, port: int) -> None:
-    """At another address of the same gateway."""
-    url = f"http://127.0.0.1:{port}"
-    assert remote("login", url, "--user", "web", "--password-stdin", stdin=gateway.password).code == 0
 
 
 def is_part(call: Call) -> bool:
@@ -119,6 +101,7 @@ def test_a_failure_and_once_more(
     outcome = remote(*words, "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.err.splitlines()[0] == "Resuming large.bin at 25 %"
+    assert last_line(outcome).startswith("1 uploaded, 3.1 MB in"), "what was sent now"
     stored = outcome.data
     assert stored["resumed"] == MIB
     assert stored["receipt"]

@@ -1,5 +1,6 @@
 """`portico sync`, both ways."""
 
+import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,10 @@ from portico.cli.remote.connect import connect
 from portico.cli.remote.download_plan import DownloadPlan
 from portico.cli.remote.report import Report
 
+from ...gateways import Gateway
+from ...servers.proxy import Altered, FaultProxy
 from ..conftest import Portico
-from .conftest import last_line, make, tree
+from .conftest import last_line, make, sign_in, tree
 
 
 def test_up(remote: Portico, here: Path, there: Path) -> None:
@@ -158,3 +161,80 @@ def test_what_came_down_does_not_go_up_again(remote: Portico, here: Path, there:
     assert (here / "copy" / "a.txt").stat().st_mtime == past
     assert last_line(remote("sync", "up", "copy", "/site")).startswith("0 uploaded, 2 skipped")
     assert last_line(remote("sync", "down", "/site", "copy")).startswith("0 downloaded, 2 skipped")
+
+
+# The options of `sync up` that `sync down` has, too
+
+
+def stored(gateway: Gateway, path: str, content: bytes, **headers: str) -> None:
+    with gateway.signed_in() as client:
+        named = {
+            "X-Modified": "1700000000",
+            **{name.replace("_", "-"): text for name, text in headers.items()},
+        }
+        client.put(f"/backend/1.0.0/filesystem{path}", content=content, headers=named).raise_for_status()
+
+
+def test_down_without_times(remote: Portico, gateway: Gateway, here: Path) -> None:
+    stored(gateway, "/d/a", b"1")
+    remote("sync", "down", "/d", "with")
+    assert (here / "with" / "a").stat().st_mtime == 1_700_000_000
+    remote("sync", "down", "--no-times", "/d", "without")
+    assert (here / "without" / "a").stat().st_mtime > 1_700_000_000
+    assert "0 downloaded, 1 skipped" in remote("sync", "down", "--no-times", "/d", "without").err
+
+
+def test_down_as_json(remote: Portico, gateway: Gateway, here: Path) -> None:
+    stored(gateway, "/d/a", b"1")
+    outcome = remote("sync", "down", "--json", "/d", "copy")
+    assert outcome.code == 0, outcome.err
+    line = outcome.data
+    assert '"' not in line.pop("etag")
+    assert line == {
+        "path": "/d/a",
+        "target": "copy/a",
+        "size": 1,
+        "lastModified": "2023-11-14T22:13:20.000Z",
+    }
+    assert remote("sync", "down", "--json", "/d", "copy").out == ""
+
+
+def test_down_verified(remote: Portico, gateway: Gateway, here: Path) -> None:
+    large = os.urandom(17 * 2**20)
+    stored(gateway, "/d/a", b"1", Want_Repr_Digest="sha-256=1")
+    stored(gateway, "/d/large", large, Want_Repr_Digest="sha-256=1")
+    stored(gateway, "/d/empty", b"")
+    outcome = remote("sync", "down", "--verify", "--json", "/d", "copy")
+    assert outcome.code == 0, outcome.err
+    assert last_line(outcome).startswith("3 downloaded")
+    assert "Not verified" not in outcome.err
+    lines = {line["path"]: line for line in map(json.loads, outcome.out.splitlines())}
+    assert {path: line["verified"] for path, line in lines.items()} == dict.fromkeys(lines, True)
+    assert lines["/d/large"]["digest"].startswith("sha-256=:")
+    assert (here / "copy" / "large").read_bytes() == large
+    stored(gateway, "/d/b", b"2")
+    outcome = remote("sync", "down", "--verify", "/d", "copy")
+    notice = "Not verified, because the gateway has recorded no digest: 1 of the files."
+    assert (outcome.code, outcome.err.splitlines()[0]) == (0, notice)
+
+
+def test_down_of_what_is_not_what_was_recorded(
+    remote: Portico, gateway: Gateway, proxy: FaultProxy, here: Path
+) -> None:
+    stored(gateway, "/d/a", b"right", Want_Repr_Digest="sha-256=1")
+    sign_in(remote, gateway, proxy.port)
+    proxy.on(lambda call: "DOWNLOAD" in call.target, Altered.body(lambda _: b"wrong"))
+    outcome = remote("sync", "down", "--verify", "/d", "copy")
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[0] == (
+        "/d/a is not what the gateway has recorded: its SHA-256 differs; download it again."
+    )
+    assert os.listdir(here / "copy") == []
+    assert remote("sync", "down", "--verify", "/d", "copy").code == 0
+    assert (here / "copy" / "a").read_bytes() == b"right"
+
+
+def test_down_does_not_resume(remote: Portico, here: Path) -> None:
+    outcome = remote("sync", "down", "--no-resume", "/", "copy")
+    said = "--no-resume is for 'portico sync up'; 'sync down' does not resume half a file.\n"
+    assert (outcome.code, outcome.err) == (2, said)

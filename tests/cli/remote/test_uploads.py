@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ...gateways import Gateway
+from ...servers.proxy import FaultProxy
 from ..conftest import Portico
-from .conftest import Start, last_line, make, tree
+from .conftest import Start, last_line, make, sign_in, tree
 
 
 def test_files_into_a_folder(remote: Portico, here: Path, there: Path) -> None:
@@ -281,6 +282,7 @@ def test_json_says_what_was_stored(remote: Portico, here: Path, there: Path) -> 
         assert line["digest"].startswith("sha-256=:")
         assert line["receipt"].count(".") == 2
         assert {"name", "etag", "lastModified"} <= line.keys()
+        assert '"' not in line["etag"]
     stream = remote("put", "--json", "-", "/stream", stdin="content").data
     assert (stream["source"], stream["path"], stream["size"]) == ("-", "/stream", 7)
     assert stream["receipt"]
@@ -311,6 +313,28 @@ def test_times_are_kept_and_files_skipped(
     assert without.code == 0
     assert min(file.stat().st_mtime for file in (there / "other").iterdir()) > 1_600_000_000
     assert "0 uploaded, 3 skipped" in remote(*command[:-1], "/other", "--no-times").err
+
+
+def test_a_single_file_is_put(
+    remote: Portico, gateway: Gateway, proxy: FaultProxy, here: Path, there: Path
+) -> None:
+    make(here, a="1", folder__b="2")
+    sign_in(remote, gateway, proxy.port)
+    for words in (("put", "a.txt", "/"), ("sync", "up", "folder", "/folder")):
+        proxy.calls.clear()
+        assert remote(*words).code == 0
+        assert [call.method for call in proxy.calls if call.method != "GET"] == ["PUT"]
+    proxy.calls.clear()
+    assert remote("put", "-", "/c", stdin="content").code == 0
+    assert proxy.calls[-1].method == "PUT"
+    assert tree(there) == {"a.txt": "1", "folder/b.txt": "2", "c": "content"}
+
+
+def test_a_url_is_no_target(remote: Portico, gateway: Gateway, here: Path) -> None:
+    make(here, a="1")
+    outcome = remote("put", "a.txt", f"{gateway.url}/reports/")
+    said = f"'{gateway.url}/reports/' is a URL; use a path from your root, such as '/reports/2026.csv'.\n"
+    assert (outcome.code, outcome.err) == (2, said)
 
 
 def test_verifying_large_files(remote: Portico, here: Path, there: Path) -> None:

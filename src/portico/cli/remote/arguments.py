@@ -60,6 +60,7 @@ def _get(parser: Parser) -> None:
         dest="resume",
         help="Keep partial files when interrupted, and resume those of an earlier run.",
     )
+    parser.set_defaults(no_times=False, verify=False, as_json=False)
 
 
 def _sync(parser: Parser) -> None:
@@ -157,11 +158,26 @@ def _upload(parser: Parser) -> None:
     parser.add_flag(
         "--verify", help="Compare SHA-256 digests of files of any size; by default, of files up to 8 MiB."
     )
-
-
-def _stored(parser: Parser) -> None:
     parser.add_flag(
         "--json", dest="as_json", help="Print what was stored, with a receipt, as one JSON object per line."
+    )
+
+
+def _sync_transfer(parser: Parser) -> None:
+    parser.add_flag(
+        "--no-resume",
+        help="With up: do not go on with half-sent files of an earlier run, and keep none when interrupted.",
+    )
+    parser.add_flag("--no-times", help="Do not keep modification times of transferred files.")
+    parser.add_flag(
+        "--verify",
+        help="Compare SHA-256 digests; with up, of files of any size instead of up to 8 MiB; with down, of those that "
+        "the gateway has recorded.",
+    )
+    parser.add_flag(
+        "--json",
+        dest="as_json",
+        help="Print what was transferred, with up also a receipt, as one JSON object per line.",
     )
 
 
@@ -221,7 +237,7 @@ COMMANDS = {
     "put": Command(
         run,
         "Upload files and folders. Files that are known to be up to date on the gateway are skipped.",
-        (_put, *_TRANSFER, _upload, _stored, _rename_or_no_clobber),
+        (_put, *_TRANSFER, _upload, _rename_or_no_clobber),
         "TARGET is a folder if it exists as one, if it ends with a slash, or if there are several sources. A folder "
         "keeps its name in TARGET; FOLDER/. means its content.\n\n"
         "Examples:\n  portico put report.pdf /reports/\n  portico put -r photos /backup/",
@@ -236,7 +252,7 @@ COMMANDS = {
     "sync": Command(
         run,
         "Make a folder on the gateway like a local one (up), or a local one like one on the gateway (down).",
-        (_sync, _dry_run, _continue_on_error, _quiet, _checksum, _upload, _stored, _jobs, profile_option),
+        (_sync, _dry_run, _continue_on_error, _quiet, _checksum, _sync_transfer, _jobs, profile_option),
         "Examples:\n  portico sync up photos /backup/photos\n  portico sync down --delete /backup/photos photos",
     ),
     "cat": Command(

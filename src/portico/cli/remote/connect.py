@@ -1,6 +1,7 @@
 """Connects a command to its gateway, with a profile or the environment."""
 
 import os
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,6 +47,20 @@ class Gateway(Client):
         """Whether the next run can go on with files of this one."""
         return bool(self._resumable.unfinished)
 
+    def announce_retries(self, *, quiet: bool) -> None:
+        """Say once that the gateway is not available, when a retry has failed."""
+        said = quiet
+
+        def say() -> None:
+            nonlocal said
+            if not said:
+                said = True
+                # On a terminal, the line may have the progress bar.
+                erase = "\r\x1b[K" if sys.stderr.isatty() else ""
+                print(f"{erase}The gateway is not available; trying again.", file=sys.stderr, flush=True)
+
+        self._session.retrying = say
+
     def record(self) -> TransferRecord:
         """The record of transfers with this gateway."""
         if self.user is None:
@@ -77,7 +92,13 @@ def profile_name(options: SimpleNamespace) -> str:
 
 
 def connect(options: SimpleNamespace, **settings: Any) -> Gateway:
-    """Connect to the gateway of the profile or of the environment.
+    gateway = _gateway(options, **settings)
+    gateway.announce_retries(quiet=getattr(options, "quiet", False))
+    return gateway
+
+
+def _gateway(options: SimpleNamespace, **settings: Any) -> Gateway:
+    """The gateway of the profile or of the environment.
 
     The option --profile overrides the environment. A profile's tokens are sent only to that profile's gateway.
     """

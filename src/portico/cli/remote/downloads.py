@@ -17,13 +17,13 @@ from portico.cli.remote.paths import (
     parse_source,
     report_missing,
 )
-from portico.cli.remote.report import Report
+from portico.cli.remote.report import Report, bare, print_json
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.terminal import standard_output
 from portico.client.client import Client
 from portico.client.errors import ClientError, IsAFolder
 from portico.client.paths import clean
-from portico.client.transfers.progress import Progress, Received
+from portico.client.transfers.progress import Progress, Receipt, Received
 
 _NO_FOLDERS = "A folder cannot be written to standard output."
 
@@ -74,12 +74,46 @@ def download(
             print(f"download {item.source} to {item.target}")
         return
 
+    unverified: list[str] = []
+
     def fetch(items: Iterator[Item], progress: Progress) -> None:
         # As entries, so that local files get their modification times and are recognised by them later.
         pairs = ((item.entry or item.source, item.target) for item in items)
-        client.download_all(pairs, resume=options.resume, progress=progress, fetched=remember)
+        client.download_all(
+            pairs,
+            resume=options.resume,
+            progress=progress,
+            fetched=fetched,
+            times=not options.no_times,
+            verify=options.verify,
+        )
+
+    def fetched(receipt: Receipt) -> None:
+        remember(receipt)
+        if options.verify and not receipt.verified:
+            unverified.append(receipt.path)
+        if options.as_json:
+            print_json(_facts(receipt))
 
     transfer(plan, fetch, report)
+    if unverified:
+        report.note(
+            f"Not verified, because the gateway has recorded no digest: {len(unverified)} of the files."
+        )
+
+
+def _facts(receipt: Receipt) -> dict[str, object]:
+    """A downloaded file for --json."""
+    entry, status = receipt.entry, receipt.status
+    return {
+        "path": receipt.path,
+        "target": receipt.local,
+        "size": entry.size if entry else status and status.st_size,
+        "lastModified": entry and entry.last_modified,
+        "etag": entry and bare(entry.etag),
+        "digest": entry and entry.digest,
+        "verified": receipt.verified or None,
+    }
 
 
 def _wanted(

@@ -1,5 +1,6 @@
 """Exit codes and messages for errors of the client."""
 
+import re
 from collections.abc import Mapping
 
 from portico.cli import exits
@@ -13,6 +14,15 @@ from portico.client.errors import (
     Unreachable,
 )
 from portico.errors import PorticoError
+
+_WORDS = (
+    (re.compile("choose another name, or set onConflict to replace or rename"), "choose another name"),
+    (
+        re.compile("repeat the request with onConflict=replace and the target"),
+        "repeat the command without --no-clobber, with the target",
+    ),
+    (re.compile("epeat the request"), "epeat the command"),
+)
 
 
 def exit_code(error: Exception) -> int:
@@ -34,7 +44,7 @@ def sentence(error: Exception) -> str:
         return str(error)
     if type(error) is NotSignedIn:
         return "You are not signed in, or the session has expired; sign in with 'portico login URL'."
-    detail = error.detail
+    detail = _in_words_of_the_command(error.detail)
     if isinstance(error, Unreachable):
         detail = detail.replace(
             "pass its file as ca", "pass its file with 'portico login --ca FILE', or set PORTICO_CA"
@@ -43,6 +53,13 @@ def sentence(error: Exception) -> str:
         # The gateway's log has the details under this ID.
         detail = f"{detail.rstrip('.')} (request {error.request_id})."
     return detail if detail.endswith((".", "!", "?")) else f"{detail}."
+
+
+def _in_words_of_the_command(detail: str) -> str:
+    """The gateway's sentence, without what only a request can have."""
+    for pattern, words in _WORDS:
+        detail = pattern.sub(words, detail)
+    return detail
 
 
 def common_code(failures: Mapping[str, Exception]) -> int:

@@ -47,7 +47,7 @@ class ProgressBar:
     def line(self, now: float) -> str:
         report = self._report
         files, count = report.state()
-        speed = self._speed(now, count - report.resumed_bytes)
+        speed = self._speed(now, report.moved_bytes)
         parts = []
         if report.whole and report.planned_bytes:
             share = min(1.0, count / report.planned_bytes)

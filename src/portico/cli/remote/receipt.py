@@ -51,7 +51,10 @@ COMMANDS = {
                 "Check that a receipt was signed by the gateway, and that a file is the one it speaks of. Nothing is sent.",
                 (_verify, json_option),
                 "Needs the package cryptography: pip install 'portico-gateway[receipts]'.\n\n"
-                "Example:\n  portico receipt verify report.pdf report.receipt",
+                "Example:\n"
+                "  portico receipt key                                      # once\n"
+                "  portico put --json report.pdf /reports/ > report.receipt\n"
+                "  portico receipt verify report.pdf report.receipt         # without the gateway",
             ),
         },
     )

@@ -1,21 +1,34 @@
 """Counts and failures of a transfer command, collected by many threads and printed at the end."""
 
+import json
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import TypeVar
 
 from portico.cli.exits import DONE
 from portico.cli.remote import units
 from portico.cli.remote.errors import common_code, sentence
+from portico.cli.terminal import speaks_unicode
 
 T = TypeVar("T")
 
 
 class Halt(Exception):
     """An error occurred, and the command stops at the first one."""
+
+
+def print_json(facts: Mapping[str, object]) -> None:
+    """Print what is known of a transferred file; in one write, since several threads print."""
+    known = {key: value for key, value in facts.items() if value is not None}
+    sys.stdout.write(json.dumps(known, ensure_ascii=not speaks_unicode(sys.stdout)) + "\n")
+
+
+def bare(etag: str | None) -> str | None:
+    """An ETag without the quotes that it has in headers."""
+    return etag and etag.strip('"')
 
 
 class Report:
@@ -35,14 +48,14 @@ class Report:
         self.begun = 0
         self.skipped = 0
         self.deleted = 0
-        self.resumed_bytes = 0
-        """What earlier runs have sent of the files."""
         self.failures: dict[str, Exception] = {}
         self.started = time.monotonic()
         self._lock = threading.Lock()
         self._finished = 0
         self._finished_bytes = 0
         self._running: dict[str, tuple[int, int | None]] = {}
+        self._resumed: dict[str, int] = {}
+        """What earlier runs have sent of files."""
 
     @property
     def halted(self) -> bool:
@@ -76,7 +89,9 @@ class Report:
     def resume(self, path: str, done: int, size: int) -> None:
         """Note that an earlier run has sent a part of a file."""
         with self._lock:
-            self.resumed_bytes += done
+            # Both at once, so that it never counts as sent now.
+            self._resumed[path] = done
+            self._running[path] = (done, size)
         if not self.quiet:
             # On a terminal, the line has the progress bar.
             erase = "\r\x1b[K" if sys.stderr.isatty() else ""
@@ -86,6 +101,8 @@ class Report:
         """Update the progress of a file. Small files report only once, when they are complete."""
         with self._lock:
             known = self._running.pop(path, None)
+            if done < self._resumed.get(path, 0):
+                self._resumed[path] = done  # it was begun anew
             if done != total or (known and self._reports_twice):
                 self._running[path] = (done, total)
             else:
@@ -98,6 +115,13 @@ class Report:
             running = self._running.values()
             files = self._finished + sum(1 for done, total in running if done == total)
             return files, self._finished_bytes + sum(done for done, _ in running)
+
+    @property
+    def moved_bytes(self) -> int:
+        """How many bytes this run has transferred, without what earlier runs have sent of the files."""
+        _, count = self.state()
+        with self._lock:
+            return max(0, count - sum(self._resumed.values()))
 
     def finish(self) -> int:
         """Print the failures and the summary; return the exit code."""
@@ -118,4 +142,4 @@ class Report:
         if self.dry:
             return f"{', '.join(parts)}, {units.size(self.planned_bytes)}"
         span = units.span(time.monotonic() - self.started)
-        return f"{', '.join(parts)}, {units.size(self.state()[1])} in {span}"
+        return f"{', '.join(parts)}, {units.size(self.moved_bytes)} in {span}"

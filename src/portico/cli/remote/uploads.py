@@ -1,6 +1,5 @@
 """`portico put`: uploads of local files and folders, or of standard input."""
 
-import json
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -13,10 +12,10 @@ from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.local_sources import LocalSource, local_sources
 from portico.cli.remote.paths import is_folder
 from portico.cli.remote.progress_bar import ProgressBar
-from portico.cli.remote.report import Report
+from portico.cli.remote.report import Report, bare, print_json
 from portico.cli.remote.transfers import Item, transfer
 from portico.cli.remote.upload_plan import UploadPlan
-from portico.cli.terminal import speaks_unicode, standard_input
+from portico.cli.terminal import standard_input
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import Temporary
@@ -129,7 +128,6 @@ def _print_stored(
     if entry is None:
         print(f"The gateway does not report the name under which it stored '{path}'.", file=sys.stderr)
         return
-    # In one write, since several threads print.
     if options.as_json:
         facts = {
             "source": local or "-",
@@ -137,14 +135,14 @@ def _print_stored(
             "name": entry.name,
             "size": entry.size,
             "lastModified": entry.last_modified,
-            "etag": entry.etag,
+            "etag": bare(entry.etag),
             "digest": entry.digest,
             "receipt": entry.receipt,
             "resumed": resumed or None,
         }
-        known = {key: value for key, value in facts.items() if value is not None}
-        sys.stdout.write(json.dumps(known, ensure_ascii=not speaks_unicode(sys.stdout)) + "\n")
+        print_json(facts)
     elif entry.path != path:
+        # In one write, since several threads print.
         sys.stdout.write(f"{local or 'Standard input'} is stored as {entry.path}\n")
 
 

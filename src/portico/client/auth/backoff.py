@@ -29,9 +29,15 @@ def is_unprocessed(error: Temporary) -> bool:
 class Backoff:
     """Exponential backoff with jitter."""
 
-    def __init__(self, attempts: int, reached: Callable[[], bool]) -> None:
-        """`reached` tells whether the gateway has ever responded; until then, refused connections are not retried."""
+    def __init__(
+        self, attempts: int, reached: Callable[[], bool], retrying: Callable[[], None] | None = None
+    ) -> None:
+        """`reached` tells whether the gateway has ever responded; until then, refused connections are not retried.
+
+        `retrying` is called when a retry has failed and another one follows.
+        """
         self._reached = reached
+        self._retrying = retrying
         self._attempts = attempts
         self._failures = 0
         self._running = 0.0
@@ -52,6 +58,8 @@ class Backoff:
         )
         if error.final:
             raise error
+        if self._failures > 1 and self._retrying:
+            self._retrying()
         # Jitter: clients that failed together must not retry together.
         delay = min(0.25 * 2 ** (self._failures - 1), _MAX_DELAY) * random.uniform(0.5, 1.0)  # noqa: S311
         yield Sleep(max(requested, delay))

@@ -4,7 +4,7 @@ import json
 import re
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -30,12 +30,13 @@ class AuthSession:
         """Whether the gateway has ever responded. Until then, a refused connection means a wrong address rather than a
         gateway that restarts."""
         self._honours_keys: bool | None = None
-
+        self.retrying: Callable[[], None] | None = None
+        """Called, from any thread, when a retry has failed and another one follows."""
         self.takes_put = True
         """Whether the gateway is not known to refuse `PUT`, as older ones do."""
 
     def backoff(self) -> Backoff:
-        return Backoff(self._attempts, lambda: self.reached)
+        return Backoff(self._attempts, lambda: self.reached, self.retrying)
 
     def request(self, request: Request) -> Operation[Response]:
         """Send an authenticated request, with retries."""

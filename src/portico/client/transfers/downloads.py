@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from errno import EAGAIN
 from io import FileIO, RawIOBase
 from typing import BinaryIO
@@ -15,9 +16,11 @@ from portico.client.errors import (
     ClientError,
     RangeNotSatisfiable,
     TransfersFailed,
+    WrongDigest,
 )
 from portico.client.http.effects import Concurrently, Operation, Piece, blocking
 from portico.client.paths import clean, join, split
+from portico.client.transfers.multipart import digest_text
 from portico.client.transfers.partial_file import PartialFile
 from portico.client.transfers.progress import Meter, Progress, Receipt, Received
 from portico.client.transfers.range_download import RangeDownload, receive
@@ -33,6 +36,10 @@ class Options:
     limit: int
     """The maximum number of concurrent requests."""
     fetched: Received | None = None
+    times: bool = True
+    """Whether files get the modification times of their entries."""
+    verify: bool = False
+    """Whether to compare the content with the digest that the gateway has recorded, if it has."""
 
 
 def read(session: AuthSession, path: str, start: int, stop: int | None, etag: str | None) -> Operation[bytes]:
@@ -64,7 +71,6 @@ def to_file(
 ) -> Operation[None]:
     """Download a file to a path or into a folder. If an entry is given, the file gets its modification time."""
     path = clean(_path(wanted))
-    modified = wanted.modified if isinstance(wanted, Entry) else None
     local = yield from blocking(lambda: _local_target(path, place))
     opened: list[PartialFile] = []  # a list, so that it is closed even if the caller is cancelled meanwhile
     try:
@@ -78,17 +84,42 @@ def to_file(
         meter = Meter(path, part.size if part.etag else None, options.progress)
         meter.at(part.received)
         if not part.etag:
-            entry = yield from _first(session, path, part, meter)
+            entry = yield from _first(session, path, part, meter, digest=options.verify)
         gaps = list(part.gaps(RANGE))
         ranges = (_range(session, path, part, meter, start, stop) for start, stop in gaps)
         yield Concurrently(ranges, min(options.limit, len(gaps)))
+        verified = options.verify and (yield from _verified(path, part, entry))
+        modified = _time(wanted, options)
         status = yield from blocking(lambda: part.commit(modified))
         if options.fetched:
-            options.fetched(Receipt(path, _same_version(wanted, entry), local, status))
+            found = _same_version(wanted, entry)
+            options.fetched(Receipt(path, found, local, status, verified=verified))
     finally:
         for unfinished in opened:
             if not unfinished.closed:
                 yield from blocking(unfinished.close)
+
+
+def _time(wanted: str | Entry, options: Options) -> datetime | None:
+    """The modification time to set; None for that of the last write."""
+    if not isinstance(wanted, Entry):
+        return None
+    # A moment ago, so that the time of a change right after is another one.
+    return wanted.modified if options.times else datetime.now(UTC) - timedelta(seconds=1)
+
+
+def _verified(path: str, part: PartialFile, entry: Entry | None) -> Operation[bool]:
+    """Whether the content was compared; raises `WrongDigest` if it is another one."""
+    if not part.size:
+        return True
+    if entry is None or entry.digest is None:
+        return False
+    if entry.digest != digest_text((yield from blocking(part.sha256))):
+        yield from blocking(part.reset)
+        raise WrongDigest(
+            f"{path} is not what the gateway has recorded: its SHA-256 differs; download it again."
+        )
+    return True
 
 
 def _same_version(wanted: str | Entry, found: Entry | None) -> Entry | None:
@@ -100,13 +131,15 @@ def _same_version(wanted: str | Entry, found: Entry | None) -> Entry | None:
         return None
     if wanted.modified is None or wanted.modified.replace(microsecond=0) != found.modified:
         return None
-    return replace(wanted, etag=found.etag)
+    return replace(wanted, etag=found.etag, digest=found.digest)
 
 
-def _first(session: AuthSession, path: str, part: PartialFile, meter: Meter) -> Operation[Entry | None]:
+def _first(
+    session: AuthSession, path: str, part: PartialFile, meter: Meter, *, digest: bool
+) -> Operation[Entry | None]:
     """Download the first range: all of a small file, and the size and ETag of a large one."""
     with open(part.path, "r+b", buffering=0) as file:
-        incoming = RangeDownload(path, _writer(file), stop=RANGE, meter=meter)
+        incoming = RangeDownload(path, _writer(file), stop=RANGE, meter=meter, digest=digest)
         try:
             yield from receive(session, incoming)
         except RangeNotSatisfiable:
@@ -119,7 +152,7 @@ def _first(session: AuthSession, path: str, part: PartialFile, meter: Meter) -> 
             # Without an ETag, only a single response is sure to be of one version.
             file.seek(0)
             meter.at(0)
-            whole = RangeDownload(path, _writer(file), meter=meter)
+            whole = RangeDownload(path, _writer(file), meter=meter, digest=digest)
             entry = yield from receive(session, whole)
             part.begin(entry.size or 0, None)
             part.add(0, whole.position)

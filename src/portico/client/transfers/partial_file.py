@@ -17,6 +17,8 @@ from typing import Any
 
 from portico.client.errors import NotPossible
 
+_CHUNK = 1024 * 1024
+
 _MARK = b"\nportico-part 1 "
 _MAX_NOTE = 1024 * 1024
 _SUFFIX = ".portico-part"
@@ -83,6 +85,16 @@ class PartialFile:
             if self.keep and self.etag:
                 os.fsync(self._file.fileno())  # the bytes must be durable before the note
                 self._save_note()
+
+    def sha256(self) -> bytes:
+        """Of the content, once it is complete."""
+        digest = hashlib.sha256()
+        left = self.size
+        with open(self.path, "rb") as file:
+            while left and (chunk := file.read(min(left, _CHUNK))):
+                digest.update(chunk)
+                left -= len(chunk)
+        return digest.digest()
 
     def commit(self, modified: datetime | None = None) -> os.stat_result:
         """Move the file to its target, with the mode of the file it replaces and the given time; return its status."""

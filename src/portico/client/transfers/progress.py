@@ -56,6 +56,8 @@ class Receipt:
     """When the gateway responded to an upload, by its clock, in seconds since 1970."""
     resumed: int = 0
     """How many bytes of an upload the gateway had from an earlier run."""
+    verified: bool = False
+    """Whether the content of a download matches the digest that the gateway has recorded."""
 
 
 Received = Callable[[Receipt], None]

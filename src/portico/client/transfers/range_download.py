@@ -27,7 +27,9 @@ class RangeDownload:
         etag: str | None = None,
         meter: Meter | None = None,
         blocking: bool = True,
+        digest: bool = False,
     ) -> None:
+        """`digest`: the entry is to have the digest of the whole file, if the gateway has recorded it."""
         self._path = path
         self._write = write
         self._meter = meter
@@ -35,6 +37,7 @@ class RangeDownload:
         self.stop = stop
         self.etag = etag
         self.blocking = blocking
+        self._digest = digest
         self.entry: Entry | None = None
 
     def request(self) -> Request:
@@ -42,6 +45,8 @@ class RangeDownload:
         if self.position or self.stop is not None:
             last = "" if self.stop is None else self.stop - 1
             headers["Range"] = f"bytes={self.position}-{last}"
+        if self._digest:
+            headers["Want-Repr-Digest"] = "sha-256=1"
         if self.etag:
             headers["If-Match"] = self.etag
         return Request("GET", target(self._path, action="DOWNLOAD"), headers, sink=self)
