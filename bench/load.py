@@ -62,6 +62,47 @@ def request(method: str, path: str, headers: dict[str, str] | None = None, body:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def exchange(connection: socket.socket, content: bytes) -> bytes:
+    """The whole answer to one request over an open connection, which waits for it."""
+    connection.sendall(content)
+    answer = bytearray()
+    while (end := answer.find(b"\r\n\r\n")) < 0:
+        answer += _received(connection)
+    head = bytes(answer[: end + 2])
+    if head[9:10] != b"2":
+        raise RuntimeError(f"an answer that was not expected: {answer[:600].decode('latin-1')}")
+    if found := _LENGTH.search(head):
+        while len(answer) < end + 4 + int(found[1]):
+            answer += _received(connection)
+    elif _CHUNKED.search(head):
+        while not answer.endswith(_END_OF_CHUNKS):
+            answer += _received(connection)
+    return bytes(answer)
+
+
+def body_of(answer: bytes) -> bytes:
+    """The body of a whole answer, without the marks of its chunks."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not _CHUNKED.search(head + b"\r\n"):
+        return body
+    pieces: list[bytes] = []
+    start = 0
+    while True:
+        end = body.index(b"\r\n", start)
+        size = int(body[start:end], 16)
+        if not size:
+            return b"".join(pieces)
+        pieces.append(body[end + 2 : end + 2 + size])
+        start = end + 4 + size
+
+
+def _received(connection: socket.socket) -> bytes:
+    piece = connection.recv(2**18)
+    if not piece:
+        raise ConnectionError("the connection ended in the middle of an answer")
+    return piece
+
+
 def hammer(
     target: Target,
     requests: Iterable[bytes],

@@ -110,6 +110,10 @@ class Process:
         """MiB of the largest of its processes: what they share by fork would else be counted twice."""
         return max((_memory(pid, field) for pid in self.tree()), default=0.0)
 
+    def proportional(self) -> float:
+        """MiB of all its processes, where a page that several processes share counts for a part in each (PSS)."""
+        return sum(_proportional(pid) for pid in self.tree())
+
     def tree(self) -> list[int]:
         """The process and its descendants."""
         return list(_tree(self._process.pid))
@@ -126,7 +130,7 @@ class Process:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
                 return
             except OSError:
-                time.sleep(0.02)
+                time.sleep(0.005)
         self.stop()
         raise RuntimeError(
             f"{self.name} did not start; it said:\n{self.log.read_text(errors='replace')[-2000:]}"
@@ -160,6 +164,18 @@ def apart(work: Callable[..., Any], *arguments: Any) -> Any:
     return result
 
 
+def metered(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    """The result of `work` from a process of its own, and the processor time that this took: the load generator's."""
+    result: tuple[Any, float] = apart(_metered, work, *arguments)
+    return result
+
+
+def _metered(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    before = time.process_time()
+    result = work(*arguments)
+    return result, time.process_time() - before
+
+
 def _report(pipe: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
@@ -188,10 +204,18 @@ def _cpu(pid: int) -> float:
 
 
 def _memory(pid: int, field: str) -> float:
+    return _mebibytes(Path(f"/proc/{pid}/status"), field)
+
+
+def _proportional(pid: int) -> float:
+    return _mebibytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
+
+
+def _mebibytes(file: Path, field: str) -> float:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        status = file.read_text()
     except OSError:
-        return 0.0
+        return 0.0  # it has just ended
     for line in status.splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) / 1024

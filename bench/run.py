@@ -9,6 +9,7 @@ import sys
 import time
 
 from bench.processes import ROOT, Process
+from bench.sftpgo import LINES
 from bench.table import BUDGET, Line, render, save
 from bench.workspace import Workspace, say
 
@@ -22,6 +23,7 @@ GROUPS = {
     "memory": 60,
     "growth": 25,
     "commands": 20,
+    "sftpgo": 540,
 }
 """And the seconds after which a group makes no more than one round of each line."""
 
@@ -32,7 +34,17 @@ def main() -> int:
         "groups", nargs="*", metavar="GROUP", help=f"some of: {', '.join(GROUPS)} (default: all)"
     )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    only = parser.add_argument_group("only for the group sftpgo")
+    only.add_argument("--lines", metavar="NAMES", help=f"some of: {', '.join(LINES)}; separated by commas")
+    only.add_argument("--rounds", type=int, help="how many of each line (default: 5)")
+    only.add_argument("--request-log", action="store_true", help="with the request log of both sides on")
     arguments = parser.parse_args()
+    chosen = frozenset(filter(None, (arguments.lines or "").split(",")))
+    if wrong := chosen - LINES.keys():
+        parser.error(f"there is no line {', '.join(sorted(wrong))}; there are {', '.join(LINES)}")
+    choices = {
+        "sftpgo": {"rounds": arguments.rounds, "lines": chosen, "request_log": arguments.request_log},
+    }
     if unknown := set(arguments.groups) - GROUPS.keys():
         parser.error(f"there is no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers are stopped then, too
@@ -45,7 +57,8 @@ def main() -> int:
             started = time.monotonic()
             BUDGET.start(GROUPS[name])
             try:
-                lines += importlib.import_module(f"bench.{name}").measure(work, arguments.quick)
+                group = importlib.import_module(f"bench.{name}")
+                lines += group.measure(work, arguments.quick, **choices.get(name, {}))
             except Exception as error:  # the other groups are still worth having
                 failures.append(f"{name}: {type(error).__name__}: {error}")
                 say(f"{name} failed: {error}")

@@ -77,7 +77,16 @@ class Home:
 
 
 class Portico(Process):
-    def __init__(self, home: Home, *, tls: bool = False, workers: int = 1) -> None:
+    def __init__(
+        self,
+        home: Home,
+        *,
+        tls: bool = False,
+        workers: int = 1,
+        request_log: bool = False,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        """`settings`: by the names that they have in the environment."""
         work, port = home.work, free_port()
         flags = ["--tls", f"{work.certificate},{work.key}"] if tls else ["--tls", "off"]
         command = [sys.executable, "-m", "portico", "--home", str(home.folder)]
@@ -88,7 +97,11 @@ class Portico(Process):
             [*command, "serve", "--port", str(port), "--workers", str(workers), *flags],
             port,
             log=work.folder / f"portico-{port}.log",
-            environment={"AWS_CA_BUNDLE": str(work.certificate), "PORTICO_LOG_LEVEL": "warning"},
+            environment={
+                "AWS_CA_BUNDLE": str(work.certificate),
+                "PORTICO_LOG_LEVEL": "info" if request_log else "warning",
+                **(settings or {}),
+            },
         )
 
     def login_request(self, user: str) -> tuple[dict[str, str], bytes]:
@@ -190,17 +203,27 @@ class Copyparty(Process):
 class Nginx(Process):
     """nginx with its DAV module: a body is written to a file as it arrives, which is renamed at its end."""
 
-    def __init__(self, work: Workspace, folder: Path, *, tls: bool = False, workers: int = 2) -> None:
+    def __init__(
+        self,
+        work: Workspace,
+        folder: Path,
+        *,
+        tls: bool = False,
+        workers: int = 2,
+        temporary: Path | None = None,
+    ) -> None:
+        """`temporary`: for bodies on their way; on another file system than `folder` they would be copied."""
         port = free_port()
         self.target = Target(port, tls)
         place = work.make(f"nginx-{port}")
-        temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        bodies = temporary or place
+        kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         lines = [
             "user root;" if os.geteuid() == 0 else "",
             f"worker_processes {workers}; daemon off; pid {place}/pid; error_log {place}/error.log;",
             "events { worker_connections 1024; }",
             "http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; etag off;",
-            *(f"{name}_temp_path {place}/{name};" for name in temporary),
+            *(f"{kind}_temp_path {bodies}/{kind};" for kind in kinds),
             "client_max_body_size 0; client_body_buffer_size 1m;",
             f"server {{ listen 127.0.0.1:{port}{' ssl' if tls else ''}; root {folder};",
             f"ssl_certificate {work.certificate}; ssl_certificate_key {work.key}; ssl_buffer_size 16k;"
@@ -234,10 +257,12 @@ _BOUNDARY = "------------------------d74496d66958873eXyQm27"
 """As long as the boundaries of curl and browsers: searching for a short one takes longer."""
 
 
-def form(name: str, content_type: str = "application/octet-stream") -> tuple[dict[str, str], bytes, bytes]:
+def form(
+    name: str, content_type: str = "application/octet-stream", field: str = "data"
+) -> tuple[dict[str, str], bytes, bytes]:
     """The headers of a form with one file, and the bytes before and after the file."""
     before = (
-        f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="data"; filename="{name}"\r\n'
+        f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{field}"; filename="{name}"\r\n'
         f"Content-Type: {content_type}\r\n\r\n"
     )
     headers = {"Content-Type": f"multipart/form-data; boundary={_BOUNDARY}"}

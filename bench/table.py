@@ -10,7 +10,10 @@ from pathlib import Path
 
 from bench.processes import Process
 
-_COLUMNS = ("line", "Portico", "peer", "its figure", "ratio", "goal", "", "CPU s", "peak MiB")
+_COLUMNS = (
+    *("line", "Portico", "peer", "its figure", "ratio", "goal", ""),
+    *("CPU s", "CPU ms each", "client's CPU s", "peak MiB"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +22,15 @@ class Sample:
 
     value: float
     extra: dict[str, float] = field(default_factory=dict)
+    requests: float = 0.0
+    """How many there were; 0 if the processor time of each says nothing."""
+    client: float = 0.0
+    """Seconds of processor time that the load generator took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Medians over the rounds; memory is the most of all of them."""
+    """Medians over the rounds; memory is the most of all of them. Two figures in parentheses are the least and the most."""
 
     value: float
     unit: str
@@ -32,9 +39,17 @@ class Figure:
     growth: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)
     rounds: int = 1
+    low: float | None = None
+    high: float | None = None
+    each: float = 0.0
+    """Milliseconds of the server's processor time for one request."""
+    client: float = 0.0
 
     def __str__(self) -> str:
-        return f"{_short(self.value)} {self.unit}"
+        text = f"{_short(self.value)} {self.unit}"
+        if self.rounds < 2 or self.low is None or self.high is None:
+            return text
+        return f"{text} ({_short(self.low)}–{_short(self.high)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +105,16 @@ class Budget:
 BUDGET = Budget()
 
 
-def in_turns(rounds: int, unit: str, contestants: Mapping[str, Contestant]) -> dict[str, Figure]:
-    """Every contestant once, then every one again: what disturbs the machine disturbs all of them."""
+def in_turns(
+    rounds: int, unit: str, contestants: Mapping[str, Contestant], seconds: float = math.inf
+) -> dict[str, Figure]:
+    """Every contestant once, then every one again: what disturbs the machine disturbs all of them. After `seconds`
+    there are no more rounds than three."""
+    end = time.monotonic() + seconds
     samples: dict[str, list[Sample]] = {name: [] for name in contestants}
     usages: dict[str, list[tuple[float, float, float]]] = {name: [] for name in contestants}
     for number in range(rounds):
-        if number and BUDGET.spent:
+        if (number and BUDGET.spent) or (number > 2 and time.monotonic() > end):
             break
         for name, contestant in contestants.items():
             if contestant.server:
@@ -113,8 +132,25 @@ def _figure(samples: list[Sample], usages: list[tuple[float, float, float]], uni
     keys = samples[0].extra
     extra = {key: statistics.median(sample.extra[key] for sample in samples) for key in keys}
     cpu, peak, growth = ([used[index] for used in usages] or [0.0] for index in range(3))
-    value = statistics.median(sample.value for sample in samples)
-    return Figure(value, unit, statistics.median(cpu), max(peak), max(growth), extra, len(samples))
+    values = [sample.value for sample in samples]
+    each = [
+        1000 * used[0] / sample.requests
+        for sample, used in zip(samples, usages, strict=False)
+        if sample.requests
+    ]
+    return Figure(
+        statistics.median(values),
+        unit,
+        statistics.median(cpu),
+        max(peak),
+        max(growth),
+        extra,
+        len(samples),
+        min(values),
+        max(values),
+        statistics.median(each) if each else 0.0,
+        statistics.median(sample.client for sample in samples),
+    )
 
 
 def rate_line(
@@ -144,8 +180,9 @@ def render(lines: list[Line]) -> str:
     parts: list[str] = []
     for group in dict.fromkeys(line.group for line in lines):
         members = [line for line in lines if line.group == group]
-        rows = [_COLUMNS, tuple("-" for _ in _COLUMNS), *(_row(line) for line in members)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+        rows = _filled([_COLUMNS, *(_row(line) for line in members)])
+        rows.insert(1, tuple("-" for _ in rows[0]))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         parts.append(f"\n## {group}\n")
         for row in rows:
             cells = (
@@ -163,6 +200,12 @@ def render(lines: list[Line]) -> str:
     return "\n".join(parts)
 
 
+def _filled(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Without the columns that are empty below their head."""
+    kept = [column for column in range(len(rows[0])) if any(row[column] for row in rows[1:])]
+    return [tuple(row[column] for column in kept) for row in rows]
+
+
 def _row(line: Line) -> tuple[str, ...]:
     theirs = line.theirs
     goal = "" if line.goal is None else f"{'≤' if line.at_most else '≥'} {line.goal:g}×"
@@ -175,6 +218,8 @@ def _row(line: Line) -> tuple[str, ...]:
         goal,
         line.verdict,
         _pair(line.ours.cpu, theirs.cpu if theirs else 0.0, 2),
+        _pair(line.ours.each, theirs.each if theirs else 0.0, 3),
+        _pair(line.ours.client, theirs.client if theirs else 0.0, 2),
         _pair(line.ours.peak, theirs.peak if theirs else 0.0, 0),
     )
 

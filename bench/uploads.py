@@ -78,9 +78,9 @@ Recipe = Callable[[str], Sending]
 """The upload of one large file under a name."""
 
 
-def posted(path: str, headers: dict[str, str]) -> Recipe:
+def posted(path: str, headers: dict[str, str], field: str = "data") -> Recipe:
     def recipe(name: str) -> Sending:
-        more, before, after = form(name)
+        more, before, after = form(name, field=field)
         return Sending("POST", path, {**headers, **more}, before, after)
 
     return recipe
@@ -125,9 +125,9 @@ def small(
     return Contestant(work, server, tidy)
 
 
-def small_requests(recipe: Recipe) -> list[bytes]:
+def small_requests(recipe: Recipe, count: int = COUNT) -> list[bytes]:
     """Each a whole request for one small file."""
-    sendings = [recipe(f"small-{number:04d}.bin") for number in range(COUNT)]
+    sendings = [recipe(f"small-{number:04d}.bin") for number in range(count)]
     return [sending.head(SMALL) + CONTENT + sending.after for sending in sendings]
 
 

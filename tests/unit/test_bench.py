@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from bench.growth import exponent
-from bench.load import Target, hammer, request
-from bench.processes import Process, apart, free_port
+from bench.load import Target, body_of, exchange, hammer, request
+from bench.processes import Process, apart, free_port, metered
 from bench.streams import Sending, fetch, send
 from bench.table import Contestant, Figure, Line, Sample, in_turns, render, share_line, time_line
 
@@ -123,6 +123,27 @@ def test_a_short_answer_is_no_download(stubs: Callable[..., Stub]) -> None:
         fetch(stubs(short).target, [request("GET", "/")])
 
 
+def test_bytes_that_are_discarded_are_counted(stubs: Callable[..., Stub]) -> None:
+    body = os.urandom(3_000_000)
+    whole = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    assert fetch(stubs(whole + body).target, [request("GET", "/")], discard=True) > 0
+    with pytest.raises(RuntimeError, match="too early"):
+        fetch(stubs(whole + body[:-1]).target, [request("GET", "/")], discard=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"), [(PLAIN, b"hello"), (CHUNKED, b"hello"), (EMPTY, b""), (CLOSING, b"ok")]
+)
+def test_an_answer_is_read_to_its_end(stubs: Callable[..., Stub], answer: bytes, body: bytes) -> None:
+    with stubs(answer).target.connect() as connection:
+        assert body_of(exchange(connection, request("GET", "/"))) == body
+
+
+def test_the_marks_of_chunks_are_not_part_of_a_body() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert body_of(head + b'3\r\n"na\r\nA\r\nme": "abc"\r\n0\r\n\r\n') == b'"name": "abc"'
+
+
 def test_the_exponent_is_that_of_the_growth() -> None:
     assert exponent({10: 5.0, 100: 5.0, 1000: 5.0}) == pytest.approx(0)
     assert exponent({10: 3.0, 100: 30.0, 1000: 300.0}) == pytest.approx(1)
@@ -154,6 +175,32 @@ def test_rounds_are_in_turns_and_medians_are_taken() -> None:
     figures = in_turns(3, "s", {name: contestant(name) for name in values})
     assert order == ["a", "b"] * 3
     assert (figures["a"].value, figures["b"].value) == (2.0, 5.0)
+
+
+def test_a_figure_has_its_spread_and_the_time_of_each_request() -> None:
+    samples = iter([Sample(30.0, requests=10, client=0.1), Sample(10.0, requests=10, client=0.3)])
+    figure = in_turns(2, "req/s", {"a": Contestant(lambda: next(samples))})["a"]
+    assert str(figure) == "20.0 req/s (10.0–30.0)"
+    assert figure.client == pytest.approx(0.2)
+    assert figure.each == 0  # there is no server whose processor time was taken
+    assert str(in_turns(1, "s", {"a": Contestant(lambda: Sample(1.0))})["a"]) == "1.00 s"
+
+
+def test_a_line_that_takes_long_has_three_rounds() -> None:
+    samples = in_turns(5, "s", {"a": Contestant(lambda: Sample(1.0))}, seconds=0)
+    assert samples["a"].rounds == 3
+
+
+def test_the_processor_time_of_the_client_is_known() -> None:
+    result, seconds = metered(sum, range(1_000_000))
+    assert result == sum(range(1_000_000))
+    assert seconds > 0
+
+
+def test_columns_without_content_are_left_out() -> None:
+    text = render([Line("g", "alone", Figure(1.0, "s"))])
+    assert "| line  | Portico |" in text
+    assert "goal" not in text
 
 
 def test_what_runs_apart_gives_its_result_or_its_failure() -> None:
