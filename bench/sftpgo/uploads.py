@@ -109,7 +109,9 @@ def _arena(plan: Plan, name: str, places: Places, *, tls: bool = False, atomic: 
     arena.add_sftpgo(folder=places.folder(SFTPGO))
     if atomic:
         arena.add_sftpgo(ATOMIC, folder=places.folder(ATOMIC), atomic=True)
-    arena.add_nginx(places.folder(NGINX), places.folder(".nginx"))
+    temporary = places.folder(NGINX) / ".temporary"
+    temporary.mkdir()
+    arena.add_nginx(places.folder(NGINX), temporary)
     return arena
 
 
