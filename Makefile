@@ -12,41 +12,58 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check audit format bench soak clean
+.DELETE_ON_ERROR:
+.PHONY: help setup run test check lint types audit format bench soak clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 setup: $(TOOLS) ## install Portico with all storage services, and the tools, into .venv
 
-# What it takes to run: quick, so that a newcomer sees the gateway soon.
-$(READY): pyproject.toml
+# pip compiles file by file; what was installed is compiled on all cores instead.
+PIP := $(PY) -m pip install --quiet --no-compile
+COMPILE := $(PY) -m compileall -qq -j 0 $(VENV)/lib || true
+
+$(PY):
 	@command -v python3 >/dev/null || { echo "Portico needs python3 (3.11 or newer) on the PATH." >&2; exit 1; }
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Portico needs Python 3.11 or newer; this one is $$(python3 --version)." >&2; exit 1; }
-	@echo "Installing Portico into $(VENV) (once; about a minute) …"
 	@python3 -m venv $(VENV)
-	@$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(PY) -m pip install --quiet --editable '.[all]'
+	@$(PIP) --upgrade 'pip>=25.1'
+
+# What it takes to run: quick, so that a newcomer sees the gateway soon.
+$(READY): pyproject.toml | $(PY)
+	@echo "Installing Portico into $(VENV) (once; about a minute) …"
+	@$(PIP) --editable '.[all]'
+	@$(COMPILE)
 	@touch $@
 
 # What it takes to work on it: test servers, linters, a browser's driver. Resolved together with Portico itself, or
 # the tools would bring a botocore that aiobotocore cannot use.
-$(TOOLS): $(READY)
-	@echo "Installing the tools into $(VENV) (once; a minute or two) …"
-	@$(PY) -m pip install --quiet --editable '.[all]' --group dev
-	@touch $@
+$(TOOLS): pyproject.toml | $(PY)
+	@echo "Installing Portico and its tools into $(VENV) (once; two minutes or so) …"
+	@$(PIP) --editable '.[all]' --group dev
+	@$(COMPILE)
+	@touch $(READY) $@
 
 run: $(READY) ## start a gateway over .cache/home (ARGS="--port 9000" for options)
 	@$(VENV)/bin/portico --home .cache/home serve $(ARGS)
 
-check: $(TOOLS) ## lint, formatting, types (Python and the page's scripts)
+check: lint types ## lint, formatting, types (Python and the page's scripts)
+
+lint: $(TOOLS)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
+
+types: $(TOOLS)
 	@$(VENV)/bin/mypy
 	@$(PY) -m tools.check_page
 
-test: check ## everything that must hold: check, then all tests
-	@$(PY) -m pytest -n $(TESTERS) --dist worksteal $(ARGS)
+# Types are checked beside the tests, as mypy uses one core only; what it says comes last.
+test: lint ## everything that must hold: check and all tests
+	@mkdir -p .cache; $(MAKE) --no-print-directory types >.cache/types.log 2>&1 & types=$$!; \
+	trap 'kill $$types 2>/dev/null' EXIT; \
+	$(PY) -m pytest -n $(TESTERS) --dist worksteal $(ARGS); tests=$$?; \
+	wait $$types; types=$$?; cat .cache/types.log; exit $$((tests + types))
 
 audit: $(TOOLS) ## published advisories for what Portico installs; asks pypi.org and the npm registry
 	@$(PY) tools/advisories.py
