@@ -19,5 +19,6 @@ def stored(gateway: Gateway) -> dict[str, bytes]:
 async def send(gateway: Gateway, steps: Iterable[Step], *more: tuple[str, str], path: str = "") -> Answer:
     """Upload step by step."""
     credentials = (await gateway.sign_in()).items()
-    headers = [*credentials, ("Content-Type", MULTIPART), ("Transfer-Encoding", "chunked"), *more]
+    framing = [] if "Content-Length" in dict(more) else [("Transfer-Encoding", "chunked")]
+    headers = [*credentials, ("Content-Type", MULTIPART), *framing, *more]
     return await gateway.raw("POST", address(path).encode(), headers, steps)
