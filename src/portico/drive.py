@@ -11,6 +11,8 @@ from enum import StrEnum
 from itertools import chain
 from typing import TypeAlias
 
+import msgspec
+
 from portico.cursors import CursorSeal
 from portico.drive_walk import DriveWalk
 from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page, presentable
@@ -31,9 +33,10 @@ from portico.name_conflicts import FreeName, NameClaims, free_name
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.base import Provider
 from portico.providers.resumable import ResumableUpload, Save
+from portico.providers.write_options import WriteOptions
 from portico.rights import Right
 
-__all__ = ["Drive", "OnConflict", "ResumableUpload"]
+__all__ = ["Drive", "OnConflict", "ResumableUpload", "WriteOptions"]
 
 PATH_DEPTH = 100
 
@@ -186,13 +189,11 @@ class Drive:
         chunks: AsyncIterator[bytes],
         content_type: str,
         on_conflict: OnConflict | None = None,
+        options: WriteOptions = WriteOptions(),
         *,
-        at_most: int | None = None,
-        if_match: str | None = None,
-        modified: datetime | None = None,
         on_name: OnName | None = None,
     ) -> Entry:
-        """As `Provider.write`. Without `on_conflict` a file is replaced if the user may do that.
+        """As `Provider.write`; whether it replaces, `on_conflict` decides. Without `on_conflict` a file is replaced if the user may do that.
 
         `on_name` is called with the name that `RENAME` found, before `chunks` is read; it is then kept free of others.
         """
@@ -202,36 +203,19 @@ class Drive:
         self._check_depth(path)
         replace = self._may_replace(on_conflict)
         folder = path.parent.under(self._root)
-        checked = folder in self._writable
+        options = msgspec.structs.replace(
+            options, replace=replace, ancestors_checked=folder in self._writable
+        )
         if on_conflict is not OnConflict.RENAME:
-            target = path.under(self._root)
-            entry = await self._provider.write(
-                target,
-                chunks,
-                content_type,
-                replace=replace,
-                at_most=at_most,
-                ancestors_checked=checked,
-                if_match=if_match,
-                modified=modified,
-            )
+            entry = await self._provider.write(path.under(self._root), chunks, content_type, options)
         else:
             everywhere = on_name is not None or not self._provider.renames_at_commit
             async with self._free_name(path, everywhere=everywhere) as free:
                 if on_name:
                     await on_name(free.path)
-                target = free.path.under(self._root)
                 others = (other.under(self._root) for other in free.others)
-                entry = await self._provider.write(
-                    target,
-                    chunks,
-                    content_type,
-                    replace=replace,
-                    at_most=at_most,
-                    alternatives=others,
-                    ancestors_checked=checked,
-                    modified=modified,
-                )
+                options = msgspec.structs.replace(options, alternatives=others)
+                entry = await self._provider.write(free.path.under(self._root), chunks, content_type, options)
         self._writable.add(folder)
         return entry
 
@@ -258,10 +242,8 @@ class Drive:
         return await self._provider.begin_upload(
             path.under(self._root),
             content_type,
-            replace=self._may_replace(on_conflict),
+            WriteOptions(replace=self._may_replace(on_conflict), at_most=size, modified=modified),
             renamed=on_conflict is OnConflict.RENAME,
-            size=size,
-            modified=modified,
         )
 
     async def resume_upload(self, state: bytes) -> ResumableUpload:
@@ -284,7 +266,9 @@ class Drive:
     async def begin_partial_upload(self, upload_id: str, size: int | None) -> ResumableUpload:
         """An upload of a part of a file; nobody sees what it stores."""
         self.require(Right.UPLOAD)
-        return await self._provider.begin_upload(_partial(upload_id), UNKNOWN_TYPE, size=size)
+        return await self._provider.begin_upload(
+            _partial(upload_id), UNKNOWN_TYPE, WriteOptions(at_most=size)
+        )
 
     async def read_partial_upload(self, upload_id: str) -> Download:
         return await self._provider.read(_partial(upload_id))

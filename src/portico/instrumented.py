@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
-from datetime import datetime
 from typing import TypeVar
 
 from portico.entries import Download, Entry, Page
@@ -12,6 +11,7 @@ from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.resumable import ResumableUpload, Save
 from portico.providers.tree_walk import Found, TreeWalk
+from portico.providers.write_options import WriteOptions
 from portico.tracing import Tracing
 
 T = TypeVar("T")
@@ -86,40 +86,19 @@ class InstrumentedProvider(Provider):
         path: Path,
         chunks: AsyncIterator[bytes],
         content_type: str,
-        *,
-        replace: bool = True,
-        at_most: int | None = None,
-        alternatives: Iterator[Path] | None = None,
-        ancestors_checked: bool = False,
-        if_match: str | None = None,
-        modified: datetime | None = None,
+        options: WriteOptions = WriteOptions(),
     ) -> Entry:
-        work = self._inner.write(
-            path,
-            chunks,
-            content_type,
-            replace=replace,
-            at_most=at_most,
-            alternatives=alternatives,
-            ancestors_checked=ancestors_checked,
-            if_match=if_match,
-            modified=modified,
-        )
-        return await self.timed("write", work)
+        return await self.timed("write", self._inner.write(path, chunks, content_type, options))
 
     async def begin_upload(
         self,
         path: Path,
         content_type: str,
+        options: WriteOptions = WriteOptions(),
         *,
-        replace: bool = True,
         renamed: bool = False,
-        size: int | None = None,
-        modified: datetime | None = None,
     ) -> ResumableUpload:
-        work = self._inner.begin_upload(
-            path, content_type, replace=replace, renamed=renamed, size=size, modified=modified
-        )
+        work = self._inner.begin_upload(path, content_type, options, renamed=renamed)
         return _InstrumentedUpload(self, await self.timed("begin_upload", work))
 
     async def resume_upload(self, state: bytes) -> ResumableUpload:

@@ -77,9 +77,9 @@ async def test_the_content_type_is_that_of_the_request_or_of_the_name(gateway: G
     given: list[str] = []
     write = LocalProvider.write
 
-    async def spy(self: LocalProvider, path: Any, chunks: Any, content_type: str, **options: Any) -> Any:
+    async def spy(self: LocalProvider, path: Any, chunks: Any, content_type: str, *options: Any) -> Any:
         given.append(content_type)
-        return await write(self, path, chunks, content_type, **options)
+        return await write(self, path, chunks, content_type, *options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalProvider, "write", spy)

@@ -66,9 +66,9 @@ async def test_the_content_type_of_the_part_reaches_the_provider(
     types: list[str] = []
     write = LocalProvider.write
 
-    async def spy(self: LocalProvider, path: Any, chunks: Any, content_type: str, **options: Any) -> Any:
+    async def spy(self: LocalProvider, path: Any, chunks: Any, content_type: str, *options: Any) -> Any:
         types.append(content_type)
-        return await write(self, path, chunks, content_type, **options)
+        return await write(self, path, chunks, content_type, *options)
 
     monkeypatch.setattr(LocalProvider, "write", spy)
     disposition = 'form-data; name="data"; filename="{}.csv"'

@@ -7,6 +7,7 @@ import pytest
 
 from portico.errors import Changed, NotFound
 from portico.providers.base import Provider
+from portico.providers.write_options import WriteOptions
 
 from .actions import at, noise, pieces
 from .harness import Harness
@@ -22,11 +23,11 @@ async def test_the_version_that_was_seen_is_replaced(
 ) -> None:
     content = noise(harness.part + 7 if large else 10)
     first = await provider.write(TARGET, pieces(b"first"), TYPE)
-    second = await provider.write(TARGET, pieces(content), TYPE, if_match=first.etag)
+    second = await provider.write(TARGET, pieces(content), TYPE, WriteOptions(if_match=first.etag))
     assert second.etag != first.etag
     assert await stored(provider, TARGET) == content
     with pytest.raises(Changed):
-        await provider.write(TARGET, pieces(b"third"), TYPE, if_match=first.etag)
+        await provider.write(TARGET, pieces(b"third"), TYPE, WriteOptions(if_match=first.etag))
     assert await stored(provider, TARGET) == content
 
 
@@ -34,7 +35,7 @@ async def test_a_file_that_is_gone_is_not_made_again(provider: Provider) -> None
     first = await provider.write(TARGET, pieces(b"first"), TYPE)
     await provider.delete(TARGET)
     with pytest.raises(Changed):
-        await provider.write(TARGET, pieces(b"second"), TYPE, if_match=first.etag)
+        await provider.write(TARGET, pieces(b"second"), TYPE, WriteOptions(if_match=first.etag))
     with pytest.raises(NotFound):
         await provider.stat(TARGET)
 
@@ -53,7 +54,7 @@ async def test_a_change_while_the_content_arrives_is_noticed(
         arriving.set()
         await changed.wait()
 
-    writing = asyncio.ensure_future(provider.write(TARGET, slow(), TYPE, if_match=first.etag))
+    writing = asyncio.ensure_future(provider.write(TARGET, slow(), TYPE, WriteOptions(if_match=first.etag)))
     await arriving.wait()
     await provider.write(TARGET, pieces(b"another"), TYPE)
     changed.set()

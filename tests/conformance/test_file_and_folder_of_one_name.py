@@ -11,6 +11,7 @@ from portico.errors import NotAFolder, NotFound
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.keys import KeyStore
+from portico.providers.write_options import WriteOptions
 
 from .actions import at, content, exists, names, pieces, put, tree
 from .harness import KEY_STORES
@@ -20,9 +21,7 @@ from .harness import KEY_STORES
 async def file_and_folder(provider: Provider, drive: Drive, root: Path) -> None:
     assert isinstance(provider, KeyStore)
     for key, data in (("a", b"file"), ("a/b", b"in the folder")):
-        await provider.store(
-            "/".join([*root.segments, key]), pieces(data), "text/plain", replace=True, at_most=None
-        )
+        await provider.store("/".join([*root.segments, key]), pieces(data), "text/plain", WriteOptions())
 
 
 @pytest.mark.key_stores

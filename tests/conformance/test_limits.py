@@ -7,6 +7,7 @@ from portico.errors import InvalidPath, NotAFolder, NotFound
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.keys import KeyStore
+from portico.providers.write_options import WriteOptions
 
 from .actions import at, content, names, pieces, put
 
@@ -60,7 +61,7 @@ async def test_a_key_of_the_greatest_length_is_a_file_like_any_other(
     path, longer = f"{above}/{'l' * room}", f"{above}/{'l' * (room + 1)}"
     key = "/".join([*root.segments, path])
     assert len(key) == LONGEST
-    await provider.store(key, pieces(b"long"), "text/plain", replace=True, at_most=None)
+    await provider.store(key, pieces(b"long"), "text/plain", WriteOptions())
     assert await names(drive, above) == ["l" * room]
     assert (await drive.stat(at(path))).size == 4
     assert (await drive.stat(at(f"{path}/"))).size == 4

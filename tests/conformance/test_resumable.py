@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from portico.paths import Path
 from portico.providers import key_store_uploads
 from portico.providers.base import Provider
 from portico.providers.resumable import ResumableUpload
+from portico.providers.write_options import WriteOptions
 
 from .actions import at, noise, pieces
 from .harness import Harness
@@ -46,8 +48,16 @@ class Row:
         return self.upload
 
 
-async def begun(provider: Provider, path: Path = TARGET, **options: object) -> Row:
-    return Row(await provider.begin_upload(path, TYPE, **options))  # type: ignore[arg-type]
+async def begun(
+    provider: Provider,
+    path: Path = TARGET,
+    *,
+    size: int | None = None,
+    renamed: bool = False,
+    **options: Any,
+) -> Row:
+    chosen = WriteOptions(at_most=size, **options)
+    return Row(await provider.begin_upload(path, TYPE, chosen, renamed=renamed))
 
 
 async def sent(row: Row, content: bytes, *sizes: int) -> None:
@@ -290,7 +300,7 @@ async def test_an_abandoned_upload_is_gone(provider: Provider, harness: Harness)
 async def test_a_modification_time_is_kept(provider: Provider, act: str) -> None:
     moment = datetime(2019, 5, 4, 3, 2, 1, 123_000, tzinfo=UTC)
     actions: dict[str, Callable[[], Awaitable[object]]] = {
-        "write": lambda: provider.write(TARGET, pieces(b"content"), TYPE, modified=moment),
+        "write": lambda: provider.write(TARGET, pieces(b"content"), TYPE, WriteOptions(modified=moment)),
         "upload": lambda: _uploaded(provider, moment),
     }
     await actions[act]()

@@ -17,6 +17,7 @@ from portico.providers.azure_blob import AzureBlobProvider
 from portico.providers.azure_files import AzureFilesProvider
 from portico.providers.base import Provider
 from portico.providers.gcs import GcsProvider
+from portico.providers.write_options import WriteOptions
 
 from ..conformance.actions import at, pieces
 from ..servers.azure_files import Share, azure_files_server
@@ -94,7 +95,7 @@ async def test_modification_times_are_shared_with_rclone(
 ) -> None:
     async with storage(tmp_path) as (provider, options):
         place = f"T:{options.pop('PLACE')}"
-        await provider.write(at("ours"), pieces(b"1"), "text/plain", modified=MOMENT)
+        await provider.write(at("ours"), pieces(b"1"), "text/plain", WriteOptions(modified=MOMENT))
         (found,) = json.loads(run(options, "lsjson", "--files-only", place))
         assert datetime.fromisoformat(found["ModTime"]) == MOMENT
 

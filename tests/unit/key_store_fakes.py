@@ -13,6 +13,7 @@ from portico.providers.keys import KeyPage, KeyStore, Version, key_of
 from portico.providers.memory import MemoryBudget
 from portico.providers.part_store import PartLimits, PartStore, SentPart, UploadState
 from portico.providers.parts import UploadPart
+from portico.providers.write_options import WriteOptions
 
 KIB = 1024
 LIMITS = {
@@ -178,8 +179,11 @@ class FakeStore(KeyStore):
     def part_store(self, state: UploadState) -> FakeParts:
         return FakeParts(self.bucket, state)
 
-    async def begin_upload(self, path: Path, *arguments: object, **options: object) -> KeyStoreUpload:
-        return await self.begin(key_of(path), **options)
+    async def begin_upload(
+        self, path: Path, _: str, options: WriteOptions = WriteOptions(), *, renamed: bool = False
+    ) -> KeyStoreUpload:
+        chosen = {"replace": options.replace, "size": options.at_most, "modified": options.modified}
+        return await self.begin(key_of(path), renamed=renamed, **chosen)
 
     async def resume_upload(self, state: bytes) -> KeyStoreUpload:
         return self.resumed(state)

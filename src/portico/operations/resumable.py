@@ -110,7 +110,7 @@ class ResumableUploads:
         length: int | None = None,
         interrupt: Callable[[], None] | None = None,
         expected: Collection[ExpectedDigest] = (),
-        wanted: WantedDigest = WantedDigest(),  # noqa: B008
+        wanted: WantedDigest = WantedDigest(),
     ) -> UploadStatus:
         """Add the chunks, `length` bytes if that is known, at `offset`; the last byte stores the file.
 

@@ -35,7 +35,7 @@ class UploadCompletion:
         drive: Drive,
         upload: ResumableUpload,
         details: UploadDetails,
-        wanted: WantedDigest = WantedDigest(),  # noqa: B008
+        wanted: WantedDigest = WantedDigest(),
     ) -> UploadStatus:
         """Store the file; a partial upload becomes a part that nobody sees."""
         path = Path.parse(claim.record.path)

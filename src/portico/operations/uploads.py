@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Collection
 from datetime import datetime
 from functools import partial
 
-from portico.drive import Drive, OnConflict
+from portico.drive import Drive, OnConflict, WriteOptions
 from portico.entries import Entry, guess_content_type
 from portico.errors import Changed, InvalidRequest, TooLarge, already_exists
 from portico.operations.actor import AccountCheck, Actor
@@ -84,7 +84,7 @@ class Upload:
         """Store one file once `chunks` has ended normally; if `chunks` raises, nothing is stored.
 
         With `size`, a file that is too large is refused before it is read. `expected` digests are verified, and
-        `before_commit` is awaited, when all of it has been read. `if_match`, `modified`: as `Provider.write`.
+        `before_commit` is awaited, when all of it has been read. `if_match`, `modified`: as in `WriteOptions`.
         """
         hashing = Hashing(expected, sha256=self._sha256) if expected or self._sha256 else None
         self.failed.append(name)
@@ -100,9 +100,9 @@ class Upload:
                 path,
                 self._guarded(name, chunks, change, hashing, before_commit),
                 content_type or guess_content_type(name),
-                at_most=self._announced if size is None else size,
-                if_match=if_match,
-                modified=modified,
+                WriteOptions(
+                    at_most=self._announced if size is None else size, if_match=if_match, modified=modified
+                ),
             )
             if entry.name != name:
                 change.line.path = str(self._folder.child(entry.name))
@@ -113,31 +113,16 @@ class Upload:
         return entry
 
     async def _write(
-        self,
-        path: Path,
-        chunks: AsyncIterator[bytes],
-        content_type: str,
-        *,
-        at_most: int | None,
-        if_match: str | None,
-        modified: datetime | None,
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions
     ) -> Entry:
         """Store the file, unless the request has an idempotency key and an earlier attempt has stored it."""
         attempt, drive = self._actor.context.attempt, self._drive
         if attempt is None or not keeps_existing(drive, self.on_conflict):
             if attempt and attempt.is_repeated:
-                newer = await replaced_file(drive, attempt, path, if_match)
+                newer = await replaced_file(drive, attempt, path, options.if_match)
                 if newer is not None:
                     return await _held_by(newer, chunks, path.name)
-            return await drive.write(
-                path,
-                chunks,
-                content_type,
-                self.on_conflict,
-                at_most=at_most,
-                if_match=if_match,
-                modified=modified,
-            )
+            return await drive.write(path, chunks, content_type, self.on_conflict, options)
         renames = self.on_conflict is OnConflict.RENAME
         place = attempt.place_of(path) if renames else path
         earlier = await earlier_file(drive, attempt, place) if attempt.is_repeated and place else None
@@ -151,9 +136,7 @@ class Upload:
                 earlier.unless_held(chunks) if earlier else chunks,
                 content_type,
                 self.on_conflict,
-                at_most=at_most,
-                if_match=if_match,
-                modified=modified,
+                options,
                 # What the earlier attempt chose stays noted until it is known whether it holds the file.
                 on_name=None if earlier else partial(attempt.choose, path),
             )

@@ -1,14 +1,14 @@
 """The storage interface. A provider is one storage service; what all of them share is in `Drive`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
+from collections.abc import AsyncIterator
 from typing import ClassVar
 
 from portico.entries import Download, Entry, Page
 from portico.paths import Path
 from portico.providers.resumable import ResumableUpload
 from portico.providers.tree_walk import TreeWalk
+from portico.providers.write_options import WriteOptions
 
 TIMEOUT_SECONDS = 30.0
 """The default timeout of a request with all its attempts, or without progress while content is transferred."""
@@ -87,22 +87,9 @@ class Provider(ABC):
         path: Path,
         chunks: AsyncIterator[bytes],
         content_type: str,
-        *,
-        replace: bool = True,
-        at_most: int | None = None,
-        alternatives: Iterator[Path] | None = None,
-        ancestors_checked: bool = False,
-        if_match: str | None = None,
-        modified: datetime | None = None,
+        options: WriteOptions = WriteOptions(),
     ) -> Entry:
         """Make the file at `path` hold `chunks`, all or nothing, and return its entry.
-
-        `at_most` is the largest number of bytes that can arrive, if known; it only helps to plan. `alternatives` are
-        other names in the same folder, tried in order if `path` is taken when the file is committed; a service that
-        fixes the name earlier may ignore them. `ancestors_checked`: the caller knows from `check_ancestors`, or from a
-        file that it has just written, that the folder can be written to. `if_match`: only this version is replaced; the
-        decision is atomic if the service can compare and replace in one step. `modified` is kept as the file's time
-        where the service can, and `stat` returns it.
 
         The file is not visible before its last chunk is safe. When this returns, the file is durable and listed. If
         `chunks` raises, the task is cancelled or the process dies, the old file stays, and `sweep` removes whatever
@@ -118,16 +105,14 @@ class Provider(ABC):
         self,
         path: Path,
         content_type: str,
+        options: WriteOptions = WriteOptions(),
         *,
-        replace: bool = True,
         renamed: bool = False,
-        size: int | None = None,
-        modified: datetime | None = None,
     ) -> ResumableUpload:
         """An upload in several requests. Its state is to be saved before the first `append`: until then, nothing of it
         exists in the service.
 
-        `renamed`: `finish` will be given `alternatives`. `size` is that of the whole file, if known.
+        `renamed`: `finish` will be given `alternatives`. Of the options, `replace`, `at_most` and `modified` count.
 
         Errors as in `write`, as far as they can be known now.
         """

@@ -7,7 +7,6 @@ removed. Files and folders are built on that in `objects`, whole trees in `objec
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import compress
 from typing import ClassVar, NamedTuple
 
@@ -20,6 +19,7 @@ from portico.providers.base import Provider
 from portico.providers.memory import MemoryBudget
 from portico.providers.part_store import PartStore, UploadState
 from portico.providers.progress import Progress
+from portico.providers.write_options import WriteOptions
 
 log = structlog.get_logger()
 
@@ -76,11 +76,7 @@ class KeyStore(Provider):
         key: str,
         chunks: AsyncIterator[bytes],
         content_type: str,
-        *,
-        replace: bool,
-        at_most: int | None,
-        if_match: str | None = None,
-        modified: datetime | None = None,
+        options: WriteOptions,
     ) -> Entry:
         """As `Provider.write`."""
 
@@ -111,7 +107,9 @@ class KeyStore(Provider):
     async def mark(self, key: str) -> None:
         """Make a folder's marker unless it exists."""
         try:
-            await self.store(key, _nothing(), "application/x-directory", replace=False, at_most=0)
+            await self.store(
+                key, _nothing(), "application/x-directory", WriteOptions(replace=False, at_most=0)
+            )
         except AlreadyExists:
             pass
 

@@ -7,7 +7,7 @@ listing of `a` shows.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
@@ -40,6 +40,7 @@ from portico.providers.object_trees import (
 from portico.providers.part_store import UPLOADS_PREFIX, UploadState
 from portico.providers.resumable import ResumableUpload
 from portico.providers.tree_walk import TreeWalk
+from portico.providers.write_options import WriteOptions
 
 _CHECKED_SECONDS = 10.0
 """How long a folder is listed without checking again for a file of the same name, which only other programs make."""
@@ -139,30 +140,16 @@ class ObjectStore(KeyStore):
         path: Path,
         chunks: AsyncIterator[bytes],
         content_type: str,
-        *,
-        replace: bool = True,
-        at_most: int | None = None,
-        alternatives: Iterator[Path] | None = None,
-        ancestors_checked: bool = False,
-        if_match: str | None = None,
-        modified: datetime | None = None,
+        options: WriteOptions = WriteOptions(),
     ) -> Entry:
-        if ancestors_checked:
+        if options.ancestors_checked:
             self._check_key(path)
             await self._check_no_folder(path)
         else:
             await self.check_target(path)
-        if if_match is not None:  # before the content is sent; the service compares again at the end
-            await self._check_version(path, if_match)
-        entry = await self.store(
-            key_of(path),
-            chunks,
-            content_type,
-            replace=replace,
-            at_most=at_most,
-            if_match=if_match,
-            modified=modified,
-        )
+        if options.if_match is not None:  # before the content is sent; the service compares again at the end
+            await self._check_version(path, options.if_match)
+        entry = await self.store(key_of(path), chunks, content_type, options)
         entry.name = path.name
         return entry
 
@@ -175,20 +162,26 @@ class ObjectStore(KeyStore):
         self,
         path: Path,
         content_type: str,
+        options: WriteOptions = WriteOptions(),
         *,
-        replace: bool = True,
         renamed: bool = False,
-        size: int | None = None,
-        modified: datetime | None = None,
     ) -> ResumableUpload:
         self._check_key(path)
         checks = [self.check_ancestors(path.parent)]
         if not renamed:
             checks.append(self._check_no_folder(path))
-            if not replace:
+            if not options.replace:
                 checks.append(self._check_free(path))
         await asyncio.gather(*checks)
-        state = UploadState(token_hex(16), key_of(path), content_type, replace, renamed, size, modified)
+        state = UploadState(
+            id=token_hex(16),
+            key=key_of(path),
+            content_type=content_type,
+            replace=options.replace,
+            renamed=renamed,
+            size=options.at_most,
+            modified=options.modified,
+        )
         return KeyStoreUpload(self, state, self.check_target)
 
     async def resume_upload(self, state: bytes) -> ResumableUpload:

@@ -8,6 +8,7 @@ from secrets import token_hex
 from portico.errors import NotFound, PorticoError, ProviderFailed
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.base import Provider
+from portico.providers.write_options import WriteOptions
 
 _CONTENT = b"Portico was here to see whether it can write.\n"
 
@@ -42,7 +43,7 @@ async def _write(provider: Provider, file: Path) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield _CONTENT
 
-    await provider.write(file, chunks(), "text/plain", replace=False)
+    await provider.write(file, chunks(), "text/plain", WriteOptions(replace=False))
 
 
 async def _read(provider: Provider, file: Path) -> None:

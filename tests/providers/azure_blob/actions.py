@@ -8,6 +8,7 @@ from portico.paths import Path
 from portico.providers.azure_blob import AzureBlobProvider
 from portico.providers.azure_common import Body, ServiceError
 from portico.providers.parts import MIN_PART_BYTES
+from portico.providers.write_options import WriteOptions
 
 from ...servers.proxy import Call
 
@@ -25,7 +26,7 @@ async def pieces(content: bytes) -> AsyncIterator[bytes]:
 
 
 async def put(provider: AzureBlobProvider, path: str, content: bytes = b"", *, replace: bool = True) -> Entry:
-    return await provider.write(at(path), pieces(content), "text/plain", replace=replace)
+    return await provider.write(at(path), pieces(content), "text/plain", WriteOptions(replace=replace))
 
 
 async def content(provider: AzureBlobProvider, path: str) -> bytes:

@@ -16,6 +16,7 @@ from portico.errors import (
 from portico.providers.azure_blob import AzureBlobProvider
 from portico.providers.parts import UploadPart
 from portico.providers.resumable import ResumableUpload
+from portico.providers.write_options import WriteOptions
 
 from ...conformance.actions import noise
 from ...servers.proxy import Call, FaultProxy, Lost, Reply, Reset
@@ -48,7 +49,9 @@ class Saved:
 
 
 async def begun(provider: AzureBlobProvider, *, replace: bool = True, renamed: bool = False) -> Saved:
-    upload = await provider.begin_upload(at("f/file"), "text/x-own", replace=replace, renamed=renamed)
+    upload = await provider.begin_upload(
+        at("f/file"), "text/x-own", WriteOptions(replace=replace), renamed=renamed
+    )
     return Saved(upload)
 
 
@@ -192,10 +195,10 @@ async def test_an_ordinary_upload_to_the_same_name_meanwhile(provider: AzureBlob
 @pytest.mark.parametrize("data", [b"small", LARGE], ids=["put", "blocks"])
 async def test_only_the_expected_version_is_replaced(provider: AzureBlobProvider, data: bytes) -> None:
     first = await put(provider, "file", b"first")
-    second = await provider.write(at("file"), pieces(data), "text/plain", if_match=first.etag)
+    second = await provider.write(at("file"), pieces(data), "text/plain", WriteOptions(if_match=first.etag))
     for path in ("file", "absent"):
         with pytest.raises(Changed):
-            await provider.write(at(path), pieces(data), "text/plain", if_match=first.etag)
+            await provider.write(at(path), pieces(data), "text/plain", WriteOptions(if_match=first.etag))
     assert (await provider.stat(at("file"))).etag == second.etag
     assert await walk(provider) == [("file", False)]
 
@@ -206,7 +209,7 @@ async def test_a_lost_response_to_a_conditional_write(
 ) -> None:
     first = await put(provider, "file", b"first")
     proxy.on(match, Lost())  # type: ignore[arg-type]
-    second = await provider.write(at("file"), pieces(data), "text/plain", if_match=first.etag)
+    second = await provider.write(at("file"), pieces(data), "text/plain", WriteOptions(if_match=first.etag))
     assert (await provider.stat(at("file"))).etag == second.etag
     assert await content(provider, "file") == data
 
@@ -217,13 +220,13 @@ async def test_a_conditional_write_that_lost_its_blocks_to_another(
     first = await put(provider, "file", b"first")
     proxy.on(commit, DROPPED)
     with pytest.raises((Changed, ProviderFailed)):
-        await provider.write(at("file"), pieces(LARGE), "text/plain", if_match=first.etag)
+        await provider.write(at("file"), pieces(LARGE), "text/plain", WriteOptions(if_match=first.etag))
     assert await content(provider, "file") == b"first"
 
 
 @pytest.mark.parametrize("data", [b"small", LARGE], ids=["put", "blocks"])
 async def test_a_modification_time_survives_copies(provider: AzureBlobProvider, data: bytes) -> None:
-    written = await provider.write(at("file"), pieces(data), "text/plain", modified=MOMENT)
+    written = await provider.write(at("file"), pieces(data), "text/plain", WriteOptions(modified=MOMENT))
     await provider.copy(at("file"), at("copy"))
     await provider.move(at("copy"), at("moved"))
     for entry in (written, await provider.stat(at("file")), await provider.stat(at("moved"))):

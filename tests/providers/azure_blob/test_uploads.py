@@ -8,6 +8,7 @@ import pytest
 from portico.errors import AlreadyExists, NotPossible, PorticoError, ProviderFailed, ProviderUnavailable
 from portico.providers.azure_blob import AzureBlobProvider
 from portico.providers.parts import MAX_UPLOAD_MEMORY
+from portico.providers.write_options import WriteOptions
 
 from ...servers.azurite import KEY, Azurite
 from ...servers.proxy import Call, FaultProxy, Lost, Reply, Reset
@@ -127,7 +128,7 @@ async def test_another_writer_was_quicker(
         assert (entry.name, entry.size) == ("file", len(LARGE))
     else:
         with pytest.raises(AlreadyExists):
-            await provider.write(at("file"), overtaken(), "text/plain", replace=False)
+            await provider.write(at("file"), overtaken(), "text/plain", WriteOptions(replace=False))
     assert await content(provider, "file") == b"quicker"
 
 

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from portico.entries import Entry
 from portico.paths import Path
 from portico.providers.azure_files import AzureFilesProvider
+from portico.providers.write_options import WriteOptions
 
 from ...servers.azure_files import Answer, Call, Fault, Lost, Refusal, refused
 
@@ -25,7 +26,7 @@ async def pieces(content: bytes, step: int = 2**16) -> AsyncIterator[bytes]:
 async def put(
     provider: AzureFilesProvider, path: str, content: bytes = b"", *, replace: bool = True
 ) -> Entry:
-    return await provider.write(at(path), pieces(content), "text/x-own", replace=replace)
+    return await provider.write(at(path), pieces(content), "text/x-own", WriteOptions(replace=replace))
 
 
 async def get(provider: AzureFilesProvider, path: str) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from portico.providers.azure_files import AzureFilesProvider
+from portico.providers.write_options import WriteOptions
 
 from ...servers.azure_files import AzureFilesServer
 from .actions import at, put
@@ -25,7 +26,7 @@ async def test_a_file_whose_folder_was_checked_costs_no_look_at_it(
 ) -> None:
     await put(provider, "folder/first", b"x")
     server.calls.clear()
-    await provider.write(at("folder/second"), _one(), "text/plain", ancestors_checked=True)
+    await provider.write(at("folder/second"), _one(), "text/plain", WriteOptions(ancestors_checked=True))
     assert not [call for call in server.calls if call.path == ("folder",)]
 
 

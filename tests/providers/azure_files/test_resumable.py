@@ -9,6 +9,7 @@ import pytest
 from portico.errors import Changed, InvalidPath, NotFound, PorticoError, ProviderUnavailable
 from portico.providers.azure_files import AzureFilesProvider
 from portico.providers.azure_files.resumable import AzureFilesUpload
+from portico.providers.write_options import WriteOptions
 
 from ...servers.azure_files import Answer, AzureFilesServer, Call, Fault, Lost, Share
 from .actions import RANGE, at, busy, failing, get, lost, pieces, put
@@ -39,7 +40,7 @@ class Saved:
 async def begun(
     provider: AzureFilesProvider, path: str = "f/file", size: int | None = None, *, replace: bool = True
 ) -> Saved:
-    return Saved(await provider.begin_upload(at(path), TYPE, size=size, replace=replace))
+    return Saved(await provider.begin_upload(at(path), TYPE, WriteOptions(at_most=size, replace=replace)))
 
 
 def staged(share: Share) -> list[str]:
@@ -216,10 +217,10 @@ async def test_only_the_expected_version_is_replaced(
     provider: AzureFilesProvider, server: AzureFilesServer, share: Share
 ) -> None:
     first = await put(provider, "file", b"first")
-    second = await provider.write(at("file"), pieces(b"second"), TYPE, if_match=first.etag)
+    second = await provider.write(at("file"), pieces(b"second"), TYPE, WriteOptions(if_match=first.etag))
     for path in ("file", "absent", "no/folder"):
         with pytest.raises(Changed):
-            await provider.write(at(path), pieces(b"third"), TYPE, if_match=first.etag)
+            await provider.write(at(path), pieces(b"third"), TYPE, WriteOptions(if_match=first.etag))
 
     async def changed_meanwhile(call: Call, _: Callable[[], Answer]) -> Answer | None:
         if call.verb == "PUT range":
@@ -228,7 +229,7 @@ async def test_only_the_expected_version_is_replaced(
 
     server.fault = changed_meanwhile
     with pytest.raises(Changed):
-        await provider.write(at("file"), pieces(b"third"), TYPE, if_match=second.etag)
+        await provider.write(at("file"), pieces(b"third"), TYPE, WriteOptions(if_match=second.etag))
     assert await get(provider, "file") == b"second"
     assert staged(share) == []
 
@@ -242,7 +243,7 @@ async def test_only_the_expected_version_is_replaced(
     ],
 )
 async def test_modification_times(provider: AzureFilesProvider, moment: datetime, kept: str | None) -> None:
-    entry = await provider.write(at("file"), pieces(b"1"), TYPE, modified=moment)
+    entry = await provider.write(at("file"), pieces(b"1"), TYPE, WriteOptions(modified=moment))
     found = (await provider.stat(at("file"))).last_modified
     assert entry.last_modified == found
     assert found

@@ -8,6 +8,7 @@ import pytest
 
 from portico.errors import AlreadyExists, InvalidPath, NotFound, ProviderUnavailable
 from portico.providers.azure_files import AzureFilesProvider
+from portico.providers.write_options import WriteOptions
 
 from ...servers.azure_files import Answer, AzureFilesServer, Call, Lost, Share
 from .actions import RANGE, at, busy, failing, get, lost, pieces, put
@@ -40,7 +41,9 @@ async def test_a_large_file_grows_in_steps_and_keeps_its_type(
     provider: AzureFilesProvider, server: AzureFilesServer, share: Share, at_most: int | None
 ) -> None:
     content = os.urandom(10 * RANGE + 5)
-    written = await provider.write(at("large"), pieces(content, MIB), "text/x-own", at_most=at_most)
+    written = await provider.write(
+        at("large"), pieces(content, MIB), "text/x-own", WriteOptions(at_most=at_most)
+    )
     assert await get(provider, "large") == content
     assert verbs(server).count("PUT range") == 11
     assert verbs(server).count("PUT properties") == 1  # to its size, at the end

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from portico.entries import Entry
 from portico.paths import Path
 from portico.providers.base import Provider
+from portico.providers.write_options import WriteOptions
 
 from ...conformance.actions import noise, pieces
 
@@ -17,7 +18,7 @@ def at(text: str) -> Path:
 
 
 async def put(provider: Provider, path: str, data: bytes = b"", *, replace: bool = True) -> Entry:
-    return await provider.write(at(path), pieces(data), "text/plain", replace=replace)
+    return await provider.write(at(path), pieces(data), "text/plain", WriteOptions(replace=replace))
 
 
 async def content(provider: Provider, path: str) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 from portico.errors import AlreadyExists, Changed, InvalidPath, NotFound, PorticoError, ProviderUnavailable
 from portico.providers.gcs import GcsProvider, checksums
 from portico.providers.resumable import ResumableUpload
+from portico.providers.write_options import WriteOptions
 
 from ...servers.gcs import CutBody, DropAnswer, Fault, GcsServer, Status
 from ...servers.gcs.buckets import Bucket
@@ -43,7 +44,9 @@ class Saved:
 
 
 async def begun(provider: GcsProvider, *, replace: bool = True, renamed: bool = False) -> Saved:
-    upload = await provider.begin_upload(at("f/file"), "text/x-own", replace=replace, renamed=renamed)
+    upload = await provider.begin_upload(
+        at("f/file"), "text/x-own", WriteOptions(replace=replace), renamed=renamed
+    )
     return Saved(upload)
 
 
@@ -215,9 +218,9 @@ async def test_what_lost_uploads_left_is_swept_when_it_is_old(bucket: Bucket, pr
 async def test_an_etag_that_is_no_generation(bucket: Bucket, provider: GcsProvider, etag: str) -> None:
     """`0` would mean to the service that there must be no object."""
     with pytest.raises(Changed):
-        await provider.write(at("absent"), pieces(b"1"), "text/plain", if_match=etag)
+        await provider.write(at("absent"), pieces(b"1"), "text/plain", WriteOptions(if_match=etag))
     with pytest.raises(Changed):
-        await provider.store("absent", pieces(b"1"), "text/plain", replace=True, at_most=1, if_match=etag)
+        await provider.store("absent", pieces(b"1"), "text/plain", WriteOptions(at_most=1, if_match=etag))
     assert not bucket.objects
 
 
@@ -230,7 +233,7 @@ async def test_a_lost_response_to_a_conditional_write(
 ) -> None:
     first = await put(provider, "file", b"first")
     server.faults.append(copy(fault))
-    second = await provider.write(at("file"), pieces(data), "text/plain", if_match=first.etag)
+    second = await provider.write(at("file"), pieces(data), "text/plain", WriteOptions(if_match=first.etag))
     assert (await provider.stat(at("file"))).etag == second.etag
     assert await content(provider, "file") == data
 
@@ -240,7 +243,7 @@ async def test_another_version_appears_while_a_conditional_write_is_retried(
 ) -> None:
     first = await put(provider, "file", b"first")
     upload = provider.store(
-        "file", pieces(b"second"), "text/plain", replace=True, at_most=6, if_match=first.etag
+        "file", pieces(b"second"), "text/plain", WriteOptions(at_most=6, if_match=first.etag)
     )
     await put(provider, "file", b"another")
     server.faults.append(Fault(Status(503), "POST", INSERT))
@@ -253,7 +256,7 @@ async def test_another_version_appears_while_a_conditional_write_is_retried(
 async def test_a_modification_time_survives_copies(
     bucket: Bucket, provider: GcsProvider, data: bytes
 ) -> None:
-    written = await provider.write(at("file"), pieces(data), "text/plain", modified=MOMENT)
+    written = await provider.write(at("file"), pieces(data), "text/plain", WriteOptions(modified=MOMENT))
     await provider.copy(at("file"), at("copy"))
     for entry in (written, await provider.stat(at("file")), await provider.stat(at("copy"))):
         assert entry.last_modified == "2019-05-04T03:02:01.123Z"

@@ -4,6 +4,7 @@ from contextlib import aclosing
 from portico.entries import Entry
 from portico.paths import Path
 from portico.providers.base import Provider
+from portico.providers.write_options import WriteOptions
 
 SECRET = b"secret of another folder"
 _MOST_PAGES = 10_000
@@ -19,7 +20,7 @@ async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
 
 
 async def put(provider: Provider, path: str, *contents: bytes, replace: bool = True) -> Entry:
-    return await provider.write(at(path), pieces(*contents), "text/plain", replace=replace)
+    return await provider.write(at(path), pieces(*contents), "text/plain", WriteOptions(replace=replace))
 
 
 async def content(provider: Provider, path: str) -> bytes:

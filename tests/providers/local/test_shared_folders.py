@@ -14,6 +14,7 @@ import pytest
 
 from portico.errors import ProviderUnavailable
 from portico.providers.local import LocalProvider, staging, uploads
+from portico.providers.write_options import WriteOptions
 
 from ...gateways import wait_until
 from .actions import at, content, names, pieces, put
@@ -211,7 +212,7 @@ async def test_a_staged_file_that_is_gone_is_not_the_clients_fault(
         yield b"x"
 
     with pytest.raises(ProviderUnavailable) as refusal:
-        await provider.write(at("folder/file"), swept(), "text/plain", replace=replace)
+        await provider.write(at("folder/file"), swept(), "text/plain", WriteOptions(replace=replace))
     assert refusal.value.retry_after
     assert await names(provider, "folder") == []
 

@@ -14,6 +14,7 @@ import pytest
 
 from portico.errors import AlreadyExists, Changed, InvalidPath, IsAFolder, NotFound, ProviderUnavailable
 from portico.providers.local import LocalProvider, staging, uploads
+from portico.providers.write_options import WriteOptions
 
 from .actions import at, content, names, pieces, put
 
@@ -71,7 +72,7 @@ async def test_a_refused_write_leaves_nothing(provider: LocalProvider, leftovers
         await put(provider, "new", b"quicker")
 
     with pytest.raises(AlreadyExists):
-        await provider.write(at("new"), overtaken(), "text/plain", replace=False)
+        await provider.write(at("new"), overtaken(), "text/plain", WriteOptions(replace=False))
     assert leftovers() == []
     assert await content(provider, "new") == b"quicker"
 
@@ -240,16 +241,18 @@ async def test_of_two_conditional_writes_the_second_waits_until_the_first_has_re
     def interrupted(*args: Any, **options: Any) -> None:
         monkeypatch.setattr(uploads, "commit_staged", commit)
         for condition in (version, None):
-            writing = other.write(at("file"), pieces(b"second"), "text/plain", if_match=condition)
+            writing = other.write(
+                at("file"), pieces(b"second"), "text/plain", WriteOptions(if_match=condition)
+            )
             with pytest.raises(ProviderUnavailable):
                 asyncio.run_coroutine_threadsafe(writing, loop).result()
         commit(*args, **options)
 
     monkeypatch.setattr(staging, "COMMIT_WAIT_SECONDS", 0)
     monkeypatch.setattr(uploads, "commit_staged", interrupted)
-    await provider.write(at("file"), pieces(b"first"), "text/plain", if_match=version)
+    await provider.write(at("file"), pieces(b"first"), "text/plain", WriteOptions(if_match=version))
     with pytest.raises(Changed):
-        await other.write(at("file"), pieces(b"second"), "text/plain", if_match=version)
+        await other.write(at("file"), pieces(b"second"), "text/plain", WriteOptions(if_match=version))
     assert await content(provider, "file") == b"first"
     assert leftovers() == []
     await other.close()

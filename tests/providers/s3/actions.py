@@ -7,6 +7,7 @@ from xml.sax.saxutils import escape
 from portico.entries import Entry
 from portico.paths import Path
 from portico.providers.s3 import S3Provider
+from portico.providers.write_options import WriteOptions
 
 from ...servers.proxy import Call, FaultProxy, Reply
 
@@ -23,7 +24,7 @@ async def pieces(content: bytes) -> AsyncIterator[bytes]:
 
 
 async def put(provider: S3Provider, path: str, content: bytes = b"x", *, replace: bool = True) -> Entry:
-    return await provider.write(at(path), pieces(content), "text/x-own", replace=replace)
+    return await provider.write(at(path), pieces(content), "text/x-own", WriteOptions(replace=replace))
 
 
 async def content(provider: S3Provider, path: str) -> bytes:

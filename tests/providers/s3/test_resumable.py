@@ -15,6 +15,7 @@ from portico.providers.resumable import ResumableUpload
 from portico.providers.s3 import S3Provider
 from portico.providers.s3.resumable import S3Parts
 from portico.providers.s3.service import Service
+from portico.providers.write_options import WriteOptions
 
 from ...servers.proxy import Call, FaultProxy, Lost, Reply
 from .actions import aborting, at, beginning, completing, content, copying, error, part, pieces, put, said
@@ -40,8 +41,11 @@ class Row:
         return (await self.upload.finish(self.save)).name
 
 
-async def begun(provider: S3Provider, **options: Any) -> Row:
-    return Row(await provider.begin_upload(at("file"), "text/x-own", **options))
+async def begun(
+    provider: S3Provider, *, size: int | None = None, renamed: bool = False, **options: Any
+) -> Row:
+    chosen = WriteOptions(at_most=size, **options)
+    return Row(await provider.begin_upload(at("file"), "text/x-own", chosen, renamed=renamed))
 
 
 def tail(call: Call) -> bool:
@@ -201,7 +205,9 @@ async def test_a_renamed_file_is_copied_within_the_service(
 ) -> None:
     await put(provider, "file", b"first")
     row = Row(
-        await provider.begin_upload(at("file"), "text/x-own", replace=False, renamed=True, modified=MOMENT)
+        await provider.begin_upload(
+            at("file"), "text/x-own", WriteOptions(replace=False, modified=MOMENT), renamed=True
+        )
     )
     await row.send(CONTENT)
     entry = await row.upload.finish(row.save, alternatives=iter([at("file (1)")]))
@@ -242,7 +248,7 @@ async def test_a_service_without_a_clock(provider: S3Provider, proxy: FaultProxy
 
 
 async def test_times_as_rclone_writes_and_reads_them(provider: S3Provider, client: Any, bucket: str) -> None:
-    entry = await provider.write(at("file"), pieces(b"x"), "text/plain", modified=MOMENT)
+    entry = await provider.write(at("file"), pieces(b"x"), "text/plain", WriteOptions(modified=MOMENT))
     assert entry.last_modified == "2019-05-04T03:02:01.123Z"
     described = await client.head_object(Bucket=bucket, Key="file")
     assert described["Metadata"]["mtime"] == "1556938921.123456"
@@ -277,7 +283,7 @@ async def test_amazon_compares_the_version_itself(
         proxy.on(completing, said(412, error("PreconditionFailed")))
 
     with pytest.raises(Changed):
-        await provider.write(at("file"), slow(), "text/plain", if_match=first.etag)
+        await provider.write(at("file"), slow(), "text/plain", WriteOptions(if_match=first.etag))
     assert await content(provider, "file") == b"other"
     assert await leftovers() == []
     assert [call.headers["if-match"] for call in proxy.calls if "if-match" in call.headers] == [
@@ -291,6 +297,6 @@ async def test_the_lost_answer_to_a_conditional_commit(
 ) -> None:
     first = await put(provider, "file", b"first")
     proxy.on(lambda call: completing(call) or (call.method == "PUT" and call.path.endswith("/file")), Lost())
-    await provider.write(at("file"), pieces(data), "text/plain", if_match=first.etag)
+    await provider.write(at("file"), pieces(data), "text/plain", WriteOptions(if_match=first.etag))
     assert await content(provider, "file") == data
     assert not [call for call in proxy.calls if aborting(call)]

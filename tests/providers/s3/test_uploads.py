@@ -22,6 +22,7 @@ from portico.providers import parts
 from portico.providers.parts import MIB, MIN_PART_BYTES
 from portico.providers.s3 import S3Provider, copies, former_notes
 from portico.providers.s3.service import Service
+from portico.providers.write_options import WriteOptions
 
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset
 from .actions import (
@@ -163,7 +164,7 @@ async def test_one_who_came_first_is_not_taken_for_us(
         await put(other, "file", b"other", replace=False)
 
     with pytest.raises(AlreadyExists):
-        await provider.write(at("file"), slow(), "text/plain", replace=False)
+        await provider.write(at("file"), slow(), "text/plain", WriteOptions(replace=False))
     assert await content(provider, "file") == b"other"
     assert await leftovers() == []
 

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from datetime import datetime
 
 from portico.entries import Download, Entry
 from portico.errors import Changed, FolderNotEmpty, already_exists, cannot_replace_folder
@@ -23,6 +22,7 @@ from portico.providers.objects import ObjectStore
 from portico.providers.part_store import UploadState
 from portico.providers.parts import max_file_bytes
 from portico.providers.tasks import for_each
+from portico.providers.write_options import WriteOptions
 
 _CONTAINER = re.compile(r"\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
 _MAX_KEY = 1024
@@ -100,16 +100,17 @@ class AzureBlobProvider(ObjectStore):
         key: str,
         chunks: AsyncIterator[bytes],
         content_type: str,
-        *,
-        replace: bool,
-        at_most: int | None,
-        if_match: str | None = None,
-        modified: datetime | None = None,
+        options: WriteOptions,
     ) -> Entry:
         upload = ObjectUpload(
-            self._service, key, content_type, replace=replace, if_match=if_match, modified=modified
+            self._service,
+            key,
+            content_type,
+            replace=options.replace,
+            if_match=options.if_match,
+            modified=options.modified,
         )
-        return await upload.store(self.memory, chunks, at_most)
+        return await upload.store(self.memory, chunks, options.at_most)
 
     def part_store(self, state: UploadState) -> BlobUpload:
         return BlobUpload(self._service, state)

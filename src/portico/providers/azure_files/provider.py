@@ -1,7 +1,6 @@
 """The provider for an Azure file share, which has folders of its own."""
 
-from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
+from collections.abc import AsyncIterator
 
 import structlog
 
@@ -19,6 +18,7 @@ from portico.providers.base import TIMEOUT_SECONDS, Provider
 from portico.providers.folder_walk import FolderWalk, Position
 from portico.providers.memory import MemoryBudget
 from portico.providers.tree_walk import TreeWalk
+from portico.providers.write_options import WriteOptions
 
 log = structlog.get_logger()
 
@@ -92,46 +92,20 @@ class AzureFilesProvider(Provider):
         path: Path,
         chunks: AsyncIterator[bytes],
         content_type: str,
-        *,
-        replace: bool = True,
-        at_most: int | None = None,
-        alternatives: Iterator[Path] | None = None,
-        ancestors_checked: bool = False,
-        if_match: str | None = None,
-        modified: datetime | None = None,
+        options: WriteOptions = WriteOptions(),
     ) -> Entry:
-        return await store(
-            self._share,
-            self._memory,
-            path,
-            chunks,
-            content_type,
-            replace=replace,
-            at_most=at_most,
-            ancestors_checked=ancestors_checked,
-            if_match=if_match,
-            modified=modified,
-        )
+        return await store(self._share, self._memory, path, chunks, content_type, options)
 
     async def begin_upload(
         self,
         path: Path,
         content_type: str,
+        options: WriteOptions = WriteOptions(),
         *,
-        replace: bool = True,
         renamed: bool = False,
-        size: int | None = None,
-        modified: datetime | None = None,
     ) -> AzureFilesUpload:
         return await AzureFilesUpload.begin(
-            self._share,
-            self._memory,
-            path,
-            content_type,
-            replace=replace,
-            renamed=renamed,
-            size=size,
-            modified=modified,
+            self._share, self._memory, path, content_type, options, renamed=renamed
         )
 
     async def resume_upload(self, state: bytes) -> AzureFilesUpload:

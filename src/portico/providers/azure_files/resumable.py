@@ -25,6 +25,7 @@ from portico.providers.memory import MemoryBudget
 from portico.providers.parts import UploadPart, split
 from portico.providers.responses import malformed_response
 from portico.providers.resumable import SAVED_BYTES, ResumableUpload, Save, UntilCut, committed, upload_gone
+from portico.providers.write_options import WriteOptions
 
 _TAKEOVERS = 3
 """How often the file is looked for, if earlier writers still rename it."""
@@ -61,19 +62,20 @@ class AzureFilesUpload(ResumableUpload):
         memory: MemoryBudget,
         target: Path,
         content_type: str,
+        options: WriteOptions,
         *,
-        replace: bool,
         renamed: bool,
-        size: int | None,
-        modified: datetime | None,
     ) -> "AzureFilesUpload":
         with translated(target.name):
             if renamed:
                 names.check(target)
                 await check_ancestors(share, target.parent)
             else:
-                await check_file_target(share, target, replace=replace)
-        return cls(share, memory, _State(target.segments, header_type(content_type), replace, size, modified))
+                await check_file_target(share, target, replace=options.replace)
+        state = _State(
+            target.segments, header_type(content_type), options.replace, options.at_most, options.modified
+        )
+        return cls(share, memory, state)
 
     @classmethod
     async def resume(cls, share: Share, memory: MemoryBudget, state: bytes) -> "AzureFilesUpload":

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from datetime import datetime
 
 from portico.entries import UNKNOWN_TYPE, Entry
 from portico.paths import Path
@@ -13,6 +12,7 @@ from portico.providers.azure_files.staging import RANGE_BYTES, StagedFile
 from portico.providers.azure_files.targets import check_file_target
 from portico.providers.memory import MemoryBudget
 from portico.providers.parts import split
+from portico.providers.write_options import WriteOptions
 
 _HEADER_TEXT = re.compile(r"[\x20-\x7e]{1,256}")
 
@@ -23,24 +23,25 @@ async def store(
     path: Path,
     chunks: AsyncIterator[bytes],
     content_type: str,
-    *,
-    replace: bool,
-    at_most: int | None,
-    ancestors_checked: bool,
-    if_match: str | None,
-    modified: datetime | None,
+    options: WriteOptions,
 ) -> Entry:
     """As `Provider.write`."""
     with translated(path.name):
         await check_file_target(
-            share, path, replace=replace, ancestors_checked=ancestors_checked, if_match=if_match
+            share,
+            path,
+            replace=options.replace,
+            ancestors_checked=options.ancestors_checked,
+            if_match=options.if_match,
         )
-    staged = StagedFile(share, header_type(content_type), at_most)
+    staged = StagedFile(share, header_type(content_type), options.at_most)
     try:
-        async with split(memory, chunks, lambda _: RANGE_BYTES, at_most) as parts:
+        async with split(memory, chunks, lambda _: RANGE_BYTES, options.at_most) as parts:
             await staged.begin(parts.first)
             await parts.send(staged.send)
-            return await staged.commit(path, replace=replace, if_match=if_match, modified=modified)
+            return await staged.commit(
+                path, replace=options.replace, if_match=options.if_match, modified=options.modified
+            )
     except BaseException:
         await asyncio.shield(staged.discard())
         raise

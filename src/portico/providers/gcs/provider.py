@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import AsyncIterator
-from datetime import datetime
 from urllib.parse import urlsplit
 
 from portico.entries import Download, Entry
@@ -22,6 +21,7 @@ from portico.providers.objects import ObjectStore
 from portico.providers.part_store import UploadState
 from portico.providers.parts import split
 from portico.providers.tasks import for_each
+from portico.providers.write_options import WriteOptions
 
 _ENDPOINT = "https://storage.googleapis.com"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -72,15 +72,13 @@ class GcsProvider(ObjectStore):
         key: str,
         chunks: AsyncIterator[bytes],
         content_type: str,
-        *,
-        replace: bool,
-        at_most: int | None,
-        if_match: str | None = None,
-        modified: datetime | None = None,
+        options: WriteOptions,
     ) -> Entry:
         _check_allowed(key)
-        upload = ObjectUpload(key, content_type, replace=replace, if_match=if_match, modified=modified)
-        async with split(self.memory, chunks, lambda _: PART_BYTES, at_most) as parts:
+        upload = ObjectUpload(
+            key, content_type, replace=options.replace, if_match=options.if_match, modified=options.modified
+        )
+        async with split(self.memory, chunks, lambda _: PART_BYTES, options.at_most) as parts:
             if parts.first.last:
                 stored = await insert(self._service, upload, parts.first)
             else:

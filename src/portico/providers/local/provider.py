@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
+from collections.abc import AsyncIterator
 
 from portico.entries import Download, Entry, Page
 from portico.paths import Path
@@ -27,6 +26,7 @@ from portico.providers.local.resumable import LocalUpload
 from portico.providers.local.threads import Threads
 from portico.providers.local.uploads import StagedFile, WriteBuffers, upload
 from portico.providers.tree_walk import TreeWalk
+from portico.providers.write_options import WriteOptions
 
 _SMALL_FILE = 64 * 2**20
 """Bytes. Copying a file up to this size does not wait for copies of whole trees."""
@@ -74,21 +74,15 @@ class LocalProvider(Provider):
         path: Path,
         chunks: AsyncIterator[bytes],
         content_type: str,
-        *,
-        replace: bool = True,
-        at_most: int | None = None,
-        alternatives: Iterator[Path] | None = None,
-        ancestors_checked: bool = False,
-        if_match: str | None = None,
-        modified: datetime | None = None,
+        options: WriteOptions = WriteOptions(),
     ) -> Entry:
         staged = StagedFile(
             self._top,
             path,
-            replace=replace,
-            alternatives=alternatives,
-            if_match=if_match,
-            modified=modified,
+            replace=options.replace,
+            alternatives=options.alternatives,
+            if_match=options.if_match,
+            modified=options.modified,
         )
         return await upload(self._threads, self._buffers, path, chunks, staged)
 
@@ -96,20 +90,12 @@ class LocalProvider(Provider):
         self,
         path: Path,
         content_type: str,
+        options: WriteOptions = WriteOptions(),
         *,
-        replace: bool = True,
         renamed: bool = False,
-        size: int | None = None,
-        modified: datetime | None = None,
     ) -> LocalUpload:
         return await LocalUpload.begin(
-            self._threads,
-            self._buffers,
-            self._top,
-            path,
-            replace=replace,
-            renamed=renamed,
-            modified=modified,
+            self._threads, self._buffers, self._top, path, options, renamed=renamed
         )
 
     async def resume_upload(self, state: bytes) -> LocalUpload:

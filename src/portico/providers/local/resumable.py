@@ -18,6 +18,7 @@ from portico.providers.local.staging import open_resumable, open_staging, opened
 from portico.providers.local.threads import Threads
 from portico.providers.local.uploads import StagedFile, WriteBuffers, filled, finished, write_buffers
 from portico.providers.resumable import SAVED_BYTES, ResumableUpload, Save, UntilCut, committed, upload_gone
+from portico.providers.write_options import WriteOptions
 
 T = TypeVar("T")
 
@@ -50,12 +51,11 @@ class LocalUpload(ResumableUpload):
         buffers: WriteBuffers,
         top: Volume,
         target: Path,
+        options: WriteOptions,
         *,
-        replace: bool,
         renamed: bool,
-        modified: datetime | None,
     ) -> "LocalUpload":
-        state = _State(resumable_name(), target.segments, replace, modified)
+        state = _State(resumable_name(), target.segments, options.replace, options.modified)
         upload = cls(threads, buffers, top, state, 0)
         await upload._run(upload._staged(renamed).check_target)
         return upload

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import AsyncIterator
-from datetime import datetime
 
 from portico.entries import Download, Entry
 from portico.errors import Changed, NotFound, PorticoError
@@ -22,6 +21,7 @@ from portico.providers.s3.uploads import MAX_PARTS, Target
 from portico.providers.tasks import for_each
 from portico.providers.transport import page_bytes
 from portico.providers.upload_log import UploadLog
+from portico.providers.write_options import WriteOptions
 from portico.providers.xml_listing import run_parser
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -89,15 +89,12 @@ class S3Provider(ObjectStore):
         key: str,
         chunks: AsyncIterator[bytes],
         content_type: str,
-        *,
-        replace: bool,
-        at_most: int | None,
-        if_match: str | None = None,
-        modified: datetime | None = None,
+        options: WriteOptions,
     ) -> Entry:
         await self._service.open()
-        target = Target(key, content_type, replace, modified, if_match)
-        async with split(self.memory, chunks, part_sizes(at_most, MAX_PARTS), at_most) as parts:
+        target = Target(key, content_type, options.replace, options.modified, options.if_match)
+        sizes = part_sizes(options.at_most, MAX_PARTS)
+        async with split(self.memory, chunks, sizes, options.at_most) as parts:
             if parts.first.last:
                 return await uploads.put(self._service, target, parts.first)
             return await uploads.put_parts(self._service, target, parts)

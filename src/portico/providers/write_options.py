@@ -1,0 +1,27 @@
+"""`WriteOptions`: how a file is written."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from portico.paths import Path
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """What `Provider.write` is asked for beside the content; it says there what is promised."""
+
+    replace: bool = True
+    """Whether a file that exists is replaced."""
+    at_most: int | None = None
+    """The largest number of bytes that can arrive, if known; it only helps to plan. Of a resumable upload: its size."""
+    modified: datetime | None = None
+    """Kept as the file's time where the service can; `stat` returns it."""
+    if_match: str | None = None
+    """Only this version is replaced; the decision is atomic if the service can compare and replace in one step."""
+    alternatives: Iterator[Path] | None = None
+    """Other names in the same folder, tried in order if the path is taken when the file is committed. A service that
+    fixes the name earlier may ignore them."""
+    ancestors_checked: bool = False
+    """The caller knows from `check_ancestors`, or from a file that it has just written, that the folder can be written
+    to."""
