@@ -6,6 +6,7 @@ Operations are shared: what they do with a response needs one client. Pools and 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -124,15 +125,21 @@ def client(make: MakeClient) -> Client:
     return make()
 
 
-@pytest.fixture
-def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
-    """A proxy between a client and the gateway."""
+@contextmanager
+def running_proxy(gateway: Gateway) -> Iterator[FaultProxy]:
     loop = Loop()
     proxy = FaultProxy(gateway.port)
     loop.run(proxy.__aenter__())
     yield proxy
     loop.run(proxy.__aexit__(None, None, None))
     loop.close()
+
+
+@pytest.fixture
+def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
+    """A proxy between a client and the gateway."""
+    with running_proxy(gateway) as proxy:
+        yield proxy
 
 
 @pytest.fixture

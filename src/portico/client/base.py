@@ -7,8 +7,12 @@ from typing import Self
 from portico.client.auth import profiles
 from portico.client.auth.session import AuthSession
 from portico.client.auth.tokens import Credentials, MemoryTokenStore, Tokens, TokenStore
+from portico.client.files import OnConflict
 from portico.client.http.origin import Origin
+from portico.client.transfers import uploads
+from portico.client.transfers.progress import Progress, Received
 from portico.client.transfers.resumable import ResumableUploads
+from portico.client.transfers.resumable_upload import Resumed
 from portico.client.transfers.upload_records import UploadsInFolder, UploadsInMemory
 
 LocalPath = str | os.PathLike[str]
@@ -76,3 +80,18 @@ class Base:
 
     def _open(self, origin: Origin, timeout: float) -> None:
         raise NotImplementedError
+
+    def _upload_options(
+        self,
+        on_conflict: OnConflict | None,
+        verify: bool | int,
+        progress: Progress | None,
+        stored: Received | None = None,
+        resumed: Resumed | None = None,
+        *,
+        times: bool,
+        receipts: bool,
+        resume: bool,
+    ) -> uploads.Options:
+        resumable = self._resumable if resume else None
+        return uploads.Options(on_conflict, verify, progress, stored, times, receipts, resumable, resumed)

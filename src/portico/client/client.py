@@ -105,13 +105,8 @@ class Client(Base):
         with the same local file and path. Its parts are verified one by one. Without `resume`, it is sent in one request.
         """
         file = upload_item(source, path, content_type)
-        options = uploads.Options(
-            on_conflict,
-            verify,
-            progress,
-            times=times,
-            receipts=receipt,
-            resumable=self._resumable if resume else None,
+        options = self._upload_options(
+            on_conflict, verify, progress, times=times, receipts=receipt, resume=resume
         )
         return self._run(uploads.upload(self._session, file, options))
 
@@ -135,15 +130,8 @@ class Client(Base):
         `resumed` is called with the path, the bytes that the gateway has, and the size of a file that an earlier call or
         process has sent in part.
         """
-        options = uploads.Options(
-            on_conflict,
-            verify,
-            progress,
-            stored,
-            times,
-            receipts,
-            self._resumable if resume else None,
-            resumed,
+        options = self._upload_options(
+            on_conflict, verify, progress, stored, resumed, times=times, receipts=receipts, resume=resume
         )
         self._run(uploads.upload_all(self._session, items, options, self._limit))
 

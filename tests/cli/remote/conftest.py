@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ...client.conftest import Loop
+from ...client.conftest import running_proxy
 from ...gateways import Gateway
 from ...servers.proxy import FaultProxy
 from ..conftest import Outcome, Portico
@@ -51,12 +51,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
     """A proxy between the command and the gateway, for those who `sign_in` at its port."""
-    loop = Loop()
-    proxy = FaultProxy(gateway.port)
-    loop.run(proxy.__aenter__())
-    yield proxy
-    loop.run(proxy.__aexit__(None, None, None))
-    loop.close()
+    with running_proxy(gateway) as proxy:
+        yield proxy
 
 
 def sign_in(remote: Portico, gateway: Gateway, port: int) -> None:
