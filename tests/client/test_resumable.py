@@ -265,6 +265,30 @@ def test_an_upload_that_another_request_takes_over(
     assert (root / "file").read_bytes() == CONTENT
 
 
+def test_a_question_that_another_request_interrupts(
+    proxied: Client, proxy: FaultProxy, root: Path, large: Path
+) -> None:
+    """A 409 to HEAD is retried if it says that it is no conflict."""
+    proxy.on(is_part, Torn(1000))
+    proxy.on(is_question, Reply(409, {"X-Error-Code": "upload-taken-over"}))
+    proxied.upload(large, "/file")
+    assert (root / "file").read_bytes() == CONTENT
+    assert methods(proxy)[:4] == ["POST", "PATCH", "HEAD", "HEAD"]
+
+
+@pytest.mark.parametrize("code", [{}, {"X-Error-Code": "already-exists"}], ids=["older", "newer"])
+def test_a_conflict_that_the_question_meets(
+    proxied: Client, proxy: FaultProxy, root: Path, large: Path, code: dict[str, str]
+) -> None:
+    """The response to HEAD has no sentence; the gateway is asked for it."""
+    proxy.on(is_part, Torn(1000))
+    proxy.on(is_question, Reply(409, code))
+    taken = b'{"code":"already-exists","detail":"It exists.","requestId":"x"}'
+    proxy.on(lambda call: call.headers.get("content-length") == "0", Reply(409, {}, taken))
+    with pytest.raises(AlreadyExists, match=r"It exists\."):
+        proxied.upload(large, "/file", on_conflict="fail")
+
+
 @pytest.mark.parametrize("times", [1, 9])
 def test_one_that_vanishes_is_begun_again(
     proxied: Client, proxy: FaultProxy, gateway: Gateway, root: Path, large: Path, times: int
