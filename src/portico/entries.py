@@ -35,6 +35,16 @@ def guess_content_type(name: str) -> str:
     return _suffix_type(name[dot:]) if 0 <= dot >= len(name) - _MAX_SUFFIX_LENGTH else UNKNOWN_TYPE
 
 
+def guess_content_types(names: list[str]) -> list[str]:
+    """As `guess_content_type`, for a whole page: without a call for each."""
+    return [
+        _suffix_type(name[dot:])
+        if 0 <= (dot := name.rfind(".")) >= len(name) - _MAX_SUFFIX_LENGTH
+        else UNKNOWN_TYPE
+        for name in names
+    ]
+
+
 @lru_cache(maxsize=1024)
 def _suffix_type(suffix: str) -> str:
     kind, encoding = _TYPES.guess_type(f"x{suffix.lower()}", strict=False)

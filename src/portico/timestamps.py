@@ -22,6 +22,13 @@ def from_epoch(milliseconds: int) -> str:
     return _second(seconds) + _MILLISECONDS[milliseconds - seconds * 1000]
 
 
+def from_epochs(milliseconds: list[int]) -> list[str]:
+    """As `from_epoch`, for a whole page: without a call for each."""
+    if milliseconds and not 0 <= min(milliseconds) <= max(milliseconds) <= _LATEST:
+        return list(map(from_epoch, milliseconds))
+    return [_second(moment // 1000) + _MILLISECONDS[moment % 1000] for moment in milliseconds]
+
+
 @lru_cache(maxsize=65_536)  # the files of a folder were mostly made in a few bursts
 def _second(seconds: int) -> str:
     days, rest = divmod(seconds, 86_400)

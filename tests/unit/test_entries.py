@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.entries import UNKNOWN_TYPE, Download, Entry, Page, guess_content_type
+from portico.entries import UNKNOWN_TYPE, Download, Entry, Page, guess_content_type, guess_content_types
 
 untimed = settings(deadline=None)
 
@@ -34,6 +34,10 @@ TYPES = {
     "a.txt ": UNKNOWN_TYPE,
     "a.tx\u202et": UNKNOWN_TYPE,
 }
+
+
+def test_many_names_suggest_a_type_each() -> None:
+    assert guess_content_types(list(TYPES)) == list(TYPES.values())
 
 
 @pytest.mark.parametrize("name", TYPES, ids=range(len(TYPES)))

@@ -16,6 +16,11 @@ def test_an_epoch_is_written_as_datetime_would(milliseconds: int) -> None:
     assert timestamps.to_datetime(timestamps.from_epoch(milliseconds)) == moment
 
 
+@given(st.lists(st.integers(-(2**63), 2**63) | st.integers(0, 253_402_300_799_999)))
+def test_many_epochs_are_written_as_each(moments: list[int]) -> None:
+    assert timestamps.from_epochs(moments) == [timestamps.from_epoch(moment) for moment in moments]
+
+
 @pytest.mark.parametrize(
     ("milliseconds", "text"), [(-1, "1970-01-01T00:00:00.000Z"), (2**63, "9999-12-31T23:59:59.999Z")]
 )

@@ -77,6 +77,12 @@ async def test_another_page_is_another_page(provider: LocalProvider, files: Fold
     assert await names(provider, "f", 1) == ["a", "b", "c"]
 
 
+async def test_only_first_pages_are_cached(provider: LocalProvider, files: Folder, looks: list[str]) -> None:
+    for _ in range(2):
+        assert await names(provider, "f", 1) == ["a", "b", "c"]
+    assert looks == ["a", "b", "c", "b", "c"]
+
+
 async def test_changes_through_the_gateway_are_seen_at_once(provider: LocalProvider, files: Folder) -> None:
     await entries(provider)
     await put(provider, "f/b", b"new content")

@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 
 from portico import timestamps
-from portico.entries import FOLDER_TYPE, Entry, guess_content_type
+from portico.entries import FOLDER_TYPE, Entry, guess_content_type, guess_content_types
 from portico.errors import FolderUnusable, not_found
 from portico.paths import Path
 from portico.providers import volume_id
@@ -186,24 +187,26 @@ def entry_of(name: str, info: os.stat_result, *, with_etag: bool = False) -> Ent
 def entries_of(descriptor: int, names: list[str], *, folders: bool) -> list[Entry]:
     """The entries of these names in an open folder; names that are no longer folders, or files, are left out.
 
-    The same as `lstat`, `visible` and `entry_of` for each name, inlined because a page has a thousand of them.
+    The same as `lstat`, `visible` and `entry_of` for each name, but column by column: a page has a thousand of them.
     """
+    try:
+        infos = [os.stat(name, dir_fd=descriptor, follow_symlinks=False) for name in names]
+    except FileNotFoundError:
+        names, infos = _existing(descriptor, names)
     kind = modes.S_IFDIR if folders else modes.S_IFREG
-    stat, from_epoch = os.stat, timestamps.from_epoch
-    entries = []
-    for name in names:
-        try:
-            info = stat(name, dir_fd=descriptor, follow_symlinks=False)
-        except FileNotFoundError:
-            continue
-        if info.st_mode & _KIND != kind:
-            continue
-        modified = from_epoch(info.st_mtime_ns // 1_000_000)
-        if folders:
-            entries.append(Entry(name, True, None, modified, FOLDER_TYPE))
-        else:
-            entries.append(Entry(name, False, info.st_size, modified, guess_content_type(name)))
-    return entries
+    if {info.st_mode & _KIND for info in infos} != {kind}:
+        kept = [pair for pair in zip(names, infos, strict=True) if pair[1].st_mode & _KIND == kind]
+        names, infos = [name for name, _ in kept], [info for _, info in kept]
+    times = timestamps.from_epochs([info.st_mtime_ns // 1_000_000 for info in infos])
+    if folders:
+        return [Entry(name, True, None, time, FOLDER_TYPE) for name, time in zip(names, times, strict=True)]
+    sizes = [info.st_size for info in infos]
+    return list(map(Entry, names, repeat(False), sizes, times, guess_content_types(names)))
+
+
+def _existing(descriptor: int, names: list[str]) -> tuple[list[str], list[os.stat_result]]:
+    found = [(name, info) for name in names if (info := lstat(descriptor, name))]
+    return [name for name, _ in found], [info for _, info in found]
 
 
 def set_modified(file: int, modified: datetime | None) -> None:

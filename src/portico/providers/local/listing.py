@@ -14,7 +14,7 @@ from portico.processes import machine
 from portico.providers import folder_walk
 from portico.providers.local.confined_fs import Volume, entries_of, found, opened_folder
 from portico.providers.local.page_cache import PageCache, Part, Position
-from portico.providers.local.snapshots import FolderSnapshot, Found, LargeFolder, SnapshotCache
+from portico.providers.local.snapshots import FolderSnapshot, LargeFolder, SnapshotCache
 from portico.providers.local.threads import Threads
 
 
@@ -65,29 +65,30 @@ class FolderListing:
     def _quick_part(self, request: _Request) -> Part | None:
         """The page, unless a large folder must be scanned for it."""
         with self._opened(request.folder) as descriptor:
-            found = self._snapshots.get(descriptor, request.arrived_ns, request.began_ns)
-            if found is None:
+            snapshot = self._snapshots.get(descriptor, request.arrived_ns, request.began_ns)
+            if snapshot is None:
                 try:
-                    found = Found(self._snapshots.take(descriptor, small_only=True), is_current=True)
+                    snapshot = self._snapshots.take(descriptor, small_only=True)
                 except LargeFolder:
                     return None
-            return self._read(found, descriptor, request)
+            return self._read(snapshot, descriptor, request)
 
     def _scanned_part(self, request: _Request) -> tuple[Part, FolderSnapshot]:
         with self._opened(request.folder) as descriptor:
             # Another request may have finished the same scan meanwhile.
-            found = self._snapshots.get(descriptor, request.arrived_ns, request.began_ns)
-            found = found or Found(self._snapshots.take(descriptor), is_current=True)
-            return self._read(found, descriptor, request), found.snapshot
+            snapshot = self._snapshots.get(descriptor, request.arrived_ns, request.began_ns)
+            snapshot = snapshot or self._snapshots.take(descriptor)
+            return self._read(snapshot, descriptor, request), snapshot
 
-    def _read(self, found: Found, descriptor: int, request: _Request) -> Part:
-        key = (found.snapshot, request.size, request.position)
-        # A cached page of a folder that has changed could show what is gone.
-        part = self._pages.get(key) if found.is_current else None
+    def _read(self, snapshot: FolderSnapshot, descriptor: int, request: _Request) -> Part:
+        if request.position is not None:
+            # Not cached: the folder may have changed since the snapshot.
+            return _read_part(snapshot, descriptor, request.size, request.position)
+        key = (snapshot, request.size)
+        part = self._pages.get(key)
         if part is None:
-            part = _read_part(found.snapshot, descriptor, request.size, request.position)
-            if found.is_current:
-                self._pages.put(key, part)
+            part = _read_part(snapshot, descriptor, request.size, None)
+            self._pages.put(key, part)
         return part
 
     @contextmanager

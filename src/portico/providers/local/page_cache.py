@@ -1,15 +1,16 @@
-"""Page cache: the last pages, for one second.
+"""Page cache: the first pages of the last folders, for one second.
 
-Most of the cost of a page is the `stat` of each file in it, and many clients ask for the same page: the first one of
-a folder, or a folder that scripts poll. The cache never hides a change made through the gateway: every such change
+Most of the cost of a page is the `stat` of each file in it, and many clients ask for the first page of a folder, or
+poll it. The cache never hides a change made through the gateway: every such change
 changes the folder, and a changed folder has a new snapshot. Only a write to an existing file in place does not, so a
-page is cached only if none of its files was written to recently, and if it has no folders, whose times change with
-their content.
+page is cached only if none of its files was written to recently, nor the folder itself, and if it has no folders, whose
+times change with their content.
 """
 
 import threading
 import time
 from dataclasses import dataclass
+from operator import attrgetter
 
 from portico import timestamps
 from portico.entries import Entry
@@ -17,14 +18,16 @@ from portico.providers.local.snapshots import FolderSnapshot
 
 CACHE_SECONDS = 1.0
 UNCHANGED_MS = 10_000
-"""Milliseconds since the last write to a file of a cached page."""
+"""Milliseconds since the last write to the folder of a cached page, and to each file in it."""
+_IS_FOLDER = attrgetter("is_folder")
+_LAST_MODIFIED = attrgetter("last_modified")
 _MAX_PAGES = 64
 _MAX_ENTRIES = 1000
 
 Position = tuple[bool, str]
 """Of the last entry of a page: whether it is a file, and its name."""
-Key = tuple[FolderSnapshot, int, Position | None]
-"""The snapshot, the page size, and the position that the page begins behind."""
+Key = tuple[FolderSnapshot, int]
+"""The snapshot and the page size."""
 Part = tuple[list[Entry], Position | None]
 """The entries of a page, and its own position unless it is the last one."""
 
@@ -51,8 +54,15 @@ class PageCache:
         return cached.entries.copy(), cached.position
 
     def put(self, key: Key, part: Part) -> None:
+        snapshot, _ = key
         entries, position = part
-        if len(entries) > _MAX_ENTRIES or not _is_unchanged(entries):
+        latest_ms = time.time_ns() // 1_000_000 - UNCHANGED_MS
+        # The folder's own time first: it saves looking through a page that will not be valid for long.
+        if (
+            len(entries) > _MAX_ENTRIES
+            or snapshot.changed_ns // 1_000_000 > latest_ms
+            or not _are_unchanged(entries, latest_ms)
+        ):
             return
         now = time.monotonic()
         new = _Cached(now + CACHE_SECONDS, entries.copy(), position)
@@ -62,6 +72,6 @@ class PageCache:
                 self._pages[key] = new
 
 
-def _is_unchanged(entries: list[Entry]) -> bool:
-    latest = timestamps.from_epoch(time.time_ns() // 1_000_000 - UNCHANGED_MS)
-    return all(not entry.is_folder and (entry.last_modified or latest) < latest for entry in entries)
+def _are_unchanged(entries: list[Entry], latest_ms: int) -> bool:
+    latest = timestamps.from_epoch(latest_ms)
+    return not any(map(_IS_FOLDER, entries)) and max(map(_LAST_MODIFIED, entries), default="") < latest

@@ -16,7 +16,6 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from itertools import islice
-from typing import NamedTuple
 
 import structlog
 
@@ -30,6 +29,8 @@ _BUCKET = 1024
 _OVERSAMPLE = 8
 _SUSPICIOUS = re.compile(f"[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]|{re.escape(RESERVED_PREFIX)}", re.IGNORECASE)
 _SCANS = 3
+_BASE_COST = 2048
+"""Bytes that a snapshot of an empty folder takes."""
 WALK_NS = 10 * 10**9
 """Nanoseconds. A walk through a folder that changes sees its names as they were at most this long ago."""
 
@@ -89,6 +90,9 @@ class Names:
         with self._arranging:
             if self._arranged:
                 return
+            if self._bound is None:
+                self._arrange_few()
+                return
             sample = sorted(self._sample)
             splitters = sample[_OVERSAMPLE::_OVERSAMPLE]
             buckets: list[list[str]] = [[] for _ in range(len(splitters) + 1)]
@@ -102,11 +106,20 @@ class Names:
                     start = end
                 if start < len(names):
                     buckets[-1].append(_SEPARATOR.join(names[start:]))
-            self._splitters = splitters
-            self._buckets = list(map(_SEPARATOR.join, buckets))
-            self._sorted = [False] * len(self._buckets)
-            self._arranged = True  # last: readers without the lock check it first
-            self._batches, self._first, self._sample = [], [], []
+            self._set_buckets(splitters, list(map(_SEPARATOR.join, buckets)), are_sorted=False)
+
+    def _arrange_few(self) -> None:
+        names = _sorted_unique(self._first)  # all of them
+        buckets = [names[start : start + _BUCKET] for start in range(0, len(names), _BUCKET)]
+        splitters = [bucket[0] for bucket in buckets[1:]]
+        self._set_buckets(splitters, list(map(_SEPARATOR.join, buckets)), are_sorted=True)
+
+    def _set_buckets(self, splitters: list[str], buckets: list[str], *, are_sorted: bool) -> None:
+        self._splitters = splitters
+        self._buckets = buckets
+        self._sorted = [are_sorted] * len(buckets)
+        self._arranged = True  # last: readers without the lock check it first
+        self._batches, self._first, self._sample = [], [], []
 
     @property
     def is_large(self) -> bool:
@@ -138,7 +151,11 @@ def _sorted_unique(names: list[str]) -> list[str]:
 
 
 def _representable(names: list[str]) -> list[str]:
-    if not _SUSPICIOUS.search(_SEPARATOR.join(names)):
+    text = _SEPARATOR.join(names)
+    # The pattern is ten times as slow as these, and no suspicious text passes them.
+    if text.isprintable() and "\\" not in text and RESERVED_PREFIX[-1] not in text:
+        return names
+    if not _SUSPICIOUS.search(text):
         return names
     kept = []
     for name in names:
@@ -176,8 +193,13 @@ class FolderSnapshot:
             self.arrange()
 
     @property
+    def changed_ns(self) -> int:
+        """The time of the folder's last change."""
+        return self._state[-1]
+
+    @property
     def cost(self) -> int:
-        return self.folders.cost + self.files.cost
+        return _BASE_COST + self.folders.cost + self.files.cost
 
     def arrange(self) -> None:
         """Prepare the pages after the first one."""
@@ -223,12 +245,6 @@ def _state_of(info: os.stat_result) -> tuple[int, int]:
     return info.st_mtime_ns, max(info.st_ctime_ns, info.st_mtime_ns)
 
 
-class Found(NamedTuple):
-    snapshot: FolderSnapshot
-    is_current: bool
-    """Otherwise the folder may have changed since the snapshot."""
-
-
 class SnapshotCache:
     """The most recently used snapshots, one of each folder, within a memory budget.
 
@@ -245,19 +261,19 @@ class SnapshotCache:
         self._spent = 0
         self._lock = threading.Lock()
 
-    def get(self, descriptor: int, requested_ns: int, began_ns: int | None = None) -> Found | None:
+    def get(self, descriptor: int, requested_ns: int, began_ns: int | None = None) -> FolderSnapshot | None:
         """A snapshot for a request that arrived at `requested_ns`, of a walk that began at `began_ns` (monotonic)."""
         info = os.fstat(descriptor)
         identity = _identity(info)
         with self._lock:
             snapshot, _ = self._snapshots.get(identity, (None, 0))
-            if snapshot is None:
-                return None
-            current = snapshot.is_current(info, requested_ns)
-            if not current and (began_ns is None or not snapshot.serves_walk(began_ns)):
+            if snapshot is None or not (
+                snapshot.is_current(info, requested_ns)
+                or (began_ns is not None and snapshot.serves_walk(began_ns))
+            ):
                 return None
             self._snapshots.move_to_end(identity)
-            return Found(snapshot, current)
+            return snapshot
 
     def take(self, descriptor: int, *, small_only: bool = False) -> FolderSnapshot:
         """A new snapshot. With `small_only`, raises `LargeFolder` if that would take a while."""
