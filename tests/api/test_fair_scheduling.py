@@ -71,10 +71,11 @@ async def test_it_rests_when_nobody_comes() -> None:
 async def test_uploads_and_downloads_keep_to_it(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
-    async def turn(size: int) -> None:
+    def take(size: int) -> bool:
         sizes.append(size)
+        return True
 
-    monkeypatch.setattr(gateway.services.gateway.scheduler, "turn", turn)
+    monkeypatch.setattr(gateway.services.gateway.scheduler, "take", take)
     headers = await gateway.sign_in()
     content = bytes(3 * 2**20)
     files = {"data": ("large", content)}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from starlette.types import Message
@@ -64,6 +65,70 @@ async def test_a_quick_beginning_buys_no_long_silence() -> None:
     body._receive = silence
     with pytest.raises(ClientTimeout):
         await taken(body, most=1)
+
+
+@pytest.mark.usefixtures("short")
+async def test_a_body_that_was_not_waited_for_has_not_ended() -> None:
+    body = sender([b"x"], pause=60)
+    for _ in range(2):
+        with pytest.raises(ClientTimeout):
+            await anext(body)
+
+
+async def test_a_body_that_was_cut_off_has_not_ended() -> None:
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    body = RequestBody(receive)
+    for _ in range(2):
+        with pytest.raises(ClientGone):
+            await anext(body)
+
+
+async def test_who_is_cancelled_while_waiting_is_not_late() -> None:
+    for interrupted in (False, True):
+        body = sender([], pause=60)
+        waiting = asyncio.ensure_future(anext(body))
+        await asyncio.sleep(0)
+        if interrupted:
+            body.interrupt()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+async def test_an_interrupted_wait_is_a_late_one() -> None:
+    body = sender([], pause=60)
+    waiting = asyncio.ensure_future(anext(body))
+    await asyncio.sleep(0)
+    body.interrupt()
+    body.interrupt()
+    with pytest.raises(ClientTimeout):
+        await waiting
+    body.interrupt()  # nobody waits
+
+
+async def test_a_body_of_many_chunks_sets_few_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+    call_later = loop.call_later
+
+    def counted(*args: Any) -> asyncio.TimerHandle:
+        timers.append(call_later(*args))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_later", counted)
+    messages = [
+        {"type": "http.request", "body": b"x" * 2**16, "more_body": left > 0} for left in range(99, -1, -1)
+    ]
+    remaining = iter(messages)
+
+    async def receive() -> Message:
+        return next(remaining)
+
+    assert await taken(RequestBody(receive), most=1000) == 100
+    assert len(timers) == 1
+    assert timers[0].cancelled()
 
 
 class Content:

@@ -24,15 +24,20 @@ class FairScheduler:
 
     async def turn(self, size: int) -> None:
         """Return when `size` bytes may be processed: at once, unless this iteration's budget is used up."""
-        if not self._counting:
-            self._count()
-        cost = max(size, LEAST)
-        if self._left > 0 and not self._waiting:
-            self._left -= cost
+        if self.take(size):
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((place, cost))
+        self._waiting.append((place, max(size, LEAST)))
         await place
+
+    def take(self, size: int) -> bool:
+        """Whether `size` bytes may be processed at once; if not, wait for a `turn`."""
+        if not self._counting:
+            self._count()
+        if self._left <= 0 or self._waiting:
+            return False
+        self._left -= max(size, LEAST)
+        return True
 
     def _count(self) -> None:
         """Renew the budget in every iteration, until one in which nobody asked."""
