@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+from bench import crowds
 from bench.listing import page
 from bench.load import hammer, request
 from bench.processes import apart
@@ -42,7 +43,10 @@ def lowest_of(rounds: int, works: dict[int, Callable[[], float]]) -> dict[int, f
 
 
 def measure(work: Workspace, quick: bool) -> list[Line]:
-    return [*_pages(work, quick), *_uploads(work, quick)]
+    lines = [*_pages(work, quick), *_uploads(work, quick)]
+    for what, costs in crowds.costs(work, 1 if quick else 2):
+        lines.append(_line(what, "ms CPU", costs))
+    return lines
 
 
 def _line(what: str, unit: str, costs: dict[int, float]) -> Line:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from ssl import CERT_NONE, PROTOCOL_TLS_CLIENT, SSLContext
 
@@ -27,9 +27,13 @@ _BIN = Path(sys.executable).parent
 class Home:
     """A gateway's home, set up with the command as an administrator would."""
 
-    def __init__(self, work: Workspace, name: str = "home") -> None:
+    def __init__(
+        self, work: Workspace, name: str = "home", settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`settings`: by the names that they have in the environment."""
         self.work = work
         self.folder = work.make(name) / "home"
+        self.settings = dict(settings or {})
 
     def add(self, name: str, kind: str, **options: str) -> None:
         """A connection, and a Web User of the same name who sees all of it."""
@@ -62,6 +66,7 @@ class Home:
             input=stdin,
             capture_output=True,
             text=True,
+            env={**os.environ, **self.settings},
         )
         if done.returncode:
             raise RuntimeError(f"portico {' '.join(words)} failed: {done.stdout}{done.stderr}")
@@ -84,9 +89,7 @@ class Portico(Process):
         tls: bool = False,
         workers: int = 1,
         request_log: bool = False,
-        settings: dict[str, str] | None = None,
     ) -> None:
-        """`settings`: by the names that they have in the environment."""
         work, port = home.work, free_port()
         flags = ["--tls", f"{work.certificate},{work.key}"] if tls else ["--tls", "off"]
         command = [sys.executable, "-m", "portico", "--home", str(home.folder)]
@@ -100,7 +103,7 @@ class Portico(Process):
             environment={
                 "AWS_CA_BUNDLE": str(work.certificate),
                 "PORTICO_LOG_LEVEL": "info" if request_log else "warning",
-                **(settings or {}),
+                **home.settings,
             },
         )
 

@@ -43,6 +43,7 @@ class Plan:
     """How long a round of many small requests takes."""
     missing: str = ""
     """Why there is no SFTPGo, if so."""
+    group: str = GROUP
 
     def wants(self, *names: str) -> bool:
         return not self.lines or not self.lines.isdisjoint(names)
@@ -85,15 +86,28 @@ class Plan:
         ours = figures[OURS]
         lines = []
         if SFTPGO not in figures:
-            lines.append(Line(GROUP, what, ours, f"{SFTPGO}: {self.missing}", note=note))
+            lines.append(Line(self.group, what, ours, f"{SFTPGO}: {self.missing}", note=note))
         for name, theirs in figures.items():
             if name != OURS:
                 lines.append(
-                    kind(GROUP, what, ours, name, theirs, goals.get(name), note or NOTES.get(name, ""))
+                    kind(self.group, what, ours, name, theirs, goals.get(name), note or NOTES.get(name, ""))
                 )
                 if name == SFTPGO:
-                    lines.append(_processor(what, ours, theirs, cpu_goal))
+                    lines.append(self._processor(what, ours, theirs, cpu_goal))
         return lines
+
+    def _processor(self, what: str, ours: Figure, theirs: Figure, goal: float | None) -> Line:
+        mine, its = ((figure.each or figure.cpu * 1000) for figure in (ours, theirs))
+        ratio = its / mine if mine else None
+        return Line(
+            self.group,
+            f"  … {what}: processor time",
+            Figure(mine, "ms"),
+            SFTPGO,
+            Figure(its, "ms"),
+            ratio,
+            goal,
+        )
 
 
 class Arena:
@@ -156,11 +170,3 @@ def _sampled(sample: Callable[[Any], Sample], work: Callable[..., Any], *argumen
     result, client = metered(work, *arguments)
     found = sample(result)
     return Sample(found.value, found.extra, found.requests, client)
-
-
-def _processor(what: str, ours: Figure, theirs: Figure, goal: float | None) -> Line:
-    mine, its = ((figure.each or figure.cpu * 1000) for figure in (ours, theirs))
-    ratio = its / mine if mine else None
-    return Line(
-        GROUP, f"  … {what}: processor time", Figure(mine, "ms"), SFTPGO, Figure(its, "ms"), ratio, goal
-    )

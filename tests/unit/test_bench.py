@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bench.crowds import REQUESTS, asked
 from bench.growth import exponent
 from bench.load import Target, body_of, exchange, hammer, request
 from bench.processes import Process, apart, free_port, metered
@@ -148,6 +149,14 @@ def test_the_exponent_is_that_of_the_growth() -> None:
     assert exponent({10: 5.0, 100: 5.0, 1000: 5.0}) == pytest.approx(0)
     assert exponent({10: 3.0, 100: 30.0, 1000: 300.0}) == pytest.approx(1)
     assert exponent({10: 1.0, 100: 10**0.5, 1000: 10.0}) == pytest.approx(0.5)
+
+
+def test_users_ask_in_turn() -> None:
+    pages = asked("a page of 100", ["one", "two"])
+    assert len(pages) == REQUESTS
+    assert pages[0] != pages[1]
+    assert pages[0] == pages[2]
+    assert asked("a PUT of 1 KiB", ["one"])[0].startswith(b"PUT ")
 
 
 def test_a_line_says_by_how_much_its_goal_was_missed() -> None:

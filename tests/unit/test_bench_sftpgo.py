@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from bench import sftpgo
 from bench.load import Target, request
+from bench.outside import measured, parsed
 from bench.sftpgo import peer
 from bench.sftpgo.arena import NGINX, OURS, RCLONE, SFTPGO, Plan
 from bench.sftpgo.downloads import address
@@ -170,3 +171,21 @@ def test_without_go_there_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr("shutil.which", lambda _: str(failing))
     assert "no such module" in peer.missing()
     assert not list((tmp_path / ".cache" / "bench").glob(f"sftpgo-{peer.VERSION}"))
+
+
+def test_what_wrk_says_is_read() -> None:
+    said = "Running 2s test @ http://127.0.0.1\n  1 threads and 8 connections\n  2042 requests in 2.00s, 20MB read\n"
+    assert parsed(said + "Requests/sec:   1020.75\n") == (1020.75, 2042)
+    for wrong in ("  Non-2xx or 3xx responses: 7\n", "  Socket errors: connect 0, read 3\n"):
+        with pytest.raises(RuntimeError, match=wrong.strip()):
+            parsed(said + wrong + "Requests/sec:   1020.75\n")
+    with pytest.raises(RuntimeError, match="unable to connect"):
+        parsed("unable to connect")
+
+
+def test_a_program_that_fails_is_no_figure() -> None:
+    output, seconds = measured(["sh", "-c", "echo done"])
+    assert output == "done\n"
+    assert seconds >= 0
+    with pytest.raises(RuntimeError, match="no such luck"):
+        measured(["sh", "-c", "echo no such luck >&2; exit 1"])

@@ -1,0 +1,13 @@
+-- For wrk: uploads of 10 KiB under 1,000 names in turn. Arguments: the method, the start of the path, the token.
+local method, start, token
+local number = 0
+local body = string.rep("0123456789", 1024)
+
+function init(arguments)
+  method, start, token = arguments[1], arguments[2], arguments[3]
+end
+
+function request()
+  number = (number + 1) % 1000
+  return wrk.format(method, start .. number, { Authorization = "Bearer " .. token }, body)
+end
