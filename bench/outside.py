@@ -66,6 +66,8 @@ def parsed(output: str) -> tuple[float, int]:
     rate, count = _RATE.search(output), _COUNT.search(output)
     if not rate or not count:
         raise RuntimeError(f"wrk said: {output[-500:]}")
+    if count[1] == "0":
+        raise RuntimeError("wrk: not one request was answered")
     return float(rate[1]), int(count[1])
 
 

@@ -65,7 +65,8 @@ def main() -> int:
             BUDGET.start(GROUPS[name])
             try:
                 group = importlib.import_module(f"bench.{name}")
-                lines += group.measure(work, arguments.quick, **choices.get(name, {}))
+                # One by one, if it is a generator: what was measured before a failure is kept.
+                lines.extend(group.measure(work, arguments.quick, **choices.get(name, {})))
             except Exception as error:  # the other groups are still worth having
                 failures.append(f"{name}: {type(error).__name__}: {error}")
                 say(f"{name} failed: {error}")

@@ -49,7 +49,7 @@ class Plan:
         return not self.lines or not self.lines.isdisjoint(names)
 
     def run(self, unit: str, contestants: Mapping[str, Contestant], what: str) -> dict[str, Figure]:
-        say(f"sftpgo: {what}")
+        say(f"{self.group}: {what}")
         return in_turns(self.rounds, unit, contestants, _LINE_SECONDS)
 
     def rates(

@@ -10,12 +10,12 @@ import pytest
 from bench import sftpgo
 from bench.load import Target, request
 from bench.outside import measured, parsed
-from bench.sftpgo import peer
+from bench.sftpgo import listing, peer, uploads
 from bench.sftpgo.arena import NGINX, OURS, RCLONE, SFTPGO, Plan
 from bench.sftpgo.downloads import address
 from bench.sftpgo.listing import coming_and_going, list_all, list_changed, renamed
 from bench.sftpgo.uploads import form, raw, sent_durably
-from bench.table import Figure
+from bench.table import Figure, Line
 
 PLAN = Plan(None, missing="Go is not installed")  # type: ignore[arg-type]
 
@@ -148,6 +148,23 @@ def test_lines_are_chosen_by_name() -> None:
     assert some.wants("download", "upload")
     assert not some.wants("download")
     assert len(set(sftpgo.LINES.values())) == len(sftpgo.LINES)
+
+
+def test_what_fails_does_not_stop_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Line("g", "what", Figure(1.0, "s"))
+
+    def fail(_: Plan) -> list[Line]:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(sftpgo, "missing", lambda: "")
+    for subject, result in ((listing, fail), (uploads, lambda _: [line])):
+        monkeypatch.setattr(subject, "measure", result)
+    chosen = frozenset({*listing.LINES, *uploads.LINES})
+    found: list[Line] = []
+    measured_lines = sftpgo.measure(None, False, lines=chosen)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="listing: no such luck"):
+        found.extend(measured_lines)
+    assert found == [line]
 
 
 def test_a_ratio_says_how_many_times_better_portico_is() -> None:
