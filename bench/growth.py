@@ -1,7 +1,7 @@
 """How costs grow: the exponent of a fit over three sizes, 0 where the size does not matter, 1 where it is all."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from bench import crowds
@@ -42,11 +42,11 @@ def lowest_of(rounds: int, works: dict[int, Callable[[], float]]) -> dict[int, f
     return {size: min(costs) for size, costs in found.items()}
 
 
-def measure(work: Workspace, quick: bool) -> list[Line]:
-    lines = [*_pages(work, quick), *_uploads(work, quick)]
+def measure(work: Workspace, quick: bool) -> Iterator[Line]:
+    yield from _pages(work, quick)
+    yield from _uploads(work, quick)
     for what, costs in crowds.costs(work, 1 if quick else 2):
-        lines.append(_line(what, "ms CPU", costs))
-    return lines
+        yield _line(what, "ms CPU", costs)
 
 
 def _line(what: str, unit: str, costs: dict[int, float]) -> Line:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.load import Target, exchange
+from bench.load import Rates, Target, exchange, hammer
 from bench.servers import FILES
-from bench.sftpgo.arena import ATOMIC, NGINX, OURS, SFTPGO, Arena, Plan
+from bench.sftpgo.arena import ATOMIC, MEMORY, NGINX, OURS, SFTPGO, Arena, Plan
 from bench.sftpgo.peer import FILES as THEIR_FILES
 from bench.sftpgo.peer import UPLOAD
 from bench.streams import Sending, send
@@ -21,18 +21,19 @@ LINES = {
     "upload": "1 GiB to tmpfs, plain, raw body",
     "upload-form": "1 GiB to tmpfs, plain, form",
     "uploads-8": "8 × 128 MiB at once to tmpfs, raw bodies",
+    "small-uploads": "1,000 × 10 KiB to tmpfs, raw bodies, 8 connections",
     "upload-tls": "1 GiB to tmpfs, TLS, raw body",
     "upload-disk": "1 GiB to a disk, durable, raw body",
     "small-disk": "500 × 10 KiB to a disk, durable, raw bodies, 8 connections",
 }
 AT_END = f"{SFTPGO}, synced at the end"
-_DURABLE = "Durable: Portico has synced the file and its folder before it answers. Who has not is synced by the client, within the time: after each answer, or ('synced at the end') all files and then their folder after the last answer."
+_DURABLE = "Durable: Portico has synced the file and its folder before it answers. What other servers have not synced, the client syncs within the time: after each answer, or ('synced at the end') all files and then their folder after the last answer."
 _FILES = 500
 
 
 def measure(plan: Plan) -> list[Line]:
     lines: list[Line] = []
-    if plan.wants("upload", "upload-form", "uploads-8"):
+    if plan.wants("upload", "upload-form", "uploads-8", "small-uploads"):
         lines += _to_memory(plan)
     if plan.wants("upload-tls"):
         lines += _over_tls(plan)
@@ -163,9 +164,32 @@ def _to_memory(plan: Plan) -> list[Line]:
             if plan.wants("uploads-8"):
                 figures = plan.run("MB/s", _large(arena, bodies, places, at_once=8), LINES["uploads-8"])
                 lines += plan.rates(LINES["uploads-8"], figures, {SFTPGO: 0.9})
+            if plan.wants("small-uploads"):
+                arena.add_sftpgo(MEMORY, folder=places.folder(MEMORY), users_in_memory=True)
+                contestants = _hammered(arena, places)
+                figures = plan.run("files/s", contestants, LINES["small-uploads"])
+                lines += plan.rates(LINES["small-uploads"], figures)
     finally:
         places.close()
     return lines
+
+
+def _hammered(arena: Arena, places: Places) -> dict[str, Contestant]:
+    def sample(found: Rates) -> Sample:
+        return Sample(found.rate, {"p99 ms": found.p99 * 1000}, found.count)
+
+    return {
+        name: arena.contestant(
+            name,
+            hammer,
+            server.target,
+            small_requests(raw(name, arena.headers[name])),
+            8,
+            sample=sample,
+            tidy=places.empty,
+        )
+        for name, server in arena.servers.items()
+    }
 
 
 def _over_tls(plan: Plan) -> list[Line]:
