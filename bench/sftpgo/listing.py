@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
@@ -123,16 +123,17 @@ def renamed(folder: Path) -> Iterator[Callable[[], str]]:
 def list_changed(target: Target, contents: Sequence[tuple[Path, bytes]], seconds: float) -> Changed:
     """List folders in turn over one connection, each changed just before. Only the listings are timed."""
     took, count, stale = 0.0, 0, 0
-    end = time.monotonic() + seconds
-    with target.connect() as connection:
-        for folder, content in cycle(contents):
+    with ExitStack() as stack:
+        connection = stack.enter_context(target.connect())
+        changes = [(stack.enter_context(renamed(folder)), content) for folder, content in contents]
+        end = time.monotonic() + seconds
+        for rename, content in cycle(changes):
             if time.monotonic() > end:
                 break
-            with renamed(folder) as rename:
-                name = rename().encode()
-                began = time.perf_counter()
-                answer = exchange(connection, content)
-                took += time.perf_counter() - began
+            name = rename().encode()
+            began = time.perf_counter()
+            answer = exchange(connection, content)
+            took += time.perf_counter() - began
             count += 1
             stale += b'"' + name + b'"' not in body_of(answer)
     return Changed(count / took, count, stale)
