@@ -1,3 +1,5 @@
+import io
+import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -63,6 +65,44 @@ def test_a_listing_pages_by_itself(client: Client, root: Path) -> None:
     assert (second.is_folder, second.path, second.size) == (False, "/file-1", 1)
     assert second.modified is not None
     assert abs(second.modified - datetime.now(UTC)) < timedelta(hours=1)
+
+
+@both_clients
+def test_a_search_pages_by_itself(client: Client, root: Path) -> None:
+    (root / "a" / "b").mkdir(parents=True)
+    for place in ("a/Report.pdf", "a/b/report.txt", "other"):
+        (root / place).write_bytes(b"1234")
+    assert {entry.path for entry in client.search(name="report")} == {"/a/Report.pdf", "/a/b/report.txt"}
+    assert {entry.path for entry in client.search("/a", name="*.pdf")} == {"/a/Report.pdf"}
+    assert list(client.search(name="report", match_case=True, min_size=5)) == []
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    assert {entry.name for entry in client.search(type="file", modified_after=yesterday, max_size=4)} == {
+        "Report.pdf",
+        "report.txt",
+        "other",
+    }
+    assert list(client.search(modified_before=yesterday)) == []
+    with pytest.raises(NotFound):
+        list(client.search("/missing"))
+
+
+@both_clients
+def test_an_archive_of_a_folder_and_of_a_selection(client: Client, root: Path, tmp_path: Path) -> None:
+    for place in ("docs/a.txt", "docs/in/b.txt", "other.txt"):
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_text(place)
+    file, seen = tmp_path / "docs.zip", []
+    client.download_zip("/docs", file, progress=lambda *facts: seen.append(facts))
+    with zipfile.ZipFile(file) as archive:
+        assert archive.read("docs/in/b.txt") == b"docs/in/b.txt"
+    assert seen[-1][1:] == (file.stat().st_size, file.stat().st_size)
+    stream = io.BytesIO()
+    client.download_zip("/", stream, paths=["other.txt", "docs/in"])
+    with zipfile.ZipFile(stream) as archive:
+        assert sorted(archive.namelist()) == ["docs/in/", "docs/in/b.txt", "other.txt"]
+    with pytest.raises(NotFound):
+        client.download_zip("/missing", tmp_path / "missing.zip")
+    assert [each.name for each in tmp_path.iterdir() if "missing" in each.name] == []
 
 
 @both_clients

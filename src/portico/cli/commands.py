@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "logout": CommandEntry("Sign out.", _REMOTE),
     "whoami": CommandEntry("Show who is signed in, and where.", _REMOTE),
     "ls": CommandEntry("List folders.", _REMOTE),
+    "find": CommandEntry("Find files and folders.", _REMOTE),
     "put": CommandEntry("Upload files and folders.", _REMOTE),
     "get": CommandEntry("Download files and folders.", _REMOTE),
     "sync": CommandEntry("Make one folder like another, up or down.", _REMOTE),

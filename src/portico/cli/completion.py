@@ -18,7 +18,7 @@ FILES = ":files"
 
 _TIMEOUT_SECONDS = 3.0
 _MAX_CANDIDATES = 1000
-_REMOTE_PATHS = ("ls", "cat", "mkdir", "mv", "cp", "rm")
+_REMOTE_PATHS = ("ls", "find", "cat", "mkdir", "mv", "cp", "rm")
 _HOME = "--home"
 
 

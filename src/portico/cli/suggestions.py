@@ -11,6 +11,7 @@ _SYNONYMS = {
     "rename": "mv",
     "copy": "cp",
     "list": "ls",
+    "search": "find",
     "dir": "ls",
 }
 """Words for commands that have other names here."""

@@ -1,11 +1,11 @@
 """`AsyncClient`: the client for asyncio."""
 
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, Unpack
 
-from portico.client import files, moves
+from portico.client import files, moves, search
 from portico.client.auth.tokens import Tokens
 from portico.client.base import Base, LocalPath
 from portico.client.entries import Entry, Folder
@@ -15,7 +15,8 @@ from portico.client.http.async_runner import AsyncRunner
 from portico.client.http.effects import Operation, T
 from portico.client.http.origin import Origin
 from portico.client.paths import clean
-from portico.client.transfers import downloads, uploads
+from portico.client.search import Criteria
+from portico.client.transfers import archives, downloads, uploads
 from portico.client.transfers.batches import upload_item
 from portico.client.transfers.progress import Progress, Received
 from portico.client.transfers.resumable_upload import Resumed
@@ -72,6 +73,16 @@ class AsyncClient(Base):
                 (folders if entry.is_folder else others).append(entry)
             yield folder, folders, others
             waiting += (entry.path for entry in reversed(folders))
+
+    async def search(self, path: str = "/", **criteria: Unpack[Criteria]) -> AsyncIterator[Entry]:
+        """The files and folders below a folder that meet all criteria, in no particular order."""
+        cursor: str | None = None
+        while True:
+            page = await self._run(search.page(self._session, path, criteria, cursor))
+            for entry in page.entries:
+                yield entry
+            if (cursor := page.cursor) is None:
+                return
 
     async def stat(self, path: str) -> Entry:
         """One file or folder; raises `NotFound` if it does not exist."""
@@ -174,6 +185,23 @@ class AsyncClient(Base):
         """
         options = downloads.Options(resume, progress, self._limit, fetched, times, verify)
         await self._run(downloads.to_files(self._session, items, options))
+
+    async def download_zip(
+        self,
+        path: str,
+        target: LocalPath | BinaryIO,
+        *,
+        paths: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> None:
+        """Download a folder as one ZIP, or only some `paths` in it, which count from the folder.
+
+        The target is a local file or a stream. The archive cannot be resumed; one that is complete holds every file.
+        """
+        if isinstance(target, str | os.PathLike):
+            await self._run(archives.to_file(self._session, path, paths, target, progress))
+        else:
+            await self._run(archives.to_stream(self._session, path, paths, target, progress))
 
     async def read(
         self, path: str, start: int = 0, stop: int | None = None, *, etag: str | None = None

@@ -1,11 +1,11 @@
 """`Client`: the synchronous client."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, Unpack
 
-from portico.client import files, moves
+from portico.client import files, moves, search
 from portico.client.auth.tokens import Tokens
 from portico.client.base import Base, LocalPath
 from portico.client.entries import Entry, Folder
@@ -15,7 +15,8 @@ from portico.client.http.origin import Origin
 from portico.client.http.sync_pool import SyncPool
 from portico.client.http.sync_runner import SyncRunner
 from portico.client.paths import clean
-from portico.client.transfers import downloads, uploads
+from portico.client.search import Criteria
+from portico.client.transfers import archives, downloads, uploads
 from portico.client.transfers.batches import upload_item
 from portico.client.transfers.progress import Progress, Received
 from portico.client.transfers.resumable_upload import Resumed
@@ -72,6 +73,15 @@ class Client(Base):
                 (folders if entry.is_folder else others).append(entry)
             yield folder, folders, others
             waiting += (entry.path for entry in reversed(folders))
+
+    def search(self, path: str = "/", **criteria: Unpack[Criteria]) -> Iterator[Entry]:
+        """The files and folders below a folder that meet all criteria, in no particular order."""
+        cursor: str | None = None
+        while True:
+            page = self._run(search.page(self._session, path, criteria, cursor))
+            yield from page.entries
+            if (cursor := page.cursor) is None:
+                return
 
     def stat(self, path: str) -> Entry:
         """One file or folder; raises `NotFound` if it does not exist."""
@@ -174,6 +184,23 @@ class Client(Base):
         """
         options = downloads.Options(resume, progress, self._limit, fetched, times, verify)
         self._run(downloads.to_files(self._session, items, options))
+
+    def download_zip(
+        self,
+        path: str,
+        target: LocalPath | BinaryIO,
+        *,
+        paths: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> None:
+        """Download a folder as one ZIP, or only some `paths` in it, which count from the folder.
+
+        The target is a local file or a stream. The archive cannot be resumed; one that is complete holds every file.
+        """
+        if isinstance(target, str | os.PathLike):
+            self._run(archives.to_file(self._session, path, paths, target, progress))
+        else:
+            self._run(archives.to_stream(self._session, path, paths, target, progress))
 
     def read(self, path: str, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> bytes:
         """The content of a file from `start` to `stop`, with the bounds of a slice.

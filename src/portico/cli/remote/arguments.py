@@ -27,6 +27,23 @@ def _ls(parser: Parser) -> None:
     parser.add_flag("-R", "--recursive", help="List everything below, with full paths.")
 
 
+def _find(parser: Parser) -> None:
+    parser.add_paths("[PATH …]", {"PATH": "The folder to search. Default: the root."}, at_least=0)
+    parser.add_option("--name", metavar="TEXT", help="A part of the name, or a pattern with *, ? and [].")
+    parser.add_flag("--match-case", help="Distinguish upper and lower case.")
+    parser.add_option(
+        "--type",
+        metavar="TYPE",
+        help="file (f), folder (d), or a content type or its beginning, like image/ or text/csv.",
+    )
+    parser.add_option("--larger", metavar="SIZE", help="Of at least that size, like 500MB or 10GiB.")
+    parser.add_option("--smaller", metavar="SIZE", help="Of at most that size.")
+    parser.add_option("--newer", metavar="AGE", help="Modified since then: an age like 7d, or a date.")
+    parser.add_option("--older", metavar="AGE", help="Not modified since then.")
+    parser.add_flag("-l", "--long", help="Show sizes and times.")
+    parser.add_flag("-h", "--human", help="Show sizes like 1.2 GB; implies -l.")
+
+
 def _put(parser: Parser) -> None:
     parser.add_paths(
         "SOURCE … TARGET",
@@ -60,6 +77,7 @@ def _get(parser: Parser) -> None:
         dest="resume",
         help="Keep partial files when interrupted, and resume those of an earlier run.",
     )
+    parser.add_flag("--zip", help="Download the sources as one ZIP; TARGET is that file, or its folder.")
     parser.set_defaults(no_times=False, verify=False, as_json=False)
 
 
@@ -234,6 +252,13 @@ COMMANDS = {
         f"{_PATTERNS}\n\nExamples:\n  portico ls -l /reports\n  portico ls '/reports/*.csv'",
         short_help=False,
     ),
+    "find": Command(
+        run,
+        "Find files and folders by name, type, size or age.",
+        (_find, json_option, profile_option),
+        "Examples:\n  portico find /reports --name '*.pdf'\n  portico find --type image/ --larger 10MB --newer 7d -h",
+        short_help=False,
+    ),
     "put": Command(
         run,
         "Upload files and folders. Files that are known to be up to date on the gateway are skipped.",
@@ -247,7 +272,8 @@ COMMANDS = {
         "Download files and folders. Files that are known to be up to date here are skipped.",
         (_get, *_TRANSFER),
         "A folder keeps its name in TARGET; FOLDER/. means its content.\n\n"
-        "Examples:\n  portico get /reports/2026.csv\n  portico get -r --continue /backup/photos .",
+        "Examples:\n  portico get /reports/2026.csv\n  portico get -r --continue /backup/photos .\n"
+        "  portico get --zip /backup/photos",
     ),
     "sync": Command(
         run,

@@ -10,6 +10,7 @@ _MODULES = {
     "logout": "signin",
     "whoami": "signin",
     "ls": "listing",
+    "find": "search",
     "put": "uploads",
     "get": "downloads",
     "cat": "downloads",

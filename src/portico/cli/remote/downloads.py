@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 from portico.cli.exits import DONE, Missing, UsageMistake
+from portico.cli.remote.archives import get_zip
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import connect
 from portico.cli.remote.download_plan import DownloadPlan, RemoteSource
@@ -30,11 +31,13 @@ _NO_FOLDERS = "A folder cannot be written to standard output."
 
 def get(options: SimpleNamespace) -> int:
     *sources, target = options.paths if len(options.paths) > 1 else [*options.paths, "."]
-    if target == "-":
+    if target == "-" and not options.zip:
         if any(parse_source(source)[1] for source in sources):
             raise UsageMistake(_NO_FOLDERS)
         options.paths = sources
         return cat(options)
+    if options.zip:
+        return get_zip(options, sources, target)
     report = Report("downloaded", options)
     with connect(options, connections=options.jobs) as client:
         wanted = _wanted(client, sources, options, report)

@@ -19,7 +19,7 @@ _UNPRINTABLE = dict.fromkeys((*range(32), 127, *range(128, 160)), "?")
 
 
 def ls(options: SimpleNamespace) -> int:
-    show = _shown(options)
+    show = shown(options)
     with connect(options) as client:
         paths = expand_patterns(client, options.paths or ["/"], folder=True)
         titled = len(paths) > 1 and not (options.recursive or options.as_json)
@@ -61,7 +61,8 @@ def _below(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:
             yield join(place, entry.name), entry
 
 
-def _shown(options: SimpleNamespace) -> Callable[[str | None, Entry], None]:
+def shown(options: SimpleNamespace) -> Callable[[str | None, Entry], None]:
+    """Prints an entry, as the options want it; with its path if one is given."""
     out = standard_output()
     if options.as_json:
         escaped = not speaks_unicode(out)

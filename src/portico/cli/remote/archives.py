@@ -1,0 +1,50 @@
+"""`portico get --zip`: files and folders as one archive."""
+
+import os
+import posixpath
+import sys
+from types import SimpleNamespace
+
+from portico.cli.exits import DONE
+from portico.cli.remote import units
+from portico.cli.remote.connect import connect
+from portico.cli.remote.paths import expand_patterns, report_missing
+from portico.cli.remote.progress_bar import ProgressBar
+from portico.cli.remote.report import Report
+from portico.cli.terminal import standard_output
+from portico.client.paths import clean, split
+
+
+def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
+    with connect(options) as client:
+        paths = [clean(path) for path in expand_patterns(client, sources, folder=True)]
+        folder, chosen = _below_one_folder(paths)
+        place = _place(folder, target)
+        if options.dry_run:
+            print(f"download {', '.join(paths)} to {place}")
+            return DONE
+        if options.no_clobber and os.path.lexists(place):
+            print(f"'{place}' exists and is kept.", file=sys.stderr)
+            return DONE
+        report = Report("downloaded", options)
+        with ProgressBar(report), report_missing(paths[0]):
+            destination = standard_output().buffer if place == "-" else place
+            client.download_zip(folder, destination, paths=chosen, progress=report.progress)
+    if place != "-" and not options.quiet:
+        print(f"Downloaded {place}, {units.size(os.path.getsize(place))}.", file=sys.stderr)
+    return DONE
+
+
+def _below_one_folder(paths: list[str]) -> tuple[str, list[str]]:
+    """A folder that holds all of them, and their paths in it; for a single one, only that."""
+    if len(paths) == 1:
+        return paths[0], []
+    folder = posixpath.commonpath([split(path)[0] for path in paths])
+    return folder, [posixpath.relpath(path, folder) for path in paths]
+
+
+def _place(folder: str, target: str) -> str:
+    if target.endswith(os.sep) or os.path.isdir(target):
+        os.makedirs(target, exist_ok=True)
+        return os.path.normpath(os.path.join(target, f"{split(folder)[1] or 'files'}.zip"))
+    return target

@@ -1,0 +1,91 @@
+"""Downloads of folders, or of several files and folders, as one ZIP.
+
+The gateway makes the archive while it sends it, so it cannot be resumed. If it arrives in full, it is complete.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO
+
+from portico.client.auth.session import AuthSession
+from portico.client.errors import Temporary
+from portico.client.http.effects import Operation, Piece, Request, Response, blocking
+from portico.client.paths import clean, target
+from portico.client.transfers.partial_file import PartialFile
+from portico.client.transfers.progress import Meter, Progress
+
+
+class _Paths:
+    """The body that says what is to be in the archive."""
+
+    replayable = True
+    blocking = False
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._content = json.dumps({"paths": list(paths)}).encode()
+        self.length = len(self._content)
+
+    def __iter__(self) -> Iterator[Piece]:
+        yield self._content
+
+
+class _ArchiveDownload:
+    blocking = True
+
+    def __init__(self, folder: str, write: Callable[[Piece], object], progress: Progress | None) -> None:
+        self._write = write
+        self._meter = Meter(folder, None, progress)
+        self.received = 0
+
+    def begin(self, response: Response) -> None:
+        length = response.headers.get("content-length", "")
+        self._meter.total = int(length) if length.isdecimal() else None
+
+    def write(self, piece: Piece) -> None:
+        self._write(piece)
+        self.received += len(piece)
+        self._meter.add(len(piece))
+
+
+def to_stream(
+    session: AuthSession, folder: str, paths: Sequence[str], stream: BinaryIO, progress: Progress | None
+) -> Operation[int]:
+    """Returns how many bytes were written. Retried only until the first of them."""
+    folder = clean(folder)
+    request = Request("GET", target(folder, action="ZIP"))
+    if paths:
+        headers = {"Content-Type": "application/json"}
+        request = Request("POST", target(folder, action="ZIP"), headers, body=_Paths(paths))
+    incoming = request.sink = _ArchiveDownload(folder, stream.write, progress)
+    backoff = session.backoff()
+    while True:
+        try:
+            yield from session.request_once(request)
+            return incoming.received
+        except Temporary as error:
+            if incoming.received:
+                raise
+            yield from backoff.wait(error)
+
+
+def to_file(
+    session: AuthSession,
+    folder: str,
+    paths: Sequence[str],
+    place: str | os.PathLike[str],
+    progress: Progress | None,
+) -> Operation[None]:
+    """The local file appears only when it is complete."""
+    local = os.fspath(place)
+    opened: list[PartialFile] = []  # a list, so that it is closed even if the caller is cancelled meanwhile
+    try:
+        yield from blocking(lambda: opened.append(PartialFile(local, keep=False)))
+        part = opened[0]
+        with open(part.path, "r+b", buffering=0) as file:
+            part.begin((yield from to_stream(session, folder, paths, file, progress)), None)
+        yield from blocking(part.commit)
+    finally:
+        for unfinished in opened:
+            if not unfinished.closed:
+                yield from blocking(unfinished.close)
