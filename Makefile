@@ -60,10 +60,10 @@ types: $(TOOLS)
 
 # Types are checked beside the tests, as mypy uses one core only; what it says comes last.
 test: lint ## everything that must hold: check and all tests
-	@mkdir -p .cache; $(MAKE) --no-print-directory types >.cache/types.log 2>&1 & types=$$!; \
-	trap 'kill $$types 2>/dev/null' EXIT; \
+	@mkdir -p .cache; $(MAKE) --no-print-directory types >.cache/types.log 2>&1 & checker=$$!; \
+	trap 'kill $$checker 2>/dev/null' INT TERM; \
 	$(PY) -m pytest -n $(TESTERS) --dist worksteal $(ARGS); tests=$$?; \
-	wait $$types; types=$$?; cat .cache/types.log; exit $$((tests + types))
+	wait $$checker; types=$$?; cat .cache/types.log; [ $$tests = 0 ] && [ $$types = 0 ]
 
 audit: $(TOOLS) ## published advisories for what Portico installs; asks pypi.org and the npm registry
 	@$(PY) tools/advisories.py
