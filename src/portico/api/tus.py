@@ -23,9 +23,10 @@ from portico.api.requests import (
     services_of,
     single_header,
 )
-from portico.errors import InvalidRequest, MethodNotAllowed, NotFound, TusVersion, UnsupportedMediaType
+from portico.errors import InvalidRequest, MethodNotAllowed, TusVersion, UnsupportedMediaType
 from portico.operations import OnConflict, Operations, ResumableUploads
 from portico.operations.hashing import ExpectedDigest, WantedDigest
+from portico.operations.own_uploads import no_such_upload
 from portico.operations.upload_status import NewUpload, UploadStatus
 from portico.paths import Path
 
@@ -169,7 +170,7 @@ def _id_of(address: str) -> str:
     """The id at the end of an upload's address, relative or absolute."""
     upload_id = urlsplit(address).path.rstrip("/").rpartition("/")[2]
     if not _ID.fullmatch(upload_id):
-        raise NotFound("There is no such upload, or it has expired; send the file again.")
+        raise no_such_upload()
     return upload_id
 
 

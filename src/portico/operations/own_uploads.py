@@ -22,7 +22,7 @@ class OwnUploads:
         """The upload, for this request alone. `NotFound` if there is none."""
         async with self._uploads.claimed(upload_id, self._user.id) as claim:
             if claim is None:
-                raise _no_such_upload()
+                raise no_such_upload()
             self._check(drive, claim.record)
             yield claim
 
@@ -30,7 +30,7 @@ class OwnUploads:
         """The upload, which another request may write at the moment. `NotFound` if there is none."""
         record = await self._uploads.get(upload_id)
         if record is None or record.user_id != self._user.id:
-            raise _no_such_upload()
+            raise no_such_upload()
         return record, self._check(drive, record)
 
     def _check(self, drive: Drive, record: UploadRecord) -> UploadDetails:
@@ -41,9 +41,9 @@ class OwnUploads:
             or details.root != str(drive.root)
             or record.expires_at <= self._now()
         ):
-            raise _no_such_upload()
+            raise no_such_upload()
         return details
 
 
-def _no_such_upload() -> NotFound:
+def no_such_upload() -> NotFound:
     return NotFound("There is no such upload, or it has expired; send the file again.")
