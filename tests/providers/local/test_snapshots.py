@@ -2,6 +2,7 @@
 
 import os
 import random
+import threading
 import time
 from pathlib import Path as Folder
 
@@ -243,3 +244,28 @@ def test_a_small_folder_that_changes_while_it_is_read_is_read_again(
     os.close(descriptor)
     assert snapshot.files.after(None, 10) == (["b", "c"], False)
     assert scans == 2
+
+
+async def test_a_large_folder_is_scanned_by_the_threads_for_scans(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned_by: list[str] = []
+    genuine = os.scandir
+
+    def noted(place: int) -> object:
+        scanned_by.append(threading.current_thread().name.rpartition("-")[0])
+        return genuine(place)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    (top / "small").mkdir()
+    (top / "large").mkdir()
+    for number in range(5000):
+        (top / "large" / f"{number}").touch()
+    (top / "small" / "a").touch()
+    assert await names(provider, "small") == ["a"]
+    assert scanned_by == ["local-metadata"]
+    for expected in (["local-metadata", "local-scans"], ["local-scans"]):
+        scanned_by.clear()
+        await provider.list_page(at("large"), 1, None)
+        assert scanned_by == expected
+        (top / "large" / "new").touch()

@@ -10,6 +10,8 @@ from pathlib import Path as Folder
 import pytest
 
 from portico.entries import Page
+from portico.errors import InvalidCursor
+from portico.processes import machine
 from portico.providers.local import LocalProvider
 from portico.providers.local.change_times import ChangeTimes
 from portico.providers.local.snapshots import WALK_NS, SnapshotCache
@@ -208,7 +210,7 @@ async def test_a_walk_that_began_on_another_machine(
 ) -> None:
     await names(second)
     first = await page(provider)
-    monkeypatch.setattr("portico.providers.local.listing.machine", lambda: "another")
+    monkeypatch.setattr("portico.providers.local.listing.machine", lambda: "0" * 16)
     (top / "95").touch()
     following = await page(second, first.token)
     assert len(scans) == 3
@@ -217,9 +219,28 @@ async def test_a_walk_that_began_on_another_machine(
     assert len(scans) == 3
 
 
+def token(text: str) -> str:
+    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
 async def test_a_token_of_an_earlier_version_is_a_position(provider: LocalProvider, ten: list[str]) -> None:
-    token = urlsafe_b64encode(b"f6").rstrip(b"=").decode()
-    assert listed(await page(provider, token)) == ["7", "8", "9"]
+    assert listed(await page(provider, token("f6"))) == ["7", "8", "9"]
+
+
+async def test_where_the_system_does_not_name_the_machine_a_token_is_a_position(
+    provider: LocalProvider, ten: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.providers.local.listing.machine", lambda: "")
+    assert (await page(provider)).token == token("f2")
+    assert await names(provider, "", 3) == ten
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x6", "f/6", "fa/b/6", "f0-/6", f"f{machine()}/6", f"f{machine()}-x/6", "fa-0/b/6"]
+)
+async def test_a_token_that_makes_no_sense(provider: LocalProvider, ten: list[str], text: str) -> None:
+    with pytest.raises(InvalidCursor):
+        await page(provider, token(text))
 
 
 async def test_a_cached_page_does_not_show_what_is_gone(

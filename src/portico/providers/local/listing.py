@@ -1,6 +1,7 @@
 """Listings: folders first, then files, each ordered by name, page by page."""
 
 import asyncio
+import re
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from portico.providers.local.confined_fs import Volume, entries_of, found, opene
 from portico.providers.local.page_cache import PageCache, Part, Position
 from portico.providers.local.snapshots import FolderSnapshot, LargeFolder, SnapshotCache
 from portico.providers.local.threads import Threads
+
+_TOKEN = re.compile("(?P<kind>[df])((?P<machine>[0-9a-f]+)-(?P<began>[0-9a-f]+)/)?(?P<name>[^/]*)")
 
 
 class _Request(NamedTuple):
@@ -128,10 +131,11 @@ def _read_part(snapshot: FolderSnapshot, descriptor: int, size: int, position: P
 def _encode(position: Position, began_ns: int) -> str:
     """The position, and when the walk began by the clock of this machine, which all its workers share.
 
-    No name has a slash. A token without it, of an earlier version, is a position only.
+    No name has a slash. A token of an earlier version is a position only.
     """
     in_files, name = position
-    text = f"{'f' if in_files else 'd'}{machine()}-{began_ns:x}/{name}"
+    walk = f"{machine()}-{began_ns:x}/" if machine() else ""
+    text = f"{'f' if in_files else 'd'}{walk}{name}"
     return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
@@ -139,12 +143,10 @@ def _decode(token: str | None) -> tuple[Position | None, int | None]:
     if token is None:
         return None, None
     try:
-        text = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+        parts = _TOKEN.fullmatch(urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
     except ValueError:
-        text = ""
-    if text[:1] not in ("d", "f"):
+        parts = None
+    if parts is None:
         raise InvalidCursor("The cursor does not belong to this folder; start again without a cursor.")
-    walk, _, name = text[1:].rpartition("/")
-    place, _, began = walk.partition("-")
-    is_ours = bool(place) and place == machine()
-    return (text[0] == "f", name), int(began, 16) if is_ours else None
+    position = parts["kind"] == "f", parts["name"]
+    return position, int(parts["began"], 16) if parts["machine"] == machine() else None

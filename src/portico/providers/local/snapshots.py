@@ -228,7 +228,7 @@ def _scan(descriptor: int, max_page_size: int, small_only: bool) -> tuple[Names,
     folders, files = Names(max_page_size), Names(max_page_size)
     with os.scandir(descriptor) as entries:
         while batch := list(islice(entries, _BATCH)):
-            if small_only and (files or folders):
+            if small_only and len(batch) == _BATCH:
                 raise LargeFolder
             below = [entry.name for entry in batch if entry.is_dir(follow_symlinks=False)]
             if not below:
