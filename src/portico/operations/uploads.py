@@ -165,6 +165,7 @@ class Upload:
             if hashing is not None:
                 await hashing.update(chunk)
             yield chunk
+            del chunk  # not needed while the client is waited for
         if hashing is not None:
             await hashing.check()
         if before_commit is not None:

@@ -1,3 +1,5 @@
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 
@@ -37,3 +39,22 @@ async def test_an_upload_counts_until_its_end_whatever_that_is(provider: LocalPr
         await provider.write(at("broken"), chunks(broken=True), "text/plain")
     assert seen == [1, 1]
     assert provider._buffers._uploads == 0
+
+
+async def test_what_is_written_is_let_go_of_while_the_next_chunk_is_waited_for(
+    provider: LocalProvider,
+) -> None:
+    gone, goes_on = threading.Event(), asyncio.Event()
+
+    class Chunk(bytes):
+        def __del__(self) -> None:
+            gone.set()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield Chunk(MAX_BUFFER)
+        await goes_on.wait()
+
+    writing = asyncio.ensure_future(provider.write(at("file"), chunks(), "text/plain"))
+    assert await asyncio.to_thread(gone.wait, 60)
+    goes_on.set()
+    assert (await writing).size == MAX_BUFFER

@@ -36,11 +36,12 @@ from portico.providers.local.staging import (
 )
 from portico.providers.local.threads import Threads
 
-MAX_BUFFER = 2**20
-"""Bytes. A larger buffer makes no upload faster."""
+MAX_BUFFER = 2**18
+"""Bytes. A larger buffer makes no upload faster: what is written while the processor still has it in its cache is
+faster."""
 MIN_BUFFER = 2**16
 """Bytes. A chunk off the wire is not smaller while its client is fast."""
-_BUDGET = 256 * 2**20
+_BUDGET = 128 * 2**20
 _MAX_CHUNKS = 4096
 """In a buffer: every chunk costs memory of its own, however small it is."""
 RENEWAL_SECONDS = 600.0
@@ -91,6 +92,7 @@ async def upload(
                 # The disk takes this buffer while the next one fills.
                 write = StagedFile.store if last else StagedFile.append
                 writing = threads.writes.start(write, staged, buffer)
+                del buffer  # a client that pauses keeps no memory that is not needed
             assert writing
             entry: Entry = await finished(path, writing)
             return entry
@@ -112,6 +114,7 @@ async def filled(
         buffer.append(chunk)
         held += len(chunk)
         now = time.monotonic()
+        del chunk
         if held >= buffers.size or len(buffer) >= _MAX_CHUNKS or now - filled_at > RENEWAL_SECONDS:
             yield buffer, False
             buffer, held, filled_at = [], 0, now
