@@ -18,7 +18,6 @@ from types import ModuleType
 from portico.cli.main import main
 
 _PRELOADED = [
-    "aiosqlite",
     "portico.app",
     "portico.cli.accounts",
     "portico.cli.banner",
@@ -28,7 +27,7 @@ _PRELOADED = [
     "portico.client",
     "portico.providers.local",
     "portico.store.schema",
-    "sqlalchemy.dialects.sqlite.aiosqlite",
+    "sqlalchemy.dialects.sqlite.pysqlite",
     "uvloop",
     __name__,
 ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from .conftest import Portico
 
 NOT_IN_A_WORKER = {
+    "aiosqlite",
     "alembic",  # nothing is to be migrated
     "aiobotocore",
     "aiohttp",
@@ -24,6 +25,7 @@ NOT_IN_A_WORKER = {
     "portico.providers.s3",
     "psycopg",
     "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.orm",
 }
 
 WORKER = """

@@ -6,7 +6,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import pytest
@@ -277,10 +276,6 @@ class TestSqlite:
             with pytest.raises(Unavailable):
                 await database.ping()
             await database.close()
-            # aiosqlite does not wait for the thread of a connection that could not be opened.
-            for thread in threading.enumerate():
-                if "_connection_worker_thread" in thread.name:
-                    await asyncio.to_thread(thread.join)
 
     async def test_every_connection_is_durable_and_checks_keys(self, file: pathlib.Path) -> None:
         database = Database(f"sqlite:///{file}")

@@ -26,6 +26,7 @@ from portico.accounts.throttle import (
 )
 from portico.errors import TooManyRequests, Unavailable
 from portico.store.database import Database
+from portico.store.sqlite_engine import SqliteConnection
 from portico.store.tables import attempts
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -87,15 +88,18 @@ async def test_a_flood_is_counted_in_a_few_transactions(throttle: Throttle, tran
     assert await wait_of(throttle, "user2") > 0
 
 
-@pytest.mark.parametrize("broken", [(Database, "begin"), (AsyncConnection, "execute")])
+@pytest.mark.parametrize(
+    "broken", [((Database, "begin"),), ((AsyncConnection, "execute"), (SqliteConnection, "execute"))]
+)
 async def test_what_the_database_does_not_take_is_reported_to_all_and_not_kept(
-    throttle: Throttle, monkeypatch: pytest.MonkeyPatch, broken: tuple[type, str]
+    throttle: Throttle, monkeypatch: pytest.MonkeyPatch, broken: tuple[tuple[type, str], ...]
 ) -> None:
     def fail_to(*_: Any) -> Any:
         raise Unavailable("The database does not answer.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(*broken, fail_to)
+        for each in broken:
+            patch.setattr(*each, fail_to)
         outcomes = await asyncio.gather(
             *(throttle.failed(attempt_of("alice", HOME)) for _ in range(PAIR_FAILURES)),
             return_exceptions=True,

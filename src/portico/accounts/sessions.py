@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Executable, bindparam, delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico import clock
 from portico.accounts.users import USER_COLUMNS, User, user_of
@@ -23,6 +22,9 @@ from portico.rights import format_rights
 from portico.single_flight import SingleFlight
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import access_tokens, families, refresh_tokens, tickets, users
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 GRACE_SECONDS: Final = 60
 """How long a used refresh token still works, in seconds: for a second tab, or a response that got lost."""
@@ -192,7 +194,7 @@ class Sessions:
         return await self._database.first(_ENABLED, {"id": user_id}) is not None
 
     async def _issue(
-        self, user: User, along: Sequence[Executable], transaction: AsyncConnection
+        self, user: User, along: Sequence[Executable], transaction: "AsyncConnection"
     ) -> TokenPair:
         query = select(*USER_COLUMNS).where(users.c.id == user.id).with_for_update(read=True)
         row = (await transaction.execute(query)).first()
@@ -202,7 +204,7 @@ class Sessions:
         begun = insert(families).values(id=family, user_id=user.id, expires_at=self._family_end())
         return await self._add_pair(transaction, user_of(row), family, begun, *along)
 
-    async def _rotate(self, digest: bytes, transaction: AsyncConnection) -> TokenPair | None:
+    async def _rotate(self, digest: bytes, transaction: "AsyncConnection") -> TokenPair | None:
         """The new pair; None if the family was ended, which the transaction has to commit."""
         token = (await transaction.execute(_LOCKED, {"digest": digest})).first()
         if token is None or token.disabled:
@@ -220,7 +222,7 @@ class Sessions:
         return await self._add_pair(transaction, user_of(token), token.family, prolonged, used)
 
     async def _add_pair(
-        self, transaction: AsyncConnection, user: User, family: str, *before: Executable
+        self, transaction: "AsyncConnection", user: User, family: str, *before: Executable
     ) -> TokenPair:
         access_token, refresh_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         statements = list(before)

@@ -14,7 +14,6 @@ from portico.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, UsageMistake, ex
 from portico.errors import PorticoError
 
 SERVER_MODULES = (
-    "aiosqlite",
     "alembic",
     "argon2",
     "cryptography",

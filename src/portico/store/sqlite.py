@@ -1,7 +1,6 @@
 """SQLite: one file, one writer at a time."""
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import QueuePool
 
-from portico.store.blocking import BlockingEngine
+from portico.store.sqlite_engine import SqliteEngine, ThreadCaller, call_here
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-# At debug level it logs every statement with its parameters: hashes, digests, encrypted credentials.
-logging.getLogger("aiosqlite").setLevel(logging.WARNING)
+_CONNECTIONS = 8
+"""Of one process: readers, and the writer whose turn it is. Each has a thread while it runs a statement."""
 
 
 class Sqlite:
@@ -31,7 +31,7 @@ class Sqlite:
         self._wait = wait
         self._file = file_of(url)
         self.name = url.database or ":memory:"
-        self.engine: AsyncEngine = _blocking_engine(url, wait) if blocking else _engine(url, wait)
+        self.engine: AsyncEngine = _engine(url, wait, blocking=blocking)
         self._identity: tuple[int, int] | None = None
         # Writers of this process queue here, in order and without a connection, so that they neither poll SQLite's
         # lock against each other nor use up the readers' connections.
@@ -109,27 +109,20 @@ def file_of(url: URL) -> str | None:
     return url.database if url.database not in (None, "", ":memory:") else None
 
 
-def _engine(url: URL, wait: float) -> "AsyncEngine":
-    from sqlalchemy.ext.asyncio import create_async_engine
-
-    engine = create_async_engine(url.set(drivername="sqlite+aiosqlite"), **_options(wait))
-    event.listen(engine.sync_engine, "connect", _prepare)
-    return engine
-
-
-def _blocking_engine(url: URL, wait: float) -> Any:
-    engine = BlockingEngine(create_engine(url.set(drivername="sqlite+pysqlite"), **_options(wait)))
-    event.listen(engine.sync_engine, "connect", _prepare)
-    return engine
-
-
-def _options(wait: float) -> dict[str, Any]:
-    return {
-        "hide_parameters": True,
-        "pool_timeout": wait,
-        # `isolation_level` None: sqlite3 starts no transactions by itself.
-        "connect_args": {"isolation_level": None, "timeout": wait},
-    }
+def _engine(url: URL, wait: float, *, blocking: bool) -> Any:
+    connections = 1 if file_of(url) is None else _CONNECTIONS
+    engine = create_engine(
+        url.set(drivername="sqlite+pysqlite"),
+        hide_parameters=True,
+        # `isolation_level` None: sqlite3 starts no transactions by itself. No two threads use a connection at once.
+        connect_args={"isolation_level": None, "timeout": wait, "check_same_thread": False},
+        poolclass=QueuePool,
+        pool_size=connections,
+        max_overflow=0,
+    )
+    event.listen(engine, "connect", _prepare)
+    call = call_here if blocking else ThreadCaller(connections)
+    return SqliteEngine(engine, call, connections=connections, wait=wait)
 
 
 def _prepare(connection: Any, _: object) -> None:

@@ -1,0 +1,107 @@
+import asyncio
+import pathlib
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.pool import QueuePool
+
+from portico.store.sqlite_engine import SqliteEngine, ThreadCaller
+
+
+@pytest.fixture
+def sync_engine(tmp_path: pathlib.Path) -> Engine:
+    arguments = {"isolation_level": None, "check_same_thread": False}
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    return create_engine(url, connect_args=arguments, poolclass=QueuePool, pool_size=2, max_overflow=0)
+
+
+@pytest.fixture
+async def engine(sync_engine: Engine) -> AsyncIterator[SqliteEngine]:
+    engine = SqliteEngine(sync_engine, ThreadCaller(2), connections=2, wait=60)
+    async with engine.connect() as connection, connection.begin():
+        await connection.exec_driver_sql("CREATE TABLE a (n INTEGER)")
+    yield engine
+    await engine.dispose()
+
+
+async def count(engine: SqliteEngine) -> Any:
+    async with engine.connect() as connection:
+        return (await connection.execute(text("SELECT count(*) FROM a"))).scalar_one()
+
+
+def used(sync_engine: Engine) -> int:
+    assert isinstance(sync_engine.pool, QueuePool)
+    return sync_engine.pool.checkedout()
+
+
+async def test_statements_run_in_other_threads(engine: SqliteEngine, sync_engine: Engine) -> None:
+    threads = set()
+    event.listen(sync_engine, "before_cursor_execute", lambda *_: threads.add(threading.current_thread()))
+    assert await count(engine) == 0
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+async def test_more_work_than_connections(engine: SqliteEngine, sync_engine: Engine) -> None:
+    assert await asyncio.gather(*(count(engine) for _ in range(50))) == [0] * 50
+    assert used(sync_engine) == 0
+
+
+async def test_a_failure_rolls_back(engine: SqliteEngine) -> None:
+    async def fail() -> None:
+        async with engine.connect() as connection, connection.begin():
+            await connection.exec_driver_sql("BEGIN IMMEDIATE")
+            await connection.execute(text("INSERT INTO a VALUES (1)"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert await count(engine) == 0
+
+
+async def test_who_is_cancelled_gives_the_connection_back_when_the_thread_is_done(
+    engine: SqliteEngine, sync_engine: Engine
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def pause(*_: Any) -> None:
+        begun.set()
+        may_end.wait()
+
+    event.listen(sync_engine, "before_cursor_execute", pause)
+    counting = asyncio.create_task(count(engine))
+    await asyncio.to_thread(begun.wait)
+    for _ in range(2):
+        counting.cancel()
+        await asyncio.wait([counting], timeout=0.01)
+        assert not counting.done()
+        assert used(sync_engine) == 1
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await counting
+    assert used(sync_engine) == 0
+    assert await count(engine) == 0
+
+
+async def test_who_is_cancelled_while_connecting_leaves_no_connection(
+    engine: SqliteEngine, sync_engine: Engine
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def pause(*_: Any) -> None:
+        begun.set()
+        may_end.wait()
+
+    event.listen(sync_engine, "checkout", pause)
+    counting = asyncio.create_task(count(engine))
+    await asyncio.to_thread(begun.wait)
+    counting.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await counting
+    assert used(sync_engine) == 0
+    assert await count(engine) == 0
