@@ -263,8 +263,10 @@ def test_names_may_begin_with_a_dash(anna: Portico) -> None:
 NOT_FOR_ADMINISTRATION = (
     "alembic",
     "aiosqlite",
+    "cryptography.x509",
     "granian",
     "portico.client",
+    "psycopg",
     "rich",
     "sqlalchemy.dialects.postgresql",
     "sqlalchemy.orm",
@@ -274,7 +276,13 @@ NOT_FOR_ADMINISTRATION = (
 
 
 def test_administration_imports_neither_the_migrations_nor_the_server(anna: Portico, home: Path) -> None:
-    commands = ("user list", "user set anna --rights list", "connection show local")
+    commands = (
+        "user list",
+        "user set anna --rights list",
+        "connection show local",
+        "config check",
+        "cluster show",
+    )
     script = f"""
 import sys
 from portico.cli.main import run

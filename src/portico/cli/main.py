@@ -68,6 +68,8 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         _print_error(f"{error.filename or 'The system'}: {error.strerror or error}.")
         return FAILED
+    finally:
+        gc.enable()  # a start that failed has turned it off
     if code == INTERRUPTED:
         _print_error("Interrupted.")
     return code
