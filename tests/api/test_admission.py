@@ -12,14 +12,23 @@ from portico.paths import Path
 from .gateways import Gateway, address
 
 
-@pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+class Held(asyncio.Event):
     """Listings answer when this is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Semaphore(0)
+        """Has as many permits as listings have begun."""
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     monkeypatch.setattr(admission, "MAX_WAITING", 2)
-    hold = asyncio.Event()
+    hold = Held()
     genuine = Drive.list_page
 
     async def slow(self: Drive, folder: Path, size: int, cursor: str | None = None, **options: bool) -> Page:
+        hold.begun.release()
         await hold.wait()
         return await genuine(self, folder, size, cursor, **options)
 
@@ -27,10 +36,11 @@ def held(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return hold
 
 
-async def test_beyond_what_can_wait_the_answer_is_no_at_once(gateway: Gateway, held: asyncio.Event) -> None:
+async def test_beyond_what_can_wait_the_answer_is_no_at_once(gateway: Gateway, held: Held) -> None:
     credentials = await gateway.sign_in()
     waiting = [asyncio.create_task(gateway.client.get(address(""), headers=credentials)) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    for _ in waiting:
+        await held.begun.acquire()
     for extra in ({}, {"Content-Length": "0"}):
         refused = await gateway.client.get(address(""), headers={**credentials, **extra})
         assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
@@ -45,11 +55,11 @@ async def test_beyond_what_can_wait_the_answer_is_no_at_once(gateway: Gateway, h
         assert (await gateway.client.get(address(""), headers=credentials)).status_code == 200
 
 
-async def test_a_cancelled_request_gives_its_slot_back(gateway: Gateway, held: asyncio.Event) -> None:
+async def test_a_cancelled_request_gives_its_slot_back(gateway: Gateway, held: Held) -> None:
     credentials = await gateway.sign_in()
     for _ in range(3):
         task = asyncio.create_task(gateway.client.get(address(""), headers=credentials))
-        await asyncio.sleep(0.02)
+        await held.begun.acquire()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

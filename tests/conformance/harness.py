@@ -227,7 +227,8 @@ SECOND_LAYER: Mapping[str, frozenset[str]] = {
             "test_another_version_is_recognised_by_its_etag",
             "test_many_writers_who_rename_all_win",
             "test_nothing_is_seen_before_the_last_piece",
-            "test_one_of_many_writers_wins_where_nothing_may_be_replaced",
+            # Not `test_one_of_many_writers_wins_where_nothing_may_be_replaced`: Swift looks for the object when an upload
+            # begins, not when it ends, so that it is left to chance whether a second writer wins.
             "test_readers_see_whole_versions_while_writers_replace",
             "test_the_version_that_was_seen_is_replaced",
             "test_a_file_that_is_gone_is_not_made_again",
@@ -256,16 +257,8 @@ class Refusal:
     reason: str
 
 
-SERVER_GAPS: Mapping[tuple[str, str], str] = {
-    (
-        "s3-swift",
-        "test_one_of_many_writers_wins_where_nothing_may_be_replaced",
-    ): "Swift looks for the object when an upload begins, not when it ends: https://docs.openstack.org/swift/latest/overview_architecture.html",
-}
+SERVER_GAPS: Mapping[tuple[str, str], str] = {}
 """(provider, test) -> why the test's server, unlike the service itself, cannot do this; with a link."""
-
-BY_CHANCE = {("s3-swift", "test_one_of_many_writers_wins_where_nothing_may_be_replaced")}
-"""Those that show in most runs, but not in all: a race that sometimes ends well."""
 
 _NAMING = "https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-shares--directories--files--and-metadata"
 _AZURE_CHARACTERS = Refusal(InvalidPath, f'Azure Files forbids " \\ / : | < > * ? in names: {_NAMING}')
@@ -287,12 +280,12 @@ SERVICE_LIMITS: Mapping[tuple[str, str], Refusal] = {
 
 
 def known_gap(provider: str, test: str) -> pytest.MarkDecorator | None:
-    """The mark for a test that is known to fail: strict where it always does, so that the run fails when it no longer does.
+    """The mark for a test that is known to fail. It is strict: the run fails when the test no longer does.
 
     `test` is the function's name, with its own case if it has one: `test_odd_name[emoji]`.
     """
     if reason := SERVER_GAPS.get((provider, test)):
-        return pytest.mark.xfail(strict=(provider, test) not in BY_CHANCE, reason=reason)
+        return pytest.mark.xfail(strict=True, reason=reason)
     if refusal := SERVICE_LIMITS.get((provider, test)):
         return pytest.mark.xfail(strict=True, raises=refusal.error, reason=refusal.reason)
     return None
