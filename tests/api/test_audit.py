@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from portico.store import audit_lines
 from portico.store.audit_lines import find_lines
 from portico.store.database import Database
 
@@ -313,8 +314,9 @@ async def test_in_the_database_a_change_has_its_lines_before_the_answer(open_gat
 
 
 async def test_without_the_table_nothing_is_changed_where_lines_are_required(
-    open_gateway: OpenGateway,
+    open_gateway: OpenGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(audit_lines, "_CLOSE_SECONDS", 0.1)
     gateway = await open_gateway(**{"audit.log": "audit.log,database", **REQUIRED})
     gateway.put("kept", b"x")
     with sqlite3.connect(gateway.settings.home / "portico.db") as database:

@@ -229,7 +229,7 @@ def test_a_slow_line_that_moves_is_not_given_up(make: MakeClient, monkeypatch: p
         connection, _ = listener.accept()
         with connection:
             taken = 0
-            while taken < 400_000:
+            while taken < 200_000:
                 time.sleep(0.15)
                 taken += len(connection.recv(20_000))
             connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
@@ -237,6 +237,6 @@ def test_a_slow_line_that_moves_is_not_given_up(make: MakeClient, monkeypatch: p
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     client = make(f"http://127.0.0.1:{listener.getsockname()[1]}", tokens=tokens, timeout=2.0, attempts=1)
-    client.upload(b"x" * 400_000, "/file")
+    client.upload(b"x" * 200_000, "/file")
     thread.join(60)
     listener.close()
