@@ -108,9 +108,8 @@ class Portico(Process):
         )
 
     def login_request(self, user: str) -> tuple[dict[str, str], bytes]:
-        basic = base64.b64encode(":".join(self.home.client).encode()).decode()
         form = {"grant_type": "password", "username": user, "password": PASSWORD}
-        headers = {"Authorization": f"Basic {basic}", "Content-Type": "application/x-www-form-urlencoded"}
+        headers = {"Content-Type": "application/x-www-form-urlencoded", **basic(*self.home.client)}
         return headers, urllib.parse.urlencode(form).encode()
 
     def bearer(self, user: str) -> dict[str, str]:
@@ -134,8 +133,9 @@ class RcloneRcd(Process):
         tls: bool = False,
         stores: dict[str, str] | None = None,
         as_it_comes: bool = False,
+        password: bool = False,
     ) -> None:
-        """`stores`: names of S3 remotes and their endpoints. `as_it_comes`: with its default checks, which are
+        """`password`: it asks for one with each request. `stores`: names of S3 remotes and their endpoints. `as_it_comes`: with its default checks, which are
         otherwise turned off."""
         port = free_port()
         self.target = Target(port, tls)
@@ -145,7 +145,8 @@ class RcloneRcd(Process):
         super().__init__(
             "rclone rcd",
             [
-                *(str(_BIN / "rclone"), "rcd", "--rc-no-auth", "--rc-serve"),
+                *(str(_BIN / "rclone"), "rcd", "--rc-serve"),
+                *(("--rc-user", "bench", "--rc-pass", PASSWORD) if password else ("--rc-no-auth",)),
                 *("--rc-addr", f"127.0.0.1:{port}", *certificate),
                 *("--config", str(config), "--cache-dir", str(work.folder / "rclone-cache")),
                 *("--ca-cert", str(work.certificate), "--transfers", "8", "--log-level", "ERROR"),
@@ -155,6 +156,11 @@ class RcloneRcd(Process):
             port,
             log=work.folder / f"rclone-{port}.log",
         )
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    """The authorization header of a user name and a password."""
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
 def _remote(name: str, url: str) -> str:

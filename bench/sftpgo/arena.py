@@ -7,24 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import Process, metered
-from bench.servers import Home, Nginx, Portico, RcloneRcd, nginx_program
+from bench.servers import PASSWORD, Home, Nginx, Portico, RcloneRcd, basic, nginx_program
 from bench.sftpgo.peer import Sftpgo
 from bench.table import Contestant, Figure, Line, Sample, in_turns, rate_line, time_line
 from bench.workspace import Workspace, say
 
 GROUP = "against SFTPGo"
-OURS, SFTPGO, MEMORY, ATOMIC, NGINX, RCLONE = (
+OURS, SFTPGO, MEMORY, ATOMIC, NGINX, RCLONE, RCLONE_USER = (
     "Portico",
     "SFTPGo",
     "SFTPGo, users in memory",
     "SFTPGo, atomic",
     "nginx",
     "rclone rcd",
+    "rclone rcd, with a password",
 )
 NOTES = {
     SFTPGO: "SFTPGo as it comes: users in SQLite, uploads written in place. It syncs nothing.",
     MEMORY: "'users in memory': SFTPGo without a database. It forgets its users when it stops.",
     ATOMIC: "'atomic': SFTPGo's upload_mode 1: uploads are written beside their place and renamed, as Portico does.",
+    RCLONE: "rclone rcd knows no users; 'with a password' it asks for one with each request, otherwise for nothing.",
     NGINX: "nginx: 2 workers, no users, no log; what a file server can do at most on this machine.",
 }
 _LINE_SECONDS = 45.0
@@ -147,8 +149,9 @@ class Arena:
         if nginx_program():
             self._add(NGINX, Nginx(self.work, folder or self.top, tls=self.tls, temporary=temporary))
 
-    def add_rclone(self, **options: Any) -> None:
-        self._add(RCLONE, RcloneRcd(self.work, tls=self.tls, **options))
+    def add_rclone(self, name: str = RCLONE, **options: Any) -> None:
+        self._add(name, RcloneRcd(self.work, tls=self.tls, password=name == RCLONE_USER, **options))
+        self.headers[name] = basic("bench", PASSWORD) if name == RCLONE_USER else {}
 
     def _add(self, name: str, server: Process) -> None:
         self.servers[name] = server

@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.buckets import BUCKET, real_bucket
 from bench.load import Rates, Target, hammer, request
 from bench.servers import FILES
-from bench.sftpgo.arena import ATOMIC, MEMORY, NGINX, OURS, RCLONE, SFTPGO, Arena, Plan
+from bench.sftpgo.arena import ATOMIC, MEMORY, NGINX, OURS, RCLONE, RCLONE_USER, SFTPGO, Arena, Plan
 from bench.sftpgo.peer import FILES as THEIR_FILES
 from bench.streams import fetch
 from bench.table import Contestant, Line, Sample
@@ -51,7 +51,7 @@ def address(name: str, folder: Path | str, file: str) -> str:
         return f"{FILES}/{file}?action=DOWNLOAD"
     if name in (SFTPGO, MEMORY, ATOMIC):
         return f"{THEIR_FILES}?path=/{file}"
-    return f"/%5B{folder}%5D/{file}" if name == RCLONE else f"/{file}"
+    return f"/%5B{folder}%5D/{file}" if name in (RCLONE, RCLONE_USER) else f"/{file}"
 
 
 def fetched(target: Target, contents: Sequence[bytes]) -> float:
@@ -97,6 +97,7 @@ def _plain(arena: Arena, plan: Plan) -> list[Line]:
         return lines
     arena.add_sftpgo(MEMORY, users_in_memory=True)
     arena.add_rclone()
+    arena.add_rclone(RCLONE_USER)
 
     def sample(found: Rates) -> Sample:
         return Sample(found.rate, {"p99 ms": found.p99 * 1000}, found.count)
@@ -112,7 +113,7 @@ def _plain(arena: Arena, plan: Plan) -> list[Line]:
             name, hammer, server.target, contents, 8, plan.seconds, sample=sample
         )
     figures = plan.run("req/s", contestants, LINES["small-downloads"])
-    return lines + plan.rates(LINES["small-downloads"], figures, {SFTPGO: 1.5, RCLONE: 1.1})
+    return lines + plan.rates(LINES["small-downloads"], figures, {SFTPGO: 1.5, RCLONE: 1.1, RCLONE_USER: 1.1})
 
 
 def _from_bucket(plan: Plan) -> list[Line]:

@@ -1,6 +1,5 @@
 """SFTPGo: built once from its Go module, and started with one user."""
 
-import base64
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ from typing import Any
 
 from bench.load import Target
 from bench.processes import ROOT, Process, free_port
-from bench.servers import PASSWORD, S3_KEY, S3_SECRET
+from bench.servers import PASSWORD, S3_KEY, S3_SECRET, basic
 from bench.workspace import Workspace, say
 
 MODULE, VERSION = "github.com/drakkan/sftpgo/v2", "v2.6.4"
@@ -94,13 +93,10 @@ class Sftpgo(Process):
 
     def bearer(self) -> dict[str, str]:
         """The authorization header of its user."""
-        basic = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         context = SSLContext(PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = CERT_NONE
-        asked = urllib.request.Request(
-            f"{self.target.url}/api/v2/user/token", headers={"Authorization": f"Basic {basic}"}
-        )
+        asked = urllib.request.Request(f"{self.target.url}/api/v2/user/token", headers=basic(USER, PASSWORD))
         with urllib.request.urlopen(asked, context=context if self.target.tls else None) as answer:
             return {"Authorization": f"Bearer {json.load(answer)['access_token']}"}
 

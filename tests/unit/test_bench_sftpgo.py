@@ -11,7 +11,7 @@ from bench import sftpgo
 from bench.load import Target, request
 from bench.outside import measured, parsed
 from bench.sftpgo import listing, peer, uploads
-from bench.sftpgo.arena import NGINX, OURS, RCLONE, SFTPGO, Plan
+from bench.sftpgo.arena import NGINX, OURS, RCLONE, RCLONE_USER, SFTPGO, Plan
 from bench.sftpgo.downloads import address
 from bench.sftpgo.listing import coming_and_going, list_all, list_changed, renamed
 from bench.sftpgo.uploads import form, raw, sent_durably
@@ -138,7 +138,8 @@ def test_raw_bodies_meet_raw_bodies_and_forms_meet_forms() -> None:
 
 def test_each_peer_has_its_address_of_a_file() -> None:
     assert address(SFTPGO, "/top", "a") == "/api/v2/user/files?path=/a"
-    assert address(RCLONE, "/top", "a") == "/%5B/top%5D/a"
+    for rclone in (RCLONE, RCLONE_USER):
+        assert address(rclone, "/top", "a") == "/%5B/top%5D/a"
     assert address(NGINX, "/top", "a") == "/a"
 
 
