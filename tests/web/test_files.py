@@ -55,17 +55,6 @@ def test_download_goes_through_a_ticket(user: BrowserUser, root: Path) -> None:
     assert user.page.url.endswith("/")
 
 
-def test_several_files_are_downloaded(user: BrowserUser) -> None:
-    user.row("alpha.txt").click()
-    user.row("beta.txt").click(modifiers=["Control"])
-    started: list[str] = []
-    user.page.on("download", lambda download: started.append(download.suggested_filename))
-    user.page.get_by_role("button", name="Download").click()
-    expect(user.page.locator("#announcements")).to_have_text("2 downloads started")
-    user.wait_until(lambda: len(started) >= 2)
-    assert sorted(started) == ["alpha.txt", "beta.txt"]
-
-
 def test_preview_shows_and_never_runs(user: BrowserUser, root: Path) -> None:
     script = "<script>document.title = 'owned'</script>"
     (root / "1 page.html").write_text(script)

@@ -21,7 +21,7 @@ import { UploadPanel } from "./uploads/upload-panel.js";
 const SCROLL_DEBOUNCE = 150;
 
 /** @type {Record<string, Command>} */
-const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", m: "move", c: "copy", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", r: "refresh", a: "automate" };
+const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", r: "refresh", a: "automate" };
 
 class Page {
   constructor() {

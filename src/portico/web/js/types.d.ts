@@ -53,10 +53,10 @@ export interface ScrollPosition {
 }
 
 export type EntryAction = "download" | "rename" | "move" | "copy" | "remove";
-export type FolderAction = "upload" | "newFolder";
+export type FolderAction = "upload" | "newFolder" | "downloadFolder";
 /** Everything that a button or a shortcut can start in a folder. */
 export type Command =
-  | EntryAction | "newFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "up" | "focusList";
+  | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "up" | "focusList";
 
 /** What the gateway does about a name conflict. */
 export type OnConflict = "fail" | "replace" | "rename";

@@ -77,6 +77,12 @@ export async function downloadLink(path) {
   return fileUrl(path, { ticket });
 }
 
+/** The same for a folder as one ZIP, and for some of its entries if they are posted to it. @param {string} path */
+export async function archiveLink(path) {
+  const { ticket } = await (await post(path, { action: "TICKET", recursive: "true" })).json();
+  return fileUrl(path, { action: "ZIP", ticket });
+}
+
 /** @param {string} path @param {AbortSignal} [signal] */
 export const makeFolder = (path, signal) => post(path, { action: "MKDIR" }, { signal });
 

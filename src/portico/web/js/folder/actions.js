@@ -3,7 +3,7 @@
 import * as api from "../api/client.js";
 import { askConflict, askName, confirm, showFailures } from "../dialogs/dialogs.js";
 import { bdi, make } from "../ui/dom.js";
-import { announce, notify, notifyError } from "../ui/notices.js";
+import { announce, notify } from "../ui/notices.js";
 import { join, nameOf } from "../paths.js";
 import { pickFolder } from "../dialogs/folder-picker.js";
 import { codeOf, isAbort, SignedOut, statusOf } from "../api/errors.js";
@@ -16,24 +16,20 @@ import { t } from "../i18n/i18n.js";
 
 /** How many names a confirmation lists. */
 const MAX_NAMES = 5;
-/** Browsers drop downloads that start at the same time. */
-const DOWNLOAD_INTERVAL = 400;
-
-/** @param {Entry[]} entries */
-const onlyFiles = (entries) => entries.every((entry) => !entry.folder);
 
 /**
  * The rights that the gateway requires for each action, and the entries that it applies to.
  * @type {Record<EntryAction | FolderAction, {rights: string[], fits: (entries: Entry[]) => boolean}>}
  */
 const CONDITIONS = {
-  download: { rights: ["download"], fits: (entries) => entries.length > 0 && onlyFiles(entries) },
+  download: { rights: ["download"], fits: (entries) => entries.length > 0 },
   rename: { rights: ["upload", "overwrite"], fits: (entries) => entries.length === 1 },
   move: { rights: ["upload", "overwrite"], fits: (entries) => entries.length > 0 },
   copy: { rights: ["download", "upload"], fits: (entries) => entries.length > 0 },
   remove: { rights: ["overwrite"], fits: (entries) => entries.length > 0 },
   newFolder: { rights: ["upload"], fits: () => true },
   upload: { rights: ["upload"], fits: () => true },
+  downloadFolder: { rights: ["list", "download"], fits: () => true },
 };
 
 /** @param {string} name @returns {name is EntryAction} */
@@ -43,20 +39,6 @@ export const isEntryAction = (name) => ["download", "rename", "move", "copy", "r
 export function isOffered(action, entries = []) {
   const { rights, fits } = CONDITIONS[action];
   return session.may(...rights) && fits(entries);
-}
-
-/** @param {string} folder @param {Entry[]} entries */
-export async function download(folder, entries) {
-  try {
-    for (const [index, entry] of entries.entries()) {
-      if (index) await new Promise((resolve) => setTimeout(resolve, DOWNLOAD_INTERVAL));
-      const href = await api.downloadLink(join(folder, entry.name));
-      make("a", { href, download: entry.name }).click();
-    }
-    announce(t("downloadStarted", { count: entries.length }));
-  } catch (error) {
-    notifyError(error);
-  }
 }
 
 /** @param {Listing} listing @returns {Promise<string>} the name of the new folder, or empty */

@@ -1,15 +1,15 @@
 /** The view of one folder: breadcrumbs, toolbar, entries and status bar. */
 
-import * as actions from "./actions.js";
-import { showAutomateDialog } from "../dialogs/automate.js";
 import { breadcrumbs } from "../ui/breadcrumbs.js";
 import { fill, isTyping, make } from "../ui/dom.js";
+import { runCommand } from "./commands.js";
+import { download } from "./downloads.js";
 import { StatusBar } from "./status-bar.js";
 import { Grid } from "./grid.js";
 import { Listing } from "./listing.js";
 import { showMenu } from "../ui/menu.js";
 import { announce, notifyError } from "../ui/notices.js";
-import { join, link, nameOf, parent } from "../paths.js";
+import { join, link, nameOf } from "../paths.js";
 import { preview } from "../dialogs/preview.js";
 import { codeOf, isAbort, SignedOut } from "../api/errors.js";
 import { Placeholder } from "./placeholder.js";
@@ -132,39 +132,23 @@ export class FolderView {
 
   /** @param {Entry} entry */
   openEntry(entry) {
-    if (entry.folder) this.#leaveFor(join(this.path, entry.name));
+    if (entry.folder) this.leaveFor(join(this.path, entry.name));
     else if (session.may("download")) this.#preview(entry);
   }
 
   /** Run a command, if it is offered here and now. @param {Command} name */
-  async run(name) {
-    const { listing, selection } = this;
-    const entries = selection.selectedOrActive;
-    if (actions.isEntryAction(name)) {
-      if (!actions.isOffered(name, entries)) return;
-      if (name === "download") await actions.download(listing.path, entries);
-      else if (name === "rename") this.#goTo(await actions.rename(listing, entries[0]));
-      else await actions[name](listing, entries);
-    } else if (name === "newFolder") {
-      if (actions.isOffered(name)) this.#goTo(await actions.newFolder(listing));
-    } else if (name === "uploadFiles" || name === "uploadFolder") {
-      if (actions.isOffered("upload")) this.onUpload(name === "uploadFiles" ? "files" : "folder");
-    } else if (name === "automate") await showAutomateDialog(this.path);
-    else if (name === "refresh") await this.refresh();
-    else if (name === "clear") selection.clear();
-    else if (name === "filter") this.toolbar.field.focus();
-    else if (name === "up" && this.path !== "/") this.#leaveFor(parent(this.path));
-    if (name === "focusList" || name === "clear") this.grid.focus();
+  run(name) {
+    return runCommand(this, name);
   }
 
   /** @param {string} path */
-  #leaveFor(path) {
+  leaveFor(path) {
     this.onLeave();
     location.hash = link(path);
   }
 
   /** Make the entry with this name active. @param {string} name */
-  #goTo(name) {
+  goTo(name) {
     if (!name) return;
     if (this.listing.filter && this.listing.byName.has(name)) {
       this.toolbar.field.value = "";
@@ -194,7 +178,7 @@ export class FolderView {
       this.selection.moveTo(index);
       this.grid.reveal(index);
     };
-    preview(this.path, files, entry, { onShow, onDownload: (file) => actions.download(this.path, [file]) });
+    preview(this.path, files, entry, { onShow, onDownload: (file) => download(this.path, [file]) });
   }
 
   /** @param {string} text */

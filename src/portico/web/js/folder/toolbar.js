@@ -69,6 +69,7 @@ export class Toolbar {
     fill(this.folderActions,
       isOffered("upload") ? upload : null,
       isOffered("newFolder") ? this.#button("newFolder", "newFolder") : null,
+      isOffered("downloadFolder") ? this.#button("downloadFolder", "download") : null,
       this.#button("automate", "terminal"));
     this.filter.hidden = this.refresh.hidden = !mayList;
     this.field.value = "";

@@ -1,0 +1,32 @@
+/** What buttons, menus and shortcuts start in a folder. */
+
+import * as actions from "./actions.js";
+import { showAutomateDialog } from "../dialogs/automate.js";
+import { download, downloadFolder } from "./downloads.js";
+import { parent } from "../paths.js";
+
+/** @import { Command } from "../types.js" */
+/** @import { FolderView } from "./folder-view.js" */
+
+/** Run a command, if it is offered here and now. @param {FolderView} view @param {Command} name */
+export async function runCommand(view, name) {
+  const { listing, selection } = view;
+  const entries = selection.selectedOrActive;
+  if (actions.isEntryAction(name)) {
+    if (!actions.isOffered(name, entries)) return;
+    if (name === "download") await download(listing.path, entries);
+    else if (name === "rename") view.goTo(await actions.rename(listing, entries[0]));
+    else await actions[name](listing, entries);
+  } else if (name === "newFolder") {
+    if (actions.isOffered(name)) view.goTo(await actions.newFolder(listing));
+  } else if (name === "downloadFolder") {
+    if (actions.isOffered(name)) await downloadFolder(view.path);
+  } else if (name === "uploadFiles" || name === "uploadFolder") {
+    if (actions.isOffered("upload")) view.onUpload(name === "uploadFiles" ? "files" : "folder");
+  } else if (name === "automate") await showAutomateDialog(view.path);
+  else if (name === "refresh") await view.refresh();
+  else if (name === "clear") selection.clear();
+  else if (name === "filter") view.toolbar.field.focus();
+  else if (name === "up" && view.path !== "/") view.leaveFor(parent(view.path));
+  if (name === "focusList" || name === "clear") view.grid.focus();
+}
