@@ -37,8 +37,7 @@ from portico.providers.local.staging import (
 from portico.providers.local.threads import Threads
 
 MAX_BUFFER = 2**18
-"""Bytes. A larger buffer makes no upload faster: what is written while the processor still has it in its cache is
-faster."""
+"""Bytes. A larger buffer makes no upload faster, and takes more memory."""
 MIN_BUFFER = 2**16
 """Bytes. A chunk off the wire is not smaller while its client is fast."""
 _BUDGET = 128 * 2**20
