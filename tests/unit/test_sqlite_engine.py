@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import QueuePool
 
 from portico.store.sqlite_engine import SqliteEngine, ThreadCaller
@@ -43,6 +44,16 @@ async def test_statements_run_in_other_threads(engine: SqliteEngine, sync_engine
     assert await count(engine) == 0
     assert threads
     assert threading.main_thread() not in threads
+
+
+async def test_a_single_statement_is_a_transaction(engine: SqliteEngine, sync_engine: Engine) -> None:
+    result = await engine.run(text("INSERT INTO a VALUES (1), (2)"), None)
+    assert result.rowcount == 2
+    assert (await engine.run(text("SELECT n FROM a ORDER BY n"), None)).all() == [(1,), (2,)]
+    with pytest.raises(OperationalError):
+        await engine.run(text("INSERT INTO missing VALUES (1)"), None)
+    assert await count(engine) == 2
+    assert used(sync_engine) == 0
 
 
 async def test_more_work_than_connections(engine: SqliteEngine, sync_engine: Engine) -> None:

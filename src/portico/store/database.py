@@ -76,12 +76,7 @@ class Database:
         self, query: Executable, parameters: Parameters = None, *, wait: float | None = None
     ) -> Sequence[AnyRow]:
         """The rows of one query, which sees what was committed before it."""
-
-        async def work() -> Sequence[AnyRow]:
-            async with self.connect(wait) as connection:
-                return (await connection.execute(query, parameters)).all()
-
-        return await _retried(work, _Conflict, _Broken)
+        return await _retried(lambda: self._run(query, parameters, wait=wait, read=_rows), _Conflict, _Broken)
 
     async def first(self, query: Executable, parameters: Parameters = None) -> AnyRow | None:
         rows = await self.fetch(query, parameters)
@@ -91,22 +86,14 @@ class Database:
         self, statement: Executable, parameters: Parameters = None, *, wait: float | None = None
     ) -> int:
         """Run one statement as a transaction of its own; returns how many rows it changed."""
-
-        async def work() -> int:
-            async with self._single(wait) as connection:
-                return (await connection.execute(statement, parameters)).rowcount
-
         # If the connection breaks, it may have been committed.
-        return await _retried(work, _Conflict)
+        return await _retried(
+            lambda: self._run(statement, parameters, wait=wait, read=_row_count, writes=True), _Conflict
+        )
 
     async def write(self, statement: Executable, parameters: Parameters = None) -> Sequence[AnyRow]:
         """As `execute`, for a statement with RETURNING: the rows that it returns."""
-
-        async def work() -> Sequence[AnyRow]:
-            async with self._single() as connection:
-                return (await connection.execute(statement, parameters)).all()
-
-        return await _retried(work, _Conflict)
+        return await _retried(lambda: self._run(statement, parameters, read=_rows, writes=True), _Conflict)
 
     async def transact(
         self, work: "Callable[[AsyncConnection], Awaitable[T]]", *, wait: float | None = None
@@ -197,11 +184,21 @@ class Database:
     async def close(self) -> None:
         await self._backend.engine.dispose()
 
-    def _single(self, wait: float | None = None) -> "AbstractAsyncContextManager[AsyncConnection]":
-        """For one statement: PostgreSQL makes it a transaction by itself; SQLite's must wait for its turn."""
-        if self.dialect == "sqlite":
-            return self.begin(wait)
-        return self._opened(self._backend.reading, wait)
+    async def _run(
+        self,
+        statement: Executable,
+        parameters: Parameters,
+        *,
+        read: Callable[[Any], T],
+        wait: float | None = None,
+        writes: bool = False,
+    ) -> T:
+        """What `read` makes of the result of one statement, which is a transaction by itself."""
+        if isinstance(self._backend, Sqlite):
+            with self._translated():
+                return read(await self._backend.run(statement, parameters, writes=writes))
+        async with self._opened(self._backend.reading, wait) as connection:
+            return read(await connection.execute(statement, parameters))
 
     @asynccontextmanager
     async def _opened(
@@ -246,6 +243,16 @@ class Database:
         if error.connection_invalidated:
             return _Broken
         return _Conflict if self._backend.is_conflict(error) else Unavailable
+
+
+def _rows(result: Any) -> Sequence[AnyRow]:
+    rows: Sequence[AnyRow] = result.all()
+    return rows
+
+
+def _row_count(result: Any) -> int:
+    count: int = result.rowcount
+    return count
 
 
 async def _retried(work: Callable[[], Awaitable[T]], *errors: type[Unavailable]) -> T:

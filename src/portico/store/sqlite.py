@@ -3,10 +3,10 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import Executable, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
@@ -31,7 +31,9 @@ class Sqlite:
         self._wait = wait
         self._file = file_of(url)
         self.name = url.database or ":memory:"
-        self.engine: AsyncEngine = _engine(url, wait, blocking=blocking)
+        self._plain = _engine(url, wait, blocking=blocking)
+        self.engine = cast("AsyncEngine", self._plain)
+        """As much of one as is used."""
         self._identity: tuple[int, int] | None = None
         # Writers of this process queue here, in order and without a connection, so that they neither poll SQLite's
         # lock against each other nor use up the readers' connections.
@@ -43,6 +45,12 @@ class Sqlite:
         await self._check_file()
         async with self.engine.connect() as connection:
             yield connection
+
+    async def run(self, statement: Executable, parameters: Any, *, writes: bool) -> Any:
+        """The result of one statement. It takes the write lock at its begin, as `begin` does for several."""
+        async with self._turn() if writes else nullcontext():
+            await self._check_file()
+            return await self._plain.run(statement, parameters)
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
@@ -109,7 +117,7 @@ def file_of(url: URL) -> str | None:
     return url.database if url.database not in (None, "", ":memory:") else None
 
 
-def _engine(url: URL, wait: float, *, blocking: bool) -> Any:
+def _engine(url: URL, wait: float, *, blocking: bool) -> SqliteEngine:
     connections = 1 if file_of(url) is None else _CONNECTIONS
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, Executable
 
 T = TypeVar("T")
 
@@ -69,6 +69,20 @@ class SqliteEngine:
         finally:
             self._free.release()
 
+    async def run(self, statement: Executable, parameters: Any) -> Any:
+        """The result of one statement, which is a transaction by itself, with one hop for all of it."""
+
+        def work() -> Any:
+            with self._engine.connect() as connection:
+                return _read(connection.execute(statement, parameters))
+
+        async with asyncio.timeout(self._wait):
+            await self._free.acquire()
+        try:
+            return await self._call(work)
+        finally:
+            self._free.release()
+
     async def dispose(self) -> None:
         await self._call(self._engine.dispose)
 
@@ -90,22 +104,21 @@ class SqliteConnection:
             raise
 
     async def execute(self, *arguments: Any) -> Any:
-        return await self._read(lambda: self._connection.execute(*arguments))
+        return await self._run(lambda: self._connection.execute(*arguments))
 
     async def scalars(self, *arguments: Any) -> Any:
         return (await self.execute(*arguments)).scalars()
 
     async def exec_driver_sql(self, *arguments: Any) -> Any:
-        return await self._read(lambda: self._connection.exec_driver_sql(*arguments))
+        return await self._run(lambda: self._connection.exec_driver_sql(*arguments))
 
     async def run_sync(self, work: Callable[[Connection], T]) -> T:
         return await self._call(lambda: work(self._connection))
 
-    async def _read(self, execute: Callable[[], Any]) -> Any:
-        """The result with all of its rows: SQLite computes each when it is fetched."""
+    async def _run(self, execute: Callable[[], Any]) -> Any:
+        return await self._call(lambda: _read(execute()))
 
-        def work() -> Any:
-            result = execute()
-            return result.freeze()() if result.returns_rows else result
 
-        return await self._call(work)
+def _read(result: Any) -> Any:
+    """The result with all of its rows: SQLite computes each when it is fetched."""
+    return result.freeze()() if result.returns_rows else result
