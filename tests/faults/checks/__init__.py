@@ -3,6 +3,7 @@
 from ..figures import Lines
 from . import (
     aborts,
+    archives,
     clusters,
     confinement,
     documents,
@@ -37,6 +38,7 @@ LINES: Lines = {
     **loads.LINES,
     **fuzz.LINES,
     **documents.LINES,
+    **archives.LINES,
     **hostility.LINES,
     **clusters.LINES,
 }
@@ -62,6 +64,8 @@ BRIEF = (
     "fuzz-multipart",
     "fuzz-path",
     "document",
+    "search",
+    "zip",
     "hostile",
 )
 """What `make test` runs in short. The rest are the same promises on other services: `make soak` runs them, and the
