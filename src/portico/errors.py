@@ -160,6 +160,10 @@ class UriTooLong(PorticoError):
     code = "uri-too-long"
 
 
+class HeadersTooLarge(PorticoError):
+    code = "headers-too-large"
+
+
 class UnsupportedMediaType(PorticoError):
     code = "unsupported-media-type"
 

@@ -205,6 +205,9 @@ async def test_usual_headers_fit(gateway: TunedGateway) -> None:
     address = f"{FILES}/?cursor=".ljust(8 * 1024, "x")
     lines = [f"X-{number}: ".ljust(2 * 1024, "x") for number in range(50)]
     assert (await ask(gateway.port, get(address, gateway.token, *lines))).code == "invalid-cursor"
+    for size in (3, 6, 12):
+        lines = [f"X-{number}: ".ljust(size * 1024, "x") for number in range(50)]
+        assert (await ask(gateway.port, get(address, gateway.token, *lines))).status == 431
 
 
 UNFINISHED = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"

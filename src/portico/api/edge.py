@@ -17,7 +17,7 @@ from portico.api.cors import Cors, Headers
 from portico.api.problems import bug_response, problem_response
 from portico.api.request_body import until_gone
 from portico.api.requests import instance_of
-from portico.errors import AddressNotAllowed, InvalidRequest, PorticoError, UriTooLong
+from portico.errors import AddressNotAllowed, HeadersTooLarge, InvalidRequest, PorticoError, UriTooLong
 from portico.logs import RequestLine, RequestLog
 from portico.metrics import Metrics
 from portico.operations import RequestContext
@@ -27,6 +27,7 @@ from portico.tracing import Tracing
 Networks = Sequence[IPv4Network | IPv6Network]
 
 MAX_URI_LENGTH = 8 * 1024
+MAX_HEADER_BYTES = 128 * 1024
 DRAINED_BYTES = 64 * 2**20
 DRAINED_SECONDS = 10.0
 """How much of a refused body is read, so that the refusal reaches a client that sends everything before it reads."""
@@ -261,7 +262,9 @@ def _check_framing(scope: Scope) -> None:
     """Refuse what a proxy and this server could read differently (RFC 9112, 3.2, 6.1 and 6.3)."""
     hosts, codings = [], []
     seen: set[bytes] = set()
+    size = 0
     for name, value in scope["headers"]:
+        size += len(name) + len(value)
         if name == b"host":
             hosts.append(value)
         elif name == b"transfer-encoding":
@@ -270,6 +273,8 @@ def _check_framing(scope: Scope) -> None:
             if name in seen:
                 raise InvalidRequest(f"The header {_ONCE[name]} is given twice; send it once.")
             seen.add(name)
+    if size > MAX_HEADER_BYTES:
+        raise HeadersTooLarge("The headers have more than 128 KiB; send fewer or shorter ones.")
     # The server passes on an empty one if there is none.
     if len(hosts) > 1 or (scope["http_version"] == "1.1" and not all(hosts or [b""])):
         raise InvalidRequest("The request has no Host header, or more than one; send exactly one.")
