@@ -137,7 +137,7 @@ class BrowserUser:
     def act(self, name: str, action: str) -> None:
         """Choose from the menu of a row."""
         self.row(name).get_by_role("button", name="Actions for").click()
-        self.page.get_by_role("menuitem", name=action).click()
+        self.page.get_by_role("menuitem", name=action, exact=True).click()
 
     def press(self, *keys: str) -> None:
         for key in keys:

@@ -21,7 +21,7 @@ import { UploadPanel } from "./uploads/upload-panel.js";
 const SCROLL_DEBOUNCE = 150;
 
 /** @type {Record<string, Command>} */
-const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", r: "refresh", a: "automate" };
+const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", l: "copyLink", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", r: "refresh", a: "automate" };
 
 class Page {
   constructor() {
@@ -47,7 +47,7 @@ class Page {
     if (session.isOpen) {
       this.#showFolders();
       // Rights may have changed since the tokens were issued. A session that has ended is noticed here too.
-      whoAmI().then(({ rights }) => session.setRights(rights) && this.#route(history.state), () => undefined);
+      whoAmI().then(({ rights }) => session.setRights(rights) && this.#route(history.state, { reload: true }), () => undefined);
     } else showSignIn(this.container);
   }
 
@@ -139,7 +139,7 @@ class Page {
   }
 
   /** @param {ScrollPosition | null} position stored in the history by `#remember` */
-  #route(position) {
+  #route(position, { reload = false } = {}) {
     if (!session.isOpen) return;
     let path = fromHash(location.hash);
     if (path !== this.shown) clearNotices();
@@ -147,11 +147,13 @@ class Page {
       history.replaceState(null, "", link("/"));
       path = "/";
       position = null;
+      reload = true;
       notifyError(new Error(t("badAddress")));
     }
-    if (!position && this.shown && parent(this.shown) === path) position = { row: nameOf(this.shown) };
+    const { path: previous } = this.folder;
+    if (!position && this.shown && previous !== "/" && parent(previous) === path) position = { row: nameOf(previous) };
     this.shown = path;
-    this.folder.open(path, position);
+    this.folder.show(path, position, { reload });
   }
 
   #rememberSoon() {

@@ -22,11 +22,14 @@ export const nameOf = (path) => split(path).at(-1) ?? "/";
 /** @param {string} path */
 export const encoded = (path) => `/${split(path).map(encodeURIComponent).join("/")}`;
 
-/** The URL of a folder on this page. @param {string} path */
+/** The URL of a file or folder on this page. @param {string} path */
 export const link = (path) => `#${encoded(path)}`;
 
+/** The full URL of a file or folder on this page. It contains no secret: whoever opens it has to sign in. @param {string} path */
+export const pageUrl = (path) => location.origin + location.pathname + link(path);
+
 /**
- * The folder in the URL's hash, parsed as the gateway parses paths: decoded once, then split at the slashes.
+ * The path in the URL's hash, parsed as the gateway parses paths: decoded once, then split at the slashes.
  * @param {string} hash
  * @returns {string | null} null for an invalid path: a crafted link must not lead elsewhere
  */

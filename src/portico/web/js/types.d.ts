@@ -48,11 +48,13 @@ export interface ScrollPosition {
   scroll?: number;
   /** The name of the active row. */
   row?: string;
+  /** Whether to load until that row is found. */
+  find?: boolean;
   /** How many entries have to be loaded to get there. */
   count?: number;
 }
 
-export type EntryAction = "download" | "rename" | "move" | "copy" | "remove";
+export type EntryAction = "download" | "copyLink" | "rename" | "move" | "copy" | "remove";
 export type FolderAction = "upload" | "newFolder" | "downloadFolder";
 /** Everything that a button or a shortcut can start in a folder. */
 export type Command =

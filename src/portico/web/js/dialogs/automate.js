@@ -4,6 +4,7 @@ import { clientId, clientSecret } from "../config.js";
 import { fileUrl } from "../api/client.js";
 import { openDialog } from "./dialogs.js";
 import { arrowStep, make } from "../ui/dom.js";
+import { copyText } from "../ui/clipboard.js";
 import { icon } from "../ui/icons.js";
 import { announce } from "../ui/notices.js";
 import { nameOf } from "../paths.js";
@@ -88,7 +89,7 @@ export async function showAutomateDialog(path) {
   let timer = 0;
   const label = make("span", {}, t("copyText"));
   const copy = make("button", { type: "button", class: "primary", onclick: async () => {
-    await copyText(code);
+    await copyText(code.textContent);
     label.textContent = t("copied");
     announce(t("copied"));
     clearTimeout(timer);
@@ -120,16 +121,4 @@ export async function showAutomateDialog(path) {
   const { closed } = openDialog(title, { class: "wide", body: [bar, code, hint], actions: [copy] });
   tabs[0].focus();
   await closed;
-}
-
-/** @param {HTMLElement} element */
-async function copyText(element) {
-  try {
-    await navigator.clipboard.writeText(element.textContent);
-  } catch {
-    // The clipboard API needs TLS; copying the selection does not.
-    getSelection()?.selectAllChildren(element);
-    document.execCommand("copy");
-    getSelection()?.removeAllRanges();
-  }
 }

@@ -30,8 +30,9 @@ function kindOf(entry) {
  * @param {Entry[]} entries the files to browse
  * @param {Entry} entry the one to start with
  * @param {{onDownload: (entry: Entry) => void, onShow: (entry: Entry) => void}} handlers
+ * @returns {{close: () => void, closed: Promise<unknown>}}
  */
-export async function preview(folder, entries, entry, { onDownload, onShow }) {
+export function preview(folder, entries, entry, { onDownload, onShow }) {
   let index = entries.indexOf(entry);
   let aborter = new AbortController();
   let objectUrl = "";
@@ -77,8 +78,7 @@ export async function preview(folder, entries, entry, { onDownload, onShow }) {
   });
   show(index);
   content.focus();
-  await closed;
-  clear();
+  return { close: () => dialog.close(), closed: closed.then(clear) };
 }
 
 /** @param {string} folder @param {Entry} file @param {AbortSignal} signal @param {(blob: Blob) => string} urlFor @returns {Promise<Child[]>} */

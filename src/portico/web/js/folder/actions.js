@@ -2,9 +2,10 @@
 
 import * as api from "../api/client.js";
 import { askConflict, askName, confirm, showFailures } from "../dialogs/dialogs.js";
+import { copyText } from "../ui/clipboard.js";
 import { bdi, make } from "../ui/dom.js";
 import { announce, notify } from "../ui/notices.js";
-import { join, nameOf } from "../paths.js";
+import { join, nameOf, pageUrl } from "../paths.js";
 import { pickFolder } from "../dialogs/folder-picker.js";
 import { codeOf, isAbort, SignedOut, statusOf } from "../api/errors.js";
 import { session } from "../api/session.js";
@@ -23,6 +24,7 @@ const MAX_NAMES = 5;
  */
 const CONDITIONS = {
   download: { rights: ["download"], fits: (entries) => entries.length > 0 },
+  copyLink: { rights: [], fits: (entries) => entries.length === 1 },
   rename: { rights: ["upload", "overwrite"], fits: (entries) => entries.length === 1 },
   move: { rights: ["upload", "overwrite"], fits: (entries) => entries.length > 0 },
   copy: { rights: ["download", "upload"], fits: (entries) => entries.length > 0 },
@@ -33,7 +35,7 @@ const CONDITIONS = {
 };
 
 /** @param {string} name @returns {name is EntryAction} */
-export const isEntryAction = (name) => ["download", "rename", "move", "copy", "remove"].includes(name);
+export const isEntryAction = (name) => ["download", "copyLink", "rename", "move", "copy", "remove"].includes(name);
 
 /** @param {EntryAction | FolderAction} action @param {Entry[]} [entries] */
 export function isOffered(action, entries = []) {
@@ -87,6 +89,12 @@ export async function rename(listing, entry) {
   listing.put({ ...entry, name: renamed });
   notify(t("renamed", { name: renamed }));
   return renamed;
+}
+
+/** @param {Listing} listing @param {Entry[]} entries */
+export async function copyLink(listing, [entry]) {
+  await copyText(pageUrl(join(listing.path, entry.name)));
+  notify(t("linkCopied"));
 }
 
 /** @param {Listing} listing @param {Entry[]} entries */

@@ -3,14 +3,14 @@
 import { breadcrumbs } from "../ui/breadcrumbs.js";
 import { fill, isTyping, make } from "../ui/dom.js";
 import { runCommand } from "./commands.js";
-import { download } from "./downloads.js";
 import { StatusBar } from "./status-bar.js";
 import { Grid } from "./grid.js";
 import { Listing } from "./listing.js";
 import { showMenu } from "../ui/menu.js";
 import { announce, notifyError } from "../ui/notices.js";
 import { join, link, nameOf } from "../paths.js";
-import { preview } from "../dialogs/preview.js";
+import { FilePreview } from "./file-preview.js";
+import { openFile, showAddress } from "./addresses.js";
 import { codeOf, isAbort, SignedOut } from "../api/errors.js";
 import { Placeholder } from "./placeholder.js";
 import { Selection } from "./selection.js";
@@ -34,6 +34,9 @@ export class FolderView {
     /** @type {Listing | null} */
     this.refreshing = null;
     this.announcedCount = 0;
+    this.filePreview = new FilePreview(this);
+    /** The path that is being opened. */
+    this.requested = "";
     this.listing = new Listing("/");
     this.selection = new Selection();
     this.grid = new Grid(this.selection, {
@@ -55,6 +58,11 @@ export class FolderView {
     return this.listing.path;
   }
 
+  /** Show a folder, or a file in its folder. @param {string} path @param {ScrollPosition | null} position @param {{reload?: boolean}} [options] */
+  show(path, position, options) {
+    return showAddress(this, path, position, options);
+  }
+
   /** @param {string} path @param {ScrollPosition | null} [position] where the reader was */
   async open(path, position = null) {
     this.listing.close();
@@ -73,9 +81,11 @@ export class FolderView {
     const slow = setTimeout(() => this.placeholder.show("", t("loading")), SLOW);
     try {
       await listing.open(position?.count);
+      if (position?.row && position.find) await listing.find(position.row);
     } catch (error) {
-      if (!listing.closed) this.#failed(error);
-      return;
+      if (listing.closed) return;
+      if (codeOf(error) === "not-a-folder" && path === this.requested) return openFile(this, path);
+      return this.#failed(error);
     } finally {
       clearTimeout(slow);
       if (!listing.closed) this.element.removeAttribute("aria-busy");
@@ -133,7 +143,10 @@ export class FolderView {
   /** @param {Entry} entry */
   openEntry(entry) {
     if (entry.folder) this.leaveFor(join(this.path, entry.name));
-    else if (session.may("download")) this.#preview(entry);
+    else if (session.may("download")) {
+      this.onLeave();
+      this.filePreview.choose(entry);
+    }
   }
 
   /** Run a command, if it is offered here and now. @param {Command} name */
@@ -170,15 +183,11 @@ export class FolderView {
   }
 
   /** @param {Entry} entry */
-  #preview(entry) {
-    const files = this.listing.shown.filter((other) => !other.folder);
-    /** @param {Entry} shown */
-    const onShow = (shown) => {
-      const index = this.listing.shown.indexOf(shown);
-      this.selection.moveTo(index);
-      this.grid.reveal(index);
-    };
-    preview(this.path, files, entry, { onShow, onDownload: (file) => download(this.path, [file]) });
+  activate(entry) {
+    const index = this.listing.shown.indexOf(entry);
+    if (index < 0) return;
+    this.selection.moveTo(index);
+    this.grid.reveal(index);
   }
 
   /** @param {string} text */

@@ -7,6 +7,7 @@ import { makeRow, rowIndex } from "./grid-row.js";
 import { VirtualList } from "../ui/virtual-list.js";
 import { toggleMenu } from "../ui/menu.js";
 import { join, link } from "../paths.js";
+import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
 
 /** @import { Entry, MenuItem, Point, SortKey, SortOrder } from "../types.js" */
@@ -139,7 +140,7 @@ export class Grid {
     this.#showSelection(row, index);
     row.checkbox.setAttribute("aria-label", t("selectName", { name: entry.name }));
     setIcon(row.icon, iconFor(entry));
-    if (entry.folder) row.link.href = link(join(this.path, entry.name));
+    if (entry.folder || session.may("download")) row.link.href = link(join(this.path, entry.name));
     else row.link.removeAttribute("href");
     row.name.textContent = entry.name;
     row.link.title = entry.name;

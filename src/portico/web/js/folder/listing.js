@@ -16,8 +16,11 @@ const REFRESH_ATTEMPTS = 3;
 /** More rows would make the list higher than browsers can draw. */
 const MAX_LOADED = 500_000;
 
+/** How many entries are loaded to find one. */
+const MAX_FIND = 20_000;
+
 /** @param {EntryBody} body @returns {Entry} */
-const toEntry = (body) => ({
+export const toEntry = (body) => ({
   name: body.name,
   folder: body.type === "DIRECTORY",
   type: body.contentType,
@@ -75,6 +78,13 @@ export class Listing extends EventTarget {
   async more() {
     if (this.complete || this.count >= MAX_LOADED) return;
     await this.#next(PAGE);
+    this.#changed();
+  }
+
+  /** Load until this entry is among them, in folders of a usual size. @param {string} name */
+  async find(name) {
+    while (!this.complete && !this.byName.has(name) && this.count < MAX_FIND) await this.#next(MAX_PAGE);
+    if (this.complete) this.#sort();
     this.#changed();
   }
 

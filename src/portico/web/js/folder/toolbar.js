@@ -11,10 +11,11 @@ import { t } from "../i18n/i18n.js";
 
 /**
  * The actions for entries, in display order. `label` and `keyLabel` are message keys.
- * @type {{name: EntryAction, label: string, icon: IconName, key?: string, keyLabel?: string, danger?: boolean}[]}
+ * @type {{name: EntryAction, label: string, icon: IconName, key?: string, keyLabel?: string, danger?: boolean, menuOnly?: boolean}[]}
  */
 const ENTRY_ACTIONS = [
   { name: "download", label: "download", icon: "download", key: "D" },
+  { name: "copyLink", label: "copyLink", icon: "link", key: "L", menuOnly: true },
   { name: "rename", label: "rename", icon: "rename", key: "F2" },
   { name: "move", label: "move", icon: "move", key: "M" },
   { name: "copy", label: "copy", icon: "copy", key: "C" },
@@ -100,7 +101,7 @@ export class Toolbar {
       this.#fit();
       return;
     }
-    const actions = ENTRY_ACTIONS.filter(({ name }) => isOffered(name, entries));
+    const actions = ENTRY_ACTIONS.filter(({ name, menuOnly }) => !menuOnly && isOffered(name, entries));
     const offered = actions.map(({ name }) => name).join();
     if (offered !== this.offered || !this.selectionActions.childElementCount) {
       this.offered = offered;
