@@ -21,7 +21,7 @@ import { UploadPanel } from "./uploads/upload-panel.js";
 const SCROLL_DEBOUNCE = 150;
 
 /** @type {Record<string, Command>} */
-const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", l: "copyLink", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", r: "refresh", a: "automate" };
+const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", l: "copyLink", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", s: "search", r: "refresh", a: "automate" };
 
 class Page {
   constructor() {
@@ -71,6 +71,9 @@ class Page {
     watchShortcuts((key) => {
       if (!session.isOpen) return undefined;
       if (key === "?") return showShortcuts;
+      const { searchView } = this.folder;
+      // The entries of the folder are hidden: nothing happens to them.
+      if (searchView.isOpen) return key === "Escape" ? () => searchView.close() : ["/", "s"].includes(key) ? () => searchView.form.field.focus() : undefined;
       return key in SHORTCUTS ? () => this.folder.run(SHORTCUTS[key]) : undefined;
     });
   }
@@ -133,6 +136,7 @@ class Page {
   /** @param {{requested: boolean, username: string}} detail */
   #ended({ requested, username }) {
     this.folder.listing.close();
+    this.folder.searchView.forget();
     clearNotices();
     for (const dialog of document.querySelectorAll("dialog")) dialog.close();
     showSignIn(this.container, requested ? { notice: t("signedOut") } : { notice: t("sessionEnded"), username });

@@ -10,9 +10,15 @@ export interface Entry {
   modified?: string;
 }
 
+/** A result of a search. */
+export interface FoundEntry extends Entry {
+  path: string;
+}
+
 /** An entry as the REST API sends it. */
 export interface EntryBody {
   name: string;
+  absolutePath: string;
   type: "REGULAR" | "DIRECTORY";
   contentType: string;
   size?: number;
@@ -23,6 +29,11 @@ export interface EntryBody {
 export interface ListingPage {
   content: EntryBody[];
   nextCursor: string | null;
+}
+
+export interface SearchPage extends ListingPage {
+  /** How many entries were looked at since the search began. */
+  searched: number;
 }
 
 /** RFC 9457 problem details, or an RFC 6749 error from the sign-in. */
@@ -48,6 +59,8 @@ export interface ScrollPosition {
   scroll?: number;
   /** The name of the active row. */
   row?: string;
+  /** Whether the results of a search were shown. */
+  search?: boolean;
   /** Whether to load until that row is found. */
   find?: boolean;
   /** How many entries have to be loaded to get there. */
@@ -58,7 +71,7 @@ export type EntryAction = "download" | "copyLink" | "rename" | "move" | "copy" |
 export type FolderAction = "upload" | "newFolder" | "downloadFolder";
 /** Everything that a button or a shortcut can start in a folder. */
 export type Command =
-  | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "up" | "focusList";
+  | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "search" | "up" | "focusList";
 
 /** What the gateway does about a name conflict. */
 export type OnConflict = "fail" | "replace" | "rename";

@@ -4,7 +4,7 @@ import { errorFrom, InvalidName, isAbort, Unreachable } from "./errors.js";
 import { encoded, isName, split } from "../paths.js";
 import { session } from "./session.js";
 
-/** @import { EntryBody, ListingPage, OnConflict } from "../types.js" */
+/** @import { EntryBody, ListingPage, OnConflict, SearchPage } from "../types.js" */
 /** @typedef {{signal?: AbortSignal, headers?: Record<string, string>, tree?: boolean}} RequestOptions `tree`: it may be done in part */
 
 const FILESYSTEM = "/backend/1.0.0/filesystem";
@@ -56,6 +56,12 @@ const post = async (path, query, options) => request("POST", fileUrl(path, query
 /** @param {string} path @param {{cursor: string | null, size: number, signal?: AbortSignal}} options @returns {Promise<ListingPage>} */
 export async function listPage(path, { cursor, size, signal }) {
   const query = { action: "LIST", size: String(size), ...(cursor ? { cursor } : {}) };
+  return (await request("GET", fileUrl(path, query), { signal })).json();
+}
+
+/** @param {string} path @param {{criteria: Record<string, string>, cursor: string | null, size: number, signal?: AbortSignal}} options @returns {Promise<SearchPage>} */
+export async function searchPage(path, { criteria, cursor, size, signal }) {
+  const query = { ...criteria, action: "SEARCH", size: String(size), ...(cursor ? { cursor } : {}) };
   return (await request("GET", fileUrl(path, query), { signal })).json();
 }
 

@@ -11,9 +11,13 @@ import { toEntry } from "./listing.js";
 /** @param {FolderView} view @param {string} path @param {ScrollPosition | null} position @param {{reload?: boolean}} [options] */
 export async function showAddress(view, path, position, { reload = false } = {}) {
   view.filePreview.close();
+  view.searchView.close();
   view.requested = path;
   if (!reload && view.listing.opened && !view.listing.closed) {
-    if (path === view.path) return;
+    if (path === view.path) {
+      if (position?.search) view.searchView.reopen(path);
+      return;
+    }
     const entry = parent(path) === view.path ? view.listing.byName.get(nameOf(path)) : undefined;
     if (entry && !entry.folder) {
       view.filePreview.show(entry);
@@ -30,6 +34,7 @@ export async function showAddress(view, path, position, { reload = false } = {})
     }
   }
   await view.open(path, position);
+  if (position?.search && view.requested === path) view.searchView.reopen(path);
 }
 
 /** Open the folder of a file, and its preview. @param {FolderView} view @param {string} path */

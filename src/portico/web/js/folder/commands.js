@@ -4,6 +4,7 @@ import * as actions from "./actions.js";
 import { showAutomateDialog } from "../dialogs/automate.js";
 import { download, downloadFolder } from "./downloads.js";
 import { parent } from "../paths.js";
+import { session } from "../api/session.js";
 
 /** @import { Command } from "../types.js" */
 /** @import { FolderView } from "./folder-view.js" */
@@ -27,6 +28,8 @@ export async function runCommand(view, name) {
   else if (name === "refresh") await view.refresh();
   else if (name === "clear") selection.clear();
   else if (name === "filter") view.toolbar.field.focus();
-  else if (name === "up" && view.path !== "/") view.leaveFor(parent(view.path));
+  else if (name === "search") {
+    if (session.may("list")) view.searchView.open(view.path, listing.filter && view.toolbar.field.value.trim());
+  } else if (name === "up" && view.path !== "/") view.leaveFor(parent(view.path));
   if (name === "focusList" || name === "clear") view.grid.focus();
 }

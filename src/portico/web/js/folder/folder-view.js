@@ -12,6 +12,7 @@ import { join, link, nameOf } from "../paths.js";
 import { FilePreview } from "./file-preview.js";
 import { openFile, showAddress } from "./addresses.js";
 import { codeOf, isAbort, SignedOut } from "../api/errors.js";
+import { SearchView } from "../search/search-view.js";
 import { Placeholder } from "./placeholder.js";
 import { Selection } from "./selection.js";
 import { session } from "../api/session.js";
@@ -50,7 +51,8 @@ export class FolderView {
     this.breadcrumbBar = make("div", { class: "breadcrumb-bar" });
     this.placeholder = new Placeholder({ onShow: () => this.#hideGrid() });
     this.statusBar = new StatusBar({ onLoaded: () => this.grid.focus() });
-    this.element = make("main", { class: "folder-view", id: "main" }, this.breadcrumbBar, this.toolbar.element, this.grid.element, this.placeholder.element, this.statusBar.element);
+    this.searchView = new SearchView({ onOpen: (entry) => this.leaveFor(entry.path), onClose: () => { this.onLeave(); this.grid.focus(); } });
+    this.element = make("main", { class: "folder-view", id: "main" }, this.breadcrumbBar, this.searchView.element, this.toolbar.element, this.grid.element, this.placeholder.element, this.statusBar.element);
     this.selection.addEventListener("change", () => this.#selectionChanged());
   }
 
@@ -137,7 +139,7 @@ export class FolderView {
 
   /** @returns {ScrollPosition} */
   get position() {
-    return { scroll: this.grid.element.scrollTop, count: this.grid.element.scrollTop ? this.grid.list.range().last : 0, row: this.listing.shown[this.selection.active]?.name };
+    return { scroll: this.grid.element.scrollTop, search: this.searchView.isOpen, count: this.grid.element.scrollTop ? this.grid.list.range().last : 0, row: this.listing.shown[this.selection.active]?.name };
   }
 
   /** @param {Entry} entry */

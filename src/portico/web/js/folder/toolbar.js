@@ -50,11 +50,15 @@ export class Toolbar {
         event.preventDefault();
         this.field.value = "";
         onFilter("");
+      } else if (event.key === "Enter" && this.field.value.trim()) {
+        event.preventDefault();
+        run("search");
       }
     });
     this.filter = make("label", { class: "filter", for: "filter" }, icon("search"), this.field);
+    this.search = make("button", { type: "button", class: "quiet round", title: `${t("search")} (S)`, "aria-label": t("search"), onclick: () => run("search") }, icon("searchBelow"));
     this.refresh = make("button", { type: "button", class: "quiet round", title: `${t("refresh")} (R)`, "aria-label": t("refresh"), onclick: () => run("refresh") }, icon("retry"));
-    this.element = make("div", { class: "toolbar" }, this.folderActions, this.selectionActions, make("div", { class: "find" }, this.filter, this.refresh));
+    this.element = make("div", { class: "toolbar" }, this.folderActions, this.selectionActions, make("div", { class: "find" }, this.filter, this.search, this.refresh));
     new ResizeObserver(() => this.#fit()).observe(this.element);
   }
 
@@ -72,7 +76,7 @@ export class Toolbar {
       isOffered("newFolder") ? this.#button("newFolder", "newFolder") : null,
       isOffered("downloadFolder") ? this.#button("downloadFolder", "download") : null,
       this.#button("automate", "terminal"));
-    this.filter.hidden = this.refresh.hidden = !mayList;
+    this.filter.hidden = this.search.hidden = this.refresh.hidden = !mayList;
     this.field.value = "";
     this.update([]);
   }
