@@ -43,7 +43,7 @@ def search(user: BrowserUser, name: str) -> None:
 
 
 def finished(user: BrowserUser) -> None:
-    expect(user.page.locator(".search .status")).to_contain_text("entries searched")
+    expect(user.page.locator(".search-status")).to_contain_text("entries searched")
     expect(user.page.locator(".search .spinner")).to_be_hidden()
 
 
@@ -56,7 +56,7 @@ def test_results_have_their_folders_and_open(user: BrowserUser) -> None:
     expect(results(user)).to_have_count(3)
     assert names(user) == ["Report one.txt", HOSTILE, "reports"]
     expect(results(user).filter(has_text="Report one").locator(".found-folder")).to_have_text("/work/2026")
-    expect(user.page.locator(".search .status")).to_have_text("3 found · 7 entries searched")
+    expect(user.page.locator(".search-status")).to_have_text("3 found · 7 entries searched")
     user.check_access()
     results(user).filter(has_text="Report one").click()
     expect(user.dialog.locator("pre")).to_have_text("first")
@@ -126,12 +126,12 @@ def test_it_can_be_stopped_and_go_on(user: BrowserUser, root: Path) -> None:
     user.press("Enter")
     user.wait_until(lambda: held)
     so_far = re.compile(r"^[1-9]\d* found · \d+ entries searched so far$")
-    expect(user.page.locator(".search .status")).to_have_text(so_far)
+    expect(user.page.locator(".search-status")).to_have_text(so_far)
     user.page.get_by_role("button", name="Stop").click()
     expect(user.page.locator(".search .spinner")).to_be_hidden()
     user.page.unroute("**/*action=SEARCH*cursor=*")
     user.page.get_by_role("button", name="Continue").click()
-    expect(user.page.locator(".search .status")).to_have_text("450 found · 457 entries searched")
+    expect(user.page.locator(".search-status")).to_have_text("450 found · 457 entries searched")
     expect(user.page.get_by_role("button", name="Continue")).to_be_hidden()
 
 

@@ -21,7 +21,7 @@ export class SearchView {
     this.form = new SearchForm({ onSearch: () => this.#start(), onClose: () => this.close() });
     this.results = new SearchResults({ onOpen: (entry) => { this.search?.stop(); onOpen(entry); } });
     this.note = make("p", { class: "hint search-note" });
-    this.status = make("p", { class: "status" });
+    this.status = make("p", { class: "search-status" });
     this.spinner = make("span", { class: "spinner", "aria-hidden": "true" });
     this.button = make("button", { type: "button", class: "link", onclick: () => this.#stopOrGoOn() });
     this.element = make("section", { class: "search", "aria-label": t("search"), hidden: true },
