@@ -24,6 +24,8 @@ export interface EntryBody {
   size?: number;
   lastModified?: string;
   isCurrentFolder?: boolean;
+  /** The SHA-256 of a file, if it is known. */
+  digest?: string;
 }
 
 export interface ListingPage {
@@ -67,11 +69,11 @@ export interface ScrollPosition {
   count?: number;
 }
 
-export type EntryAction = "download" | "copyLink" | "rename" | "move" | "copy" | "remove";
+export type EntryAction = "download" | "copyLink" | "details" | "rename" | "move" | "copy" | "remove";
 export type FolderAction = "upload" | "newFolder" | "downloadFolder";
 /** Everything that a button or a shortcut can start in a folder. */
 export type Command =
-  | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "search" | "up" | "focusList";
+  | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "search" | "folderDetails" | "up" | "focusList";
 
 /** What the gateway does about a name conflict. */
 export type OnConflict = "fail" | "replace" | "rename";

@@ -70,6 +70,11 @@ export async function stat(path, signal) {
   return (await request("GET", fileUrl(path, { action: "STAT" }), { signal })).json();
 }
 
+/** The version of a file. @param {string} path @param {AbortSignal} [signal] */
+export async function etag(path, signal) {
+  return (await request("HEAD", fileUrl(path, { action: "DOWNLOAD" }), { signal })).headers.get("ETag");
+}
+
 /** The content of a file, or its first `limit` bytes. @param {string} path @param {{limit?: number, signal?: AbortSignal}} [options] */
 export async function read(path, { limit, signal } = {}) {
   /** @type {Record<string, string>} */

@@ -25,6 +25,7 @@ const MAX_NAMES = 5;
 const CONDITIONS = {
   download: { rights: ["download"], fits: (entries) => entries.length > 0 },
   copyLink: { rights: [], fits: (entries) => entries.length === 1 },
+  details: { rights: ["list"], fits: (entries) => entries.length === 1 },
   rename: { rights: ["upload", "overwrite"], fits: (entries) => entries.length === 1 },
   move: { rights: ["upload", "overwrite"], fits: (entries) => entries.length > 0 },
   copy: { rights: ["download", "upload"], fits: (entries) => entries.length > 0 },
@@ -35,7 +36,7 @@ const CONDITIONS = {
 };
 
 /** @param {string} name @returns {name is EntryAction} */
-export const isEntryAction = (name) => ["download", "copyLink", "rename", "move", "copy", "remove"].includes(name);
+export const isEntryAction = (name) => ["download", "copyLink", "details", "rename", "move", "copy", "remove"].includes(name);
 
 /** @param {EntryAction | FolderAction} action @param {Entry[]} [entries] */
 export function isOffered(action, entries = []) {

@@ -2,8 +2,9 @@
 
 import * as actions from "./actions.js";
 import { showAutomateDialog } from "../dialogs/automate.js";
+import { showDetails } from "../dialogs/details.js";
 import { download, downloadFolder } from "./downloads.js";
-import { parent } from "../paths.js";
+import { join, parent } from "../paths.js";
 import { session } from "../api/session.js";
 
 /** @import { Command } from "../types.js" */
@@ -16,12 +17,15 @@ export async function runCommand(view, name) {
   if (actions.isEntryAction(name)) {
     if (!actions.isOffered(name, entries)) return;
     if (name === "download") await download(listing.path, entries);
+    else if (name === "details") await showDetails(join(listing.path, entries[0].name));
     else if (name === "rename") view.goTo(await actions.rename(listing, entries[0]));
     else await actions[name](listing, entries);
   } else if (name === "newFolder") {
     if (actions.isOffered(name)) view.goTo(await actions.newFolder(listing));
   } else if (name === "downloadFolder") {
     if (actions.isOffered(name)) await downloadFolder(view.path);
+  } else if (name === "folderDetails") {
+    if (session.may("list")) await showDetails(view.path);
   } else if (name === "uploadFiles" || name === "uploadFolder") {
     if (actions.isOffered("upload")) view.onUpload(name === "uploadFiles" ? "files" : "folder");
   } else if (name === "automate") await showAutomateDialog(view.path);

@@ -16,6 +16,7 @@ import { t } from "../i18n/i18n.js";
 const ENTRY_ACTIONS = [
   { name: "download", label: "download", icon: "download", key: "D" },
   { name: "copyLink", label: "copyLink", icon: "link", key: "L", menuOnly: true },
+  { name: "details", label: "details", icon: "info", key: "I", menuOnly: true },
   { name: "rename", label: "rename", icon: "rename", key: "F2" },
   { name: "move", label: "move", icon: "move", key: "M" },
   { name: "copy", label: "copy", icon: "copy", key: "C" },
@@ -57,8 +58,11 @@ export class Toolbar {
     });
     this.filter = make("label", { class: "filter", for: "filter" }, icon("search"), this.field);
     this.search = make("button", { type: "button", class: "quiet round", title: `${t("search")} (S)`, "aria-label": t("search"), onclick: () => run("search") }, icon("searchBelow"));
+    /** Of the one selected entry, or else of the folder. */
+    this.details = make("button", { type: "button", class: "quiet round", title: t("details"), "aria-label": t("details"), onclick: () => run(this.single ? "details" : "folderDetails") }, icon("info"));
+    this.single = false;
     this.refresh = make("button", { type: "button", class: "quiet round", title: `${t("refresh")} (R)`, "aria-label": t("refresh"), onclick: () => run("refresh") }, icon("retry"));
-    this.element = make("div", { class: "toolbar" }, this.folderActions, this.selectionActions, make("div", { class: "find" }, this.filter, this.search, this.refresh));
+    this.element = make("div", { class: "toolbar" }, this.folderActions, this.selectionActions, make("div", { class: "find" }, this.filter, this.search, this.details, this.refresh));
     new ResizeObserver(() => this.#fit()).observe(this.element);
   }
 
@@ -76,7 +80,7 @@ export class Toolbar {
       isOffered("newFolder") ? this.#button("newFolder", "newFolder") : null,
       isOffered("downloadFolder") ? this.#button("downloadFolder", "download") : null,
       this.#button("automate", "terminal"));
-    this.filter.hidden = this.search.hidden = this.refresh.hidden = !mayList;
+    this.filter.hidden = this.search.hidden = this.details.hidden = this.refresh.hidden = !mayList;
     this.field.value = "";
     this.update([]);
   }
@@ -97,6 +101,7 @@ export class Toolbar {
   /** @param {Entry[]} entries the current selection */
   update(entries) {
     const any = entries.length > 0;
+    this.single = entries.length === 1;
     const hadFocus = this.selectionActions.contains(document.activeElement);
     this.folderActions.hidden = any;
     this.selectionActions.hidden = !any;
