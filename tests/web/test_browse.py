@@ -104,7 +104,9 @@ def test_an_invalid_address_shows_the_root_and_requests_nothing_else(user: Brows
     for address in INVALID_ADDRESSES:
         user.requests.clear()
         user.page.goto(f"{user.gateway.url}/#/{address}")
-        expect(user.page.get_by_role("alert"), address).to_contain_text("This address isn't a file or folder.")
+        expect(user.page.get_by_role("alert"), address).to_contain_text(
+            "This address isn't a file or folder."
+        )
         expect(user.row("a"), address).to_be_visible()
         assert user.page.url == f"{user.gateway.url}/#/", address
         asked = {url.removeprefix(user.gateway.url) for url in user.requests if "/backend" in url}

@@ -87,6 +87,30 @@ def test_preview_shows_and_never_runs(user: BrowserUser, root: Path) -> None:
     assert "owned" not in user.page.title()
 
 
+def test_an_image_can_be_seen_in_its_actual_size(user: BrowserUser, root: Path) -> None:
+    (root / "1 wide.png").write_bytes(picture(3000, 200))
+    (root / "2 small.png").write_bytes(picture(40, 30))
+    user.press("r")
+    user.row("1 wide.png").locator(".open").click()
+    image = user.dialog.locator(".preview-content img")
+    zoom = user.dialog.get_by_role("button", name="Actual size")
+    expect(image).to_be_visible()
+    assert image.evaluate("img => img.clientWidth") < 1280
+    user.press("z")
+    expect(zoom).to_have_attribute("aria-pressed", "true")
+    assert image.evaluate("img => [img.clientWidth, img.clientHeight]") == [3000, 200]
+    user.check_access()
+    image.click()
+    expect(zoom).to_have_attribute("aria-pressed", "false")
+    zoom.click()
+    user.dialog.get_by_role("button", name="Next file").click()
+    expect(user.dialog.get_by_role("img", name="Image 2 small.png")).to_be_visible()
+    expect(zoom).to_have_attribute("aria-pressed", "false")
+    user.dialog.get_by_role("button", name="Next file").click()
+    expect(user.dialog.locator("pre")).to_be_visible()
+    expect(zoom).to_be_hidden()
+
+
 def test_the_question_before_deleting_shows_names_as_the_list_does(user: BrowserUser, root: Path) -> None:
     (root / "a   b.txt").touch()
     (root / "z.txt").touch()

@@ -2,7 +2,7 @@
 
 import { read } from "../api/client.js";
 import { openDialog } from "./dialogs.js";
-import { arrowStep, bdi, fill, make } from "../ui/dom.js";
+import { arrowStep, bdi, closest, fill, make } from "../ui/dom.js";
 import { bytes, dateTime } from "../i18n/formats.js";
 import { icon, iconFor } from "../ui/icons.js";
 import { extension, join } from "../paths.js";
@@ -43,8 +43,16 @@ export function preview(folder, entries, entry, { onDownload, onShow }) {
   const stepButton = (step, iconName, label) => make("button", { type: "button", class: "quiet round", "aria-label": label, title: label, onclick: () => show(index + step) }, icon(iconName));
   const previous = stepButton(-1, "previous", t("previousFile"));
   const next = stepButton(1, "next", t("nextFile"));
+  const zoom = make("button", { type: "button", class: "quiet round", "aria-label": t("actualSize"), title: `${t("actualSize")} (Z)`, "aria-pressed": "false", hidden: true, onclick: () => setZoom(!isZoomed()) }, icon("zoom"));
+  const isZoomed = () => content.classList.contains("zoomed");
+  /** @param {boolean} on */
+  const setZoom = (on) => {
+    content.classList.toggle("zoomed", on);
+    zoom.setAttribute("aria-pressed", String(on));
+  };
+  content.addEventListener("click", (event) => { if (closest(event, "img")) setZoom(!isZoomed()); });
   const save = make("button", { type: "button", class: "primary", onclick: () => onDownload(entries[index]) }, icon("download"), t("download"));
-  const { dialog, closed } = openDialog([title], { class: "preview", body: [content], actions: [facts, previous, next, save] });
+  const { dialog, closed } = openDialog([title], { class: "preview", body: [content], actions: [facts, zoom, previous, next, save] });
 
   const clear = () => {
     aborter.abort();
@@ -64,6 +72,8 @@ export function preview(folder, entries, entry, { onDownload, onShow }) {
     previous.disabled = at === 0;
     next.disabled = at === entries.length - 1;
     onShow(file);
+    setZoom(false);
+    zoom.hidden = kindOf(file) !== "image";
     fill(content, make("p", { class: "hint" }, t("loading")));
     try {
       const view = await viewOf(folder, file, signal, (blob) => (objectUrl = URL.createObjectURL(blob)));
@@ -74,6 +84,7 @@ export function preview(folder, entries, entry, { onDownload, onShow }) {
   };
   dialog.addEventListener("keydown", (event) => {
     const step = arrowStep(event);
+    if (event.key.toLowerCase() === "z" && !event.ctrlKey && !event.metaKey && !event.altKey && !zoom.hidden) zoom.click();
     if (step && content.scrollWidth <= content.clientWidth) show(index + step);
   });
   show(index);

@@ -231,6 +231,7 @@ export default {
   previousFile: "Vorherige Datei",
   nextFile: "Nächste Datei",
   pictureOf: "Bild {name}",
+  actualSize: "Originalgröße",
   cannotDraw: "Dieses Bild kann nicht angezeigt werden. Laden Sie es herunter.",
   noPreview: "Für diesen Dateityp gibt es keine Vorschau. Laden Sie die Datei herunter.",
   tooLargeToShow: "Dieses Bild ist zu groß für eine Vorschau. Laden Sie es herunter.",

@@ -231,6 +231,7 @@ export default {
   previousFile: "Previous file",
   nextFile: "Next file",
   pictureOf: "Image {name}",
+  actualSize: "Actual size",
   cannotDraw: "This image can't be displayed. Download it to view it.",
   noPreview: "No preview available for this type of file. Download it to open it.",
   tooLargeToShow: "This image is too large to preview. Download it to view it.",

@@ -231,6 +231,7 @@ export default {
   previousFile: "Archivo anterior",
   nextFile: "Archivo siguiente",
   pictureOf: "Imagen {name}",
+  actualSize: "Tamaño real",
   cannotDraw: "Esta imagen no se puede mostrar. Descárguela para verla.",
   noPreview: "No hay vista previa para este tipo de archivo. Descárguelo para abrirlo.",
   tooLargeToShow: "Esta imagen es demasiado grande para la vista previa. Descárguela.",

@@ -231,6 +231,7 @@ export default {
   previousFile: "Fichier précédent",
   nextFile: "Fichier suivant",
   pictureOf: "Image {name}",
+  actualSize: "Taille réelle",
   cannotDraw: "Cette image ne peut pas être affichée. Téléchargez-la pour la voir.",
   noPreview: "Pas d’aperçu pour ce type de fichier. Téléchargez-le pour l’ouvrir.",
   tooLargeToShow: "Cette image est trop grande pour un aperçu. Téléchargez-la.",

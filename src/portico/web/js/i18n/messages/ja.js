@@ -231,6 +231,7 @@ export default {
   previousFile: "前のファイル",
   nextFile: "次のファイル",
   pictureOf: "画像 {name}",
+  actualSize: "実際のサイズ",
   cannotDraw: "この画像は表示できません。ダウンロードしてご覧ください。",
   noPreview: "この種類のファイルはプレビューできません。ダウンロードして開いてください。",
   tooLargeToShow: "画像が大きすぎてプレビューできません。ダウンロードしてご覧ください。",
