@@ -40,7 +40,8 @@ from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
 from portico.store.digests import FileDigests
 from portico.store.idempotency import IdempotencyKeys
-from portico.store.leases import Leases, running_node
+from portico.store.leases import Leases
+from portico.store.running_nodes import running_node
 from portico.store.sealed import Sealed
 from portico.store.upload_log import UploadLogs
 from portico.store.uploads import Uploads

@@ -14,6 +14,7 @@ from portico.providers.azure_common import service as azure
 from portico.providers.parts import MIB, UploadPart
 from portico.providers.registry import open_provider
 from portico.providers.s3 import uploads as s3
+from portico.providers.write_options import WriteOptions
 
 from ..servers.endless import DATE, SHAPES, EndlessService, endless_service
 
@@ -48,7 +49,7 @@ async def test_a_refused_upload_stops_reading_before_it_is_reported(
     async with endless_service(SHAPE) as service:
         provider: Any = open_provider(kind, service.options[kind])
         try:
-            await provider.store("file", nothing(), "text/plain", replace=True, at_most=None)
+            await provider.store("file", nothing(), "text/plain", WriteOptions())
         except PorticoError:
             assert not reading
         else:

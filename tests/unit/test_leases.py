@@ -10,7 +10,8 @@ from sqlalchemy import select, update
 
 from portico import processes
 from portico.store.database import Database
-from portico.store.leases import LIFETIME, Leases, running_node, running_nodes
+from portico.store.leases import LIFETIME, Leases
+from portico.store.running_nodes import running_node, running_nodes
 from portico.store.tables import leases
 
 

@@ -40,7 +40,7 @@ async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
 
     from portico.accounts.cluster import KEY, Cluster
     from portico.accounts.vault import SecretKey
-    from portico.store.leases import IS_NODE, running_nodes
+    from portico.store.running_nodes import IS_NODE, running_nodes
     from portico.store.schema import OLDEST_CODE, REVISIONS
     from portico.store.tables import cluster, leases
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 async def check_stopped(database: "Database", *, force: bool) -> None:
     """`NotPossible` if nodes are running on the database, unless `force`."""
-    from portico.store.leases import running_nodes
+    from portico.store.running_nodes import running_nodes
 
     try:
         nodes = [] if force else await running_nodes(database)

@@ -38,15 +38,6 @@ _TAKEN_OVER = {
 }
 
 
-_NODE: Final = "node:"
-"""Begins the lease that a worker holds as long as it runs."""
-_NODE_LIFETIME: Final = timedelta(minutes=5)
-"""Longer than that of work: it is written more rarely, and nobody waits for its end."""
-
-
-IS_NODE: Final = leases.c.name.startswith(_NODE)
-
-
 class Lease:
     """A lease of this process, renewed until it is released."""
 
@@ -123,19 +114,3 @@ class Leases:
         finally:
             if lease is not None:
                 await lease.release()
-
-
-@asynccontextmanager
-async def running_node(database: Database, node: str) -> AsyncGenerator[None]:
-    """Let others see, until the context ends, that a worker of this node runs."""
-    async with Leases(database, node, _NODE_LIFETIME).held(_NODE + secrets.token_hex(8)):
-        yield
-
-
-async def running_nodes(database: Database) -> list[str]:
-    """The names of the nodes that run, or have vanished on another machine within the last minutes."""
-    rows = await database.fetch(select(leases.c.owner).where(IS_NODE, leases.c.expires_at > database.now()))
-    owners = [row.owner.rpartition("/") for row in rows]
-    return sorted(
-        {node for node, _, process in owners if processes.state_of(process) is not ProcessState.ENDED}
-    )

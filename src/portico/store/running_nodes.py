@@ -1,0 +1,38 @@
+"""Which nodes run: each of their workers holds a lease of its own as long as it lives."""
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+from sqlalchemy import select
+
+from portico import processes
+from portico.processes import ProcessState
+from portico.store.database import Database
+from portico.store.tables import leases
+
+_NODE: Final = "node:"
+_LIFETIME: Final = timedelta(minutes=5)
+"""Longer than that of other leases: it is written more rarely, and nobody waits for its end."""
+
+IS_NODE: Final = leases.c.name.startswith(_NODE)
+
+
+@asynccontextmanager
+async def running_node(database: Database, node: str) -> AsyncGenerator[None]:
+    """Let others see, until the context ends, that a worker of this node runs."""
+    from portico.store.leases import Leases  # commands only look, and do without what renews a lease
+
+    async with Leases(database, node, _LIFETIME).held(_NODE + secrets.token_hex(8)):
+        yield
+
+
+async def running_nodes(database: Database) -> list[str]:
+    """The names of the nodes that run, or have vanished on another machine within the last minutes."""
+    rows = await database.fetch(select(leases.c.owner).where(IS_NODE, leases.c.expires_at > database.now()))
+    owners = [row.owner.rpartition("/") for row in rows]
+    return sorted(
+        {node for node, _, process in owners if processes.state_of(process) is not ProcessState.ENDED}
+    )
