@@ -1,4 +1,4 @@
-"""The end of uploads that nobody finishes."""
+"""The end of uploads that are given up, or that nobody finishes."""
 
 import asyncio
 
