@@ -25,7 +25,7 @@ export const encoded = (path) => `/${split(path).map(encodeURIComponent).join("/
 /** The URL of a file or folder on this page. @param {string} path */
 export const link = (path) => `#${encoded(path)}`;
 
-/** The full URL of a file or folder on this page. It contains no secret: whoever opens it has to sign in. @param {string} path */
+/** The full URL of a file or folder on this page. It contains no secret: to open it, one has to sign in. @param {string} path */
 export const pageUrl = (path) => location.origin + location.pathname + link(path);
 
 /**

@@ -2,6 +2,7 @@
 
 import { searchPage } from "../api/client.js";
 import { isAbort } from "../api/errors.js";
+import { toEntry } from "../folder/listing.js";
 
 /** @import { FoundEntry } from "../types.js" */
 
@@ -57,16 +58,11 @@ export class Search extends EventTarget {
   /** @param {AbortSignal} signal */
   async #load(signal) {
     const page = await searchPage(this.folder, { criteria: this.criteria, cursor: this.cursor, size: this.page, signal });
-    this.accept(page.content.map((body) => ({ path: body.absolutePath, name: body.name, folder: body.type === "DIRECTORY", type: body.contentType, size: body.size, modified: body.lastModified })));
+    this.found.push(...page.content.map((body) => ({ path: body.absolutePath, ...toEntry(body) })));
     this.searched = page.searched;
     this.cursor = page.nextCursor;
     this.complete = page.nextCursor === null;
     this.#changed();
-  }
-
-  /** @param {FoundEntry[]} entries */
-  accept(entries) {
-    this.found.push(...entries);
   }
 
   #changed() {
