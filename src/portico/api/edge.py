@@ -136,7 +136,7 @@ class Edge:
         address = _address(context.address)
         if scope["path"] in _HEALTH and self._is_monitor(scope, address):
             context.address = _text(address)
-            _check_framing(scope)
+            _check_headers(scope)
             return
         if self._proxies:
             if not _within(address, self._proxies):
@@ -149,7 +149,7 @@ class Edge:
             )
         if len(scope["raw_path"]) + 1 + len(scope["query_string"]) > MAX_URI_LENGTH:
             raise UriTooLong("The address is longer than 8 KiB; use shorter names or a shorter query.")
-        _check_framing(scope)
+        _check_headers(scope)
 
     def _is_monitor(self, scope: Scope, peer: IPv4Address | IPv6Address) -> bool:
         """Whether the peer may ask for the node's health in any case. It may then see what is wrong, as the machine itself.
@@ -258,8 +258,8 @@ def _standing_headers(tls: bool) -> Headers:
     return headers
 
 
-def _check_framing(scope: Scope) -> None:
-    """Refuse what a proxy and this server could read differently (RFC 9112, 3.2, 6.1 and 6.3)."""
+def _check_headers(scope: Scope) -> None:
+    """Refuse too many, and what a proxy and this server could read differently (RFC 9112, 3.2, 6.1 and 6.3)."""
     hosts, codings = [], []
     seen: set[bytes] = set()
     size = 0
@@ -274,7 +274,8 @@ def _check_framing(scope: Scope) -> None:
                 raise InvalidRequest(f"The header {_ONCE[name]} is given twice; send it once.")
             seen.add(name)
     if size > MAX_HEADER_BYTES:
-        raise HeadersTooLarge("The headers have more than 128 KiB; send fewer or shorter ones.")
+        limit = MAX_HEADER_BYTES // 1024
+        raise HeadersTooLarge(f"The headers have more than {limit} KiB; send fewer or shorter ones.")
     # The server passes on an empty one if there is none.
     if len(hosts) > 1 or (scope["http_version"] == "1.1" and not all(hosts or [b""])):
         raise InvalidRequest("The request has no Host header, or more than one; send exactly one.")
