@@ -132,7 +132,7 @@ class Settings:
         "server.max-connections",
         setting_parsers.whole_number(8, 65_536),
         4096,
-        "How many connections a worker accepts at once; others wait. Each may use 128 KiB before its request is complete.",
+        "How many connections a worker accepts at once; others wait. Each may use 256 KiB before its request is complete.",
     )
     max_connections_per_address: int = _setting(
         "server.max-connections-per-address",
