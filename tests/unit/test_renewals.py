@@ -14,7 +14,7 @@ OFTEN = timedelta(milliseconds=1)
 
 
 class Table:
-    """Stands for the database: `gone` belongs to others, and while `slow` is not set, nothing is answered."""
+    """In place of the database: `gone` belongs to others, and while `slow` is not set, nothing is answered."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []

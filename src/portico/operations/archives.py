@@ -82,7 +82,9 @@ class Archive:
                 try:
                     size = download.stop
                     if self.size is not None and size != item.entry.size:
-                        raise Changed(f"'{item.path}' has changed since the archive was begun.")
+                        raise Changed(
+                            f"'{item.path}' has changed since the archive was begun; download it again."
+                        )
                     yield writer.begin(item.name, size, item.entry.modified)
                     async for chunk in download.chunks:
                         writer.feed(chunk)

@@ -1,10 +1,9 @@
 """Page cache: the first pages of the last folders, for one second.
 
 Most of the cost of a page is the `stat` of each file in it, and many clients ask for the first page of a folder, or
-poll it. The cache never hides a change made through the gateway: every such change
-changes the folder, and a changed folder has a new snapshot. Only a write to an existing file in place does not, so a
-page is cached only if none of its files was written to recently, nor the folder itself, and if it has no folders, whose
-times change with their content.
+poll it. The cache never hides a change made through the gateway: every such change changes the folder, and a changed
+folder has a new snapshot. Only a write to an existing file in place does not, so a page is cached only if none of its
+files was written to recently, nor the folder itself, and if it has no folders, whose times change with their content.
 """
 
 import threading
