@@ -1,5 +1,6 @@
 """A local provider on a fresh folder, with a folder beside it that it must never reach."""
 
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path as Folder
 
@@ -36,3 +37,17 @@ async def provider(top: Folder) -> AsyncIterator[LocalProvider]:
 def leftovers(top: Folder) -> Callable[[], list[str]]:
     """What lies in the staging folder."""
     return lambda: sorted(path.name for path in top.glob(".portico~*/*"))
+
+
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every reading of a folder so far."""
+    genuine = os.scandir
+    made: list[int] = []
+
+    def counted(place: int) -> object:
+        made.append(place)
+        return genuine(place)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    return made

@@ -18,20 +18,6 @@ from .actions import at, names, put
 
 
 @pytest.fixture
-def scans(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Every reading of a folder so far."""
-    genuine = os.scandir
-    made: list[object] = []
-
-    def counted(place: int) -> object:
-        made.append(place)
-        return genuine(place)
-
-    monkeypatch.setattr(os, "scandir", counted)
-    return made
-
-
-@pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of the stamps is an hour further, so that every folder has been at rest."""
     genuine = ChangeTimes.now
@@ -39,9 +25,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("settled")
-async def test_a_folder_at_rest_is_read_once(
-    provider: LocalProvider, top: Folder, scans: list[object]
-) -> None:
+async def test_a_folder_at_rest_is_read_once(provider: LocalProvider, top: Folder, scans: list[int]) -> None:
     for number in range(10):
         (top / f"{number}").touch()
     for size in (1, 3, 1000):
@@ -50,9 +34,7 @@ async def test_a_folder_at_rest_is_read_once(
 
 
 @pytest.mark.usefixtures("settled")
-async def test_a_changed_folder_is_read_again(
-    provider: LocalProvider, top: Folder, scans: list[object]
-) -> None:
+async def test_a_changed_folder_is_read_again(provider: LocalProvider, top: Folder, scans: list[int]) -> None:
     (top / "a").touch()
     assert await names(provider) == ["a"]
     (top / "b").touch()
@@ -63,7 +45,7 @@ async def test_a_changed_folder_is_read_again(
 
 
 async def test_a_folder_that_just_changed_is_not_trusted(
-    provider: LocalProvider, top: Folder, scans: list[object]
+    provider: LocalProvider, top: Folder, scans: list[int]
 ) -> None:
     (top / "a").touch()
     assert await names(provider) == ["a"]
@@ -88,7 +70,7 @@ async def test_every_own_change_is_seen_at_once(provider: LocalProvider) -> None
 
 @pytest.mark.usefixtures("settled")
 async def test_a_file_that_grew_is_shown_with_its_new_size(
-    provider: LocalProvider, top: Folder, scans: list[object]
+    provider: LocalProvider, top: Folder, scans: list[int]
 ) -> None:
     (top / "a").write_bytes(b"1")
     os.utime(top / "a", ns=(time.time_ns(), time.time_ns()))
@@ -126,7 +108,7 @@ async def test_a_new_folder_of_the_old_name_is_another_folder(provider: LocalPro
 
 
 @pytest.mark.usefixtures("settled")
-def test_the_budget_lets_the_least_used_go(top: Folder, scans: list[object]) -> None:
+def test_the_budget_lets_the_least_used_go(top: Folder, scans: list[int]) -> None:
     def descriptor_of(name: str) -> int:
         (top / name).mkdir()
         for number in range(100):

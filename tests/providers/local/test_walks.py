@@ -20,20 +20,6 @@ from .actions import at, names, put
 
 
 @pytest.fixture
-def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every reading of a folder so far."""
-    genuine = os.scandir
-    made: list[int] = []
-
-    def counted(place: int) -> object:
-        made.append(place)
-        return genuine(place)
-
-    monkeypatch.setattr(os, "scandir", counted)
-    return made
-
-
-@pytest.fixture
 async def second(top: Folder) -> AsyncIterator[LocalProvider]:
     """The provider of another worker."""
     provider = LocalProvider(str(top))
