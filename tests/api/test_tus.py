@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 from portico.api.tus import MEDIA_TYPE, UPLOADS
 from portico.drive import Drive
-from portico.operations import incoming, resources, resumable
+from portico.operations import resources, resumable, upload_body
 from portico.rights import Right
 from portico.store.database import Database
 from portico.store.tables import uploads as rows
@@ -326,7 +326,7 @@ async def test_checksums(
     gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch, algorithm: str, held: bool
 ) -> None:
     if not held:
-        monkeypatch.setattr(incoming, "HELD_BYTES", 10)
+        monkeypatch.setattr(upload_body, "HELD_BYTES", 10)
     address = await tus.create()
     await tus.patch(address, 0, CONTENT[:1000])
 

@@ -15,9 +15,9 @@ from portico.errors import Forbidden, InvalidRequest, OffsetMismatch, PorticoErr
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
 from portico.operations.hashing import ExpectedDigest, Hashing, WantedDigest
-from portico.operations.incoming import Room, VerifiedBodies, guarded, too_large
 from portico.operations.own_uploads import OwnUploads
 from portico.operations.resources import Resources
+from portico.operations.upload_body import Room, VerifiedBodies, guarded, too_large
 from portico.operations.upload_completion import UploadCompletion
 from portico.operations.upload_expiry import abandon
 from portico.operations.upload_status import (
