@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from portico.drive import Drive
@@ -160,5 +160,8 @@ def _outermost(paths: Sequence[Path]) -> list[Path]:
 async def _discard(opening: list[asyncio.Task[Download]]) -> None:
     for task in opening:
         task.cancel()
-        with suppress(BaseException):
-            await (await task).chunks.aclose()
+    if opening:
+        await asyncio.wait(opening)
+    for task in opening:
+        if not task.cancelled() and task.exception() is None:  # it was opened all the same
+            await task.result().chunks.aclose()

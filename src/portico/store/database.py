@@ -196,7 +196,7 @@ class Database:
         """What `read` makes of the result of one statement, which is a transaction by itself."""
         if isinstance(self._backend, Sqlite):
             with self._translated():
-                return read(await self._backend.run(statement, parameters, writes=writes))
+                return read(await self._backend.run(statement, parameters, wait, writes=writes))
         async with self._opened(self._backend.reading, wait) as connection:
             return read(await connection.execute(statement, parameters))
 

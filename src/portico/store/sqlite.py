@@ -46,11 +46,11 @@ class Sqlite:
         async with self.engine.connect() as connection:
             yield connection
 
-    async def run(self, statement: Executable, parameters: Any, *, writes: bool) -> Any:
+    async def run(self, statement: Executable, parameters: Any, wait: float | None, *, writes: bool) -> Any:
         """The result of one statement. It takes the write lock at its begin, as `begin` does for several."""
         async with self._turn() if writes else nullcontext():
             await self._check_file()
-            return await self._plain.run(statement, parameters)
+            return await self._plain.run(statement, parameters, wait)
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":

@@ -58,28 +58,32 @@ class SqliteEngine:
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator["SqliteConnection"]:
-        async with asyncio.timeout(self._wait):
-            await self._free.acquire()
-        try:
+        async with self._connection_slot(self._wait):
             connection = await self._call(self._engine.connect, Connection.close)
             try:
                 yield SqliteConnection(connection, self._call)
             finally:
                 await self._call(connection.close)
-        finally:
-            self._free.release()
 
-    async def run(self, statement: Executable, parameters: Any) -> Any:
-        """The result of one statement, which is a transaction by itself, with one hop for all of it."""
+    async def run(self, statement: Executable, parameters: Any, wait: float | None = None) -> Any:
+        """The result of one statement, which is a transaction by itself, with one hop for all of it.
+
+        A free connection is waited for at most `wait` seconds.
+        """
 
         def work() -> Any:
             with self._engine.connect() as connection:
                 return _read(connection.execute(statement, parameters))
 
-        async with asyncio.timeout(self._wait):
+        async with self._connection_slot(wait or self._wait):
+            return await self._call(work)
+
+    @asynccontextmanager
+    async def _connection_slot(self, wait: float) -> AsyncGenerator[None]:
+        async with asyncio.timeout(wait):
             await self._free.acquire()
         try:
-            return await self._call(work)
+            yield
         finally:
             self._free.release()
 
