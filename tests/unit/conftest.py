@@ -133,8 +133,8 @@ async def alice(users: Users) -> User:
 
 @pytest.fixture
 def queries(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Grows with every connection that is taken for reading."""
-    return _watched(database, "connect", monkeypatch)
+    """Grows with every query."""
+    return _watched(database, "fetch", monkeypatch)
 
 
 @pytest.fixture
@@ -147,9 +147,9 @@ def _watched(database: Database, way: str, monkeypatch: pytest.MonkeyPatch) -> l
     taken: list[None] = []
     original = getattr(database, way)
 
-    def watched(*arguments: Any) -> Any:
+    def watched(*arguments: Any, **options: Any) -> Any:
         taken.append(None)
-        return original(*arguments)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(database, way, watched)
     return taken

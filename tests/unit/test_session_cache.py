@@ -112,6 +112,6 @@ async def test_without_the_database_nobody_is_believed(
     def gone(*_: Any) -> Any:
         raise Unavailable("The database is gone.")
 
-    monkeypatch.setattr(database, "connect", gone)
+    monkeypatch.setattr(database, "fetch", gone)
     with pytest.raises(Unavailable):
         await tokens.session(pair.access_token)
