@@ -154,6 +154,15 @@ async def test_a_transaction_is_all_or_nothing(database: Database) -> None:
     assert await names(database) == set()
 
 
+async def test_a_statement_with_many_rows_is_all_or_nothing(database: Database) -> None:
+    rows = [{"name": name, "kind": "local", "options": "{}", "revision": 1} for name in "aba"]
+    with pytest.raises(IntegrityError):
+        await database.execute(insert(connections), rows)
+    assert await names(database) == set()
+    await database.execute(insert(connections), rows[:2])
+    assert await names(database) == {"a", "b"}
+
+
 async def test_constraints_hold(database: Database) -> None:
     with pytest.raises(IntegrityError) as failure:
         async with database.begin() as transaction:

@@ -5,7 +5,7 @@ engine imports the whole ORM, and hops for each step of a statement.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
@@ -73,7 +73,12 @@ class SqliteEngine:
 
         def work() -> Any:
             with self._engine.connect() as connection:
-                return _read(connection.execute(statement, parameters))
+                # Otherwise SQLite would commit each row by itself, and wait for the disk.
+                if isinstance(parameters, Sequence):
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                result = _read(connection.execute(statement, parameters))
+                connection.commit()
+                return result
 
         async with self._connection_slot(wait or self._wait):
             return await self._call(work)
