@@ -115,6 +115,7 @@ async def test_a_selection_cannot_leave_its_folder(gateway: Gateway, path: str) 
         ("application/json", b'{"paths": "notes.txt"}', 400),
         ("application/json", b'{"paths": [1]}', 400),
         ("application/json", b'{"paths": []}', 400),
+        ("application/json", b'{"more": ' + b"[" * 100_000, 400),
         ("application/json", b'{"paths": ["a' + b"a" * 5_000_000 + b'"]}', 400),
         ("application/x-www-form-urlencoded", b"paths=%ff", 400),
         ("application/x-www-form-urlencoded", b"", 400),

@@ -64,7 +64,7 @@ async def _paths(request: Request) -> list[str]:
         else:
             fields = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True, errors="strict")
             paths = [value for name, value in fields if name == "paths"]
-    except ValueError:  # msgspec's errors, and of Unicode, are among them
+    except (ValueError, RecursionError):  # msgspec's errors, and of Unicode, are among the first
         raise InvalidRequest('The body must be like {"paths": ["a.txt", "folder"]}.') from None
     if not 1 <= len(paths) <= _MAX_PATHS:
         raise InvalidRequest(f"Name 1 to {_MAX_PATHS} paths; without a body, GET sends the whole folder.")
