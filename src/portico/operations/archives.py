@@ -78,7 +78,7 @@ class Archive:
                 if opening is None:
                     yield writer.folder(item.name, item.entry.modified)
                     continue
-                download = await opening
+                download = await _result(opening)
                 try:
                     size = download.stop
                     if self.size is not None and size != item.entry.size:
@@ -155,6 +155,14 @@ def _outermost(paths: Sequence[Path]) -> list[Path]:
         if not kept[-1].holds(path):
             kept.append(path)
     return kept
+
+
+async def _result(opening: asyncio.Task[Download]) -> Download:
+    try:
+        return await opening
+    except asyncio.CancelledError:
+        await _discard([opening])  # it may have been opened in the same moment
+        raise
 
 
 async def _discard(opening: list[asyncio.Task[Download]]) -> None:
