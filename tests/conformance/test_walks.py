@@ -116,3 +116,14 @@ async def test_a_cursor_is_for_its_folder_and_its_walk(drive: Drive) -> None:
             drive.walk(at(folder), altered)
     with pytest.raises(InvalidCursor):
         await drive.list_page(at("f"), 1, cursor)
+
+
+@pytest.mark.usefixtures("tree")
+@pytest.mark.parametrize("first", [3, 7, 9, 11])
+async def test_a_walk_goes_on_with_smaller_pages(drive: Drive, first: int) -> None:
+    walk = drive.walk(at("f"))
+    found = await walk.page(first)
+    while not walk.ended:
+        walk = drive.walk(at("f"), walk.cursor)
+        found += await walk.page(1)
+    assert Counter(str(path) for path, _ in found) == Counter(f"/{path}" for path in (*TREE, *FOLDERS))

@@ -13,10 +13,19 @@ from ..servers.endless import SHAPES, endless_service
 
 KINDS = ["s3", "gcs", "azure-blob", "azure-files"]
 MAX_CALLS = 1000
+
+
+async def walk_all(provider: Provider) -> None:
+    walk = provider.walk(Path(("folder",)))
+    while walk.token is not None:
+        await walk.page(100)
+
+
 WALKS: dict[str, Callable[[Provider], Awaitable[object]]] = {
     "delete": lambda provider: provider.delete(Path(("folder",)), recursive=True),
     "copy": lambda provider: provider.copy(Path(("folder",)), Path(("target",))),
     "move": lambda provider: provider.move(Path(("folder",)), Path(("target",))),
+    "walk": walk_all,
     "sweep": lambda provider: provider.sweep(),
 }
 

@@ -8,6 +8,7 @@ import msgspec
 from portico.entries import Entry, Page
 from portico.errors import NotAFolder, NotFound
 from portico.paths import Path
+from portico.providers.progress import Progress
 from portico.providers.tree_walk import Found, TreeWalk, decode, encode
 
 _LISTINGS = 16
@@ -34,6 +35,9 @@ class _Level:
         self.waiting: deque[Entry] | None = None
         """The rest of the page, once it is read."""
         self.next_token: str | None = None
+        self.taken = False
+        """Whether an entry of this page was behind the position."""
+        self.progress = Progress()
 
 
 class FolderWalk(TreeWalk):
@@ -71,13 +75,17 @@ class FolderWalk(TreeWalk):
             if not level.path.segments:
                 raise
             page = Page([])  # removed since its parent was listed
-        level.waiting, level.next_token = deque(page.entries), page.token
+        if not level.position.name:  # otherwise it may lack entries
+            names = [f"{'d' if entry.is_folder else 'f'}{entry.name}" for entry in page.entries]
+            level.progress.page(names, page.token)
+        level.waiting, level.next_token, level.taken = deque(page.entries), page.token, False
 
     def _take(self, level: _Level, found: list[Found], size: int) -> None:
         """Take entries of the deepest folder, up to the next folder below it."""
         waiting = level.waiting or deque()
         while waiting and len(found) < size:
             entry = waiting.popleft()
+            level.taken = True
             level.position = Position(level.position.token, not entry.is_folder, entry.name)
             path = Path((*level.path.segments, entry.name))
             found.append((path, entry))
@@ -89,4 +97,7 @@ class FolderWalk(TreeWalk):
         if level.next_token is None:
             self._levels.pop()
         else:
-            level.position, level.waiting = Position(level.next_token), None
+            # The position may be beyond this page: it was shorter than before, or entries were added to it.
+            before = Position() if level.taken else level.position
+            level.position = Position(level.next_token, before.is_file, before.name)
+            level.waiting = None

@@ -8,6 +8,7 @@ import msgspec
 from portico.entries import FOLDER_TYPE, Entry
 from portico.paths import Path, name_flaw
 from portico.providers.keys import KeyStore, folder_key
+from portico.providers.progress import Progress
 from portico.providers.tree_walk import Found, TreeWalk, decode, encode
 
 
@@ -28,6 +29,7 @@ class KeyWalk(TreeWalk):
         self._folder = folder
         self._prefix = folder_key(folder)
         self._check = check
+        self._progress = Progress()
         self._position: _KeyPosition | None = _KeyPosition() if token is None else decode(token, _KeyPosition)
 
     @property
@@ -39,6 +41,7 @@ class KeyWalk(TreeWalk):
         if position is None:
             return []
         listing = await self._store.list_keys(self._prefix, size, position.token, flat=True)
+        self._progress.page([entry.name for entry in listing.objects], listing.token)
         if not (listing.objects or listing.token or position.token or self._folder.is_root):
             await self._check(self._folder)
         found: list[Found] = []
