@@ -55,10 +55,17 @@ class DriveWalk:
         return self._ended or self._walk.token is None
 
     @property
+    def can_pause(self) -> bool:
+        """Whether it has a cursor, or needs none."""
+        return self.ended or len(self._sealed()) <= _MAX_CURSOR
+
+    @property
     def cursor(self) -> str | None:
         if self.ended:
             return None
-        cursor = self._seal.close(f"{self.passed}~{self._walk.token}", self._scope)
-        if len(cursor) > _MAX_CURSOR:
+        if not self.can_pause:
             raise NotPossible("The folders are too deep to be searched from here; start in one of them.")
-        return cursor
+        return self._sealed()
+
+    def _sealed(self) -> str:
+        return self._seal.close(f"{self.passed}~{self._walk.token}", self._scope)

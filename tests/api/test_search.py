@@ -74,6 +74,7 @@ async def test_criteria(gateway: Gateway, criteria: dict[str, str], expected: se
 @pytest.mark.usefixtures("tree")
 async def test_each_request_looks_at_a_part_only(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "MAX_LOOKED", 3)
+    monkeypatch.setattr(searching, "_MIN_PAGE", 1)
     response = await gateway.call("GET", "", params={"action": "SEARCH", "name": "nowhere", "size": 3})
     assert response.json()["searched"] == 3
     assert response.json()["content"] == []
@@ -82,6 +83,23 @@ async def test_each_request_looks_at_a_part_only(gateway: Gateway, monkeypatch: 
         "2026/Summary.PDF",
         "2026/summary-old.pdf",
     }
+
+
+async def test_a_search_does_not_end_in_folders_too_deep_for_a_cursor(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "_MIN_PAGE", 1)
+    folder = gateway.files
+    folder.mkdir(exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(30):  # the whole path is longer than the kernel takes at once
+        os.mkdir("d" * 240, dir_fd=descriptor)
+        below = os.open("d" * 240, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(descriptor)
+    gateway.put("e/wanted", b"1")
+    assert await found(gateway, "", name="wanted", size=1) == {"/e/wanted"}
 
 
 @pytest.mark.usefixtures("tree")

@@ -14,7 +14,9 @@ from portico.paths import Path
 MAX_LOOKED = 20_000
 MAX_SECONDS = 1.0
 """How much one request looks at; the next one goes on from there."""
-_PAGE = 1000
+_PAGE, _MIN_PAGE = 1000, 100
+"""What one call asks the storage for; a call for less is hardly quicker."""
+_PATIENCE = 5
 _WILDCARDS = frozenset("*?[")
 
 
@@ -44,16 +46,17 @@ class SearchPage:
 
 
 async def search(walk: DriveWalk, criteria: Criteria, size: int) -> SearchPage:
-    """At most `size` entries. There may be fewer, or none, although more follow."""
+    """About `size` entries. There may be fewer, or none, although more follow."""
     matches = _matcher(criteria)
     found: list[tuple[Path, Entry]] = []
     began, first = time.monotonic(), walk.passed
     while not walk.ended:
-        page = await walk.page(min(_PAGE, size - len(found)))
+        page = await walk.page(min(_PAGE, max(_MIN_PAGE, size - len(found))))
         found += [(path, entry) for path, entry in page if matches(entry)]
-        if 2 * len(found) >= size:  # the next pages of the walk would be too small to be worth a call
-            break
-        if walk.passed - first >= MAX_LOOKED or time.monotonic() - began >= MAX_SECONDS:
+        looked = walk.passed - first
+        enough = len(found) >= size or looked >= MAX_LOOKED or time.monotonic() - began >= MAX_SECONDS
+        # Deep folders have long cursors: better to look at some more than to end where nobody can go on.
+        if enough and (walk.can_pause or looked >= _PATIENCE * MAX_LOOKED):
             break
     return SearchPage(found, walk.passed, walk.cursor)
 
