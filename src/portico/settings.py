@@ -211,7 +211,7 @@ class Settings:
         "zip.max-entries",
         setting_parsers.whole_number(1, 10_000_000),
         1_000_000,
-        "How many files and folders one ZIP download may contain. Each takes about 100 bytes of memory.",
+        "How many files and folders one ZIP download may contain. Each takes 100 bytes of memory and its name.",
     )
     zip_max_size: int = _setting(
         "zip.max-size",
