@@ -46,11 +46,12 @@ def load_app(home: str, overrides: Mapping[str, str], *, patient: bool = False) 
 def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, patient: bool = False) -> Edge:
     """If `patient`, its start waits for a database that does not answer."""
     metrics, long_work = Metrics(), CancellableWork()
-    stopping = asyncio.Event()
+    draining, stopping = asyncio.Event(), asyncio.Event()
     tracing = open_tracing(chosen.otel_endpoint, chosen.node)
     opened: list[Gateway] = []
 
     def drain() -> None:
+        draining.set()
         for gateway in opened:
             gateway.readiness.drain()
 
@@ -65,6 +66,8 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
         async with AsyncExitStack() as stack:
             gateway = await stack.enter_async_context(open_gateway(chosen, metrics, long_work, tracing))
             opened.append(gateway)
+            if draining.is_set():  # the database answered only now
+                gateway.readiness.drain()
             if chosen.metrics_address:
                 await stack.enter_async_context(
                     _published(metrics, chosen.metrics_folder, *chosen.metrics_address)

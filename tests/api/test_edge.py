@@ -6,9 +6,11 @@ import pytest
 from portico.api import edge
 from portico.api.assets import PAGE_POLICY
 from portico.api.requests import FILESYSTEM
+from portico.app import create_app
+from portico.operations.readiness import NotReady
 
 from .conftest import OpenGateway
-from .gateways import MULTIPART, Gateway, Step, address, form, named
+from .gateways import MULTIPART, Gateway, Step, address, form, lifespan, named
 
 SESSION = b"/backend/session"
 UNKNOWN = ("Authorization", "Bearer unknown")
@@ -402,3 +404,12 @@ async def test_healthy_answers_to_monitors_are_not_logged(gateway: Gateway, log:
     await gateway.client.get("/healthz")
     await gateway.client.get("/readyz")
     assert log.getvalue() == ""
+
+
+async def test_a_node_that_is_to_stop_before_it_has_opened_is_not_ready(gateway: Gateway) -> None:
+    app = create_app(gateway.settings)
+    app.on_drain()
+    async with lifespan(app) as state:
+        with pytest.raises(NotReady) as refusal:
+            await state["services"].get().gateway.readiness.check()
+    assert [fault.check for fault in refusal.value.faults] == ["draining"]
