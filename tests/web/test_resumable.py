@@ -136,6 +136,7 @@ def test_progress_does_not_jump_back_and_the_pause_is_shown(
 
 
 def test_line_that_falls_silent(user: BrowserUser, line: Line, root: Path, large: Path) -> None:
+    user.expect_refusal(409)  # of the silent request, if it hears that another one has taken over
     user.page.clock.install()
     sent = Sent(user)
     begin(user, large, sent)

@@ -58,11 +58,16 @@ export class Search extends EventTarget {
   /** @param {AbortSignal} signal */
   async #load(signal) {
     const page = await searchPage(this.folder, { criteria: this.criteria, cursor: this.cursor, size: this.page, signal });
-    this.found.push(...page.content.map((body) => ({ path: body.absolutePath, ...toEntry(body) })));
+    this.accept(page.content.map((body) => ({ path: body.absolutePath, ...toEntry(body) })));
     this.searched = page.searched;
     this.cursor = page.nextCursor;
     this.complete = page.nextCursor === null;
     this.#changed();
+  }
+
+  /** @param {FoundEntry[]} entries */
+  accept(entries) {
+    this.found.push(...entries);
   }
 
   #changed() {
