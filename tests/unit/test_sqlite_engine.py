@@ -38,6 +38,22 @@ def used(sync_engine: Engine) -> int:
     return sync_engine.pool.checkedout()
 
 
+async def paused(
+    engine: SqliteEngine, sync_engine: Engine, at: str
+) -> tuple[asyncio.Task[Any], threading.Event]:
+    """A query whose thread waits at an event of SQLAlchemy, and what lets it go on."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def pause(*_: Any) -> None:
+        begun.set()
+        may_end.wait()
+
+    event.listen(sync_engine, at, pause)
+    counting = asyncio.create_task(count(engine))
+    await asyncio.to_thread(begun.wait)
+    return counting, may_end
+
+
 async def test_statements_run_in_other_threads(engine: SqliteEngine, sync_engine: Engine) -> None:
     threads = set()
     event.listen(sync_engine, "before_cursor_execute", lambda *_: threads.add(threading.current_thread()))
@@ -76,15 +92,7 @@ async def test_a_failure_rolls_back(engine: SqliteEngine) -> None:
 async def test_who_is_cancelled_gives_the_connection_back_when_the_thread_is_done(
     engine: SqliteEngine, sync_engine: Engine
 ) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def pause(*_: Any) -> None:
-        begun.set()
-        may_end.wait()
-
-    event.listen(sync_engine, "before_cursor_execute", pause)
-    counting = asyncio.create_task(count(engine))
-    await asyncio.to_thread(begun.wait)
+    counting, may_end = await paused(engine, sync_engine, "before_cursor_execute")
     for _ in range(2):
         counting.cancel()
         await asyncio.wait([counting], timeout=0.01)
@@ -100,15 +108,7 @@ async def test_who_is_cancelled_gives_the_connection_back_when_the_thread_is_don
 async def test_who_is_cancelled_while_connecting_leaves_no_connection(
     engine: SqliteEngine, sync_engine: Engine
 ) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def pause(*_: Any) -> None:
-        begun.set()
-        may_end.wait()
-
-    event.listen(sync_engine, "checkout", pause)
-    counting = asyncio.create_task(count(engine))
-    await asyncio.to_thread(begun.wait)
+    counting, may_end = await paused(engine, sync_engine, "checkout")
     counting.cancel()
     await asyncio.sleep(0)
     may_end.set()

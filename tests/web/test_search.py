@@ -17,11 +17,11 @@ HOSTILE = "report <img src=x onerror=alert(1)>.txt"
 @pytest.fixture
 def user(open_page: OpenPage, gateway: Gateway, root: Path) -> BrowserUser:
     """Signed in, with a few files and folders."""
-    (root / "work" / "2026").mkdir(parents=True)
+    (root / "team" / "2026").mkdir(parents=True)
     (root / "reports").mkdir()
-    (root / "work" / "2026" / "Report one.txt").write_text("first")
-    (root / "work" / HOSTILE).write_text("hostile")
-    (root / "work" / "large.bin").write_bytes(bytes(1_500_000))
+    (root / "team" / "2026" / "Report one.txt").write_text("first")
+    (root / "team" / HOSTILE).write_text("hostile")
+    (root / "team" / "large.bin").write_bytes(bytes(1_500_000))
     (root / "old.csv").write_text("old")
     os.utime(root / "old.csv", (1_000_000_000, 1_000_000_000))
     user = open_page(gateway)
@@ -55,12 +55,12 @@ def test_results_have_their_folders_and_open(user: BrowserUser) -> None:
     search(user, "report")
     expect(results(user)).to_have_count(3)
     assert names(user) == ["Report one.txt", HOSTILE, "reports"]
-    expect(results(user).filter(has_text="Report one").locator(".found-folder")).to_have_text("/work/2026")
+    expect(results(user).filter(has_text="Report one").locator(".found-folder")).to_have_text("/team/2026")
     expect(user.page.locator(".search-status")).to_have_text("3 found · 7 entries searched")
     user.check_access()
     results(user).filter(has_text="Report one").click()
     expect(user.dialog.locator("pre")).to_have_text("first")
-    assert user.page.url.endswith("/#/work/2026/Report%20one.txt")
+    assert user.page.url.endswith("/#/team/2026/Report%20one.txt")
     user.press("Escape")
     expect(user.dialog).to_have_count(0)
     expect(user.active).to_have_text("Report one.txt")
@@ -107,7 +107,7 @@ def test_filters(user: BrowserUser) -> None:
         expect(results(user)).to_have_count(7)
         return found
 
-    assert only("Type", "Folders") == ["2026", "reports", "work"]
+    assert only("Type", "Folders") == ["2026", "reports", "team"]
     assert only("Type", "Text") == ["Report one.txt", "old.csv", HOSTILE]
     assert only("Size", "Larger than 1 MB") == ["large.bin"]
     assert only("Modified", "Older than a year") == ["old.csv"]
@@ -152,7 +152,7 @@ def test_the_next_user_sees_nothing_of_it(user: BrowserUser) -> None:
     user.page.get_by_label("Username").fill("reader")
     user.page.get_by_label("Password").fill(PASSWORD)
     user.press("Enter")
-    expect(user.row("work")).to_be_visible()
+    expect(user.row("team")).to_be_visible()
     expect(user.page.locator(".search")).to_be_hidden()
     user.press("s")
     expect(user.page.get_by_label("Name to search for")).to_have_value("")
