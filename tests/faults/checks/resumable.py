@@ -44,6 +44,9 @@ class _Sender:
             while True:
                 try:
                     answer = await client.head(address)
+                    if answer.status_code == 503:  # it is still starting
+                        await asyncio.sleep(0.05)
+                        continue
                     if answer.status_code != 200:
                         return answer.status_code
                     offset = int(answer.headers["Upload-Offset"])

@@ -248,7 +248,7 @@ async def test_of_two_conditional_writes_the_second_waits_until_the_first_has_re
                 asyncio.run_coroutine_threadsafe(writing, loop).result()
         commit(*args, **options)
 
-    monkeypatch.setattr(staging, "COMMIT_WAIT_SECONDS", 0)
+    monkeypatch.setattr(staging, "LOCK_WAIT_SECONDS", 0)
     monkeypatch.setattr(uploads, "commit_staged", interrupted)
     await provider.write(at("file"), pieces(b"first"), "text/plain", WriteOptions(if_match=version))
     with pytest.raises(Changed):

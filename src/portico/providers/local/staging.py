@@ -15,7 +15,7 @@ import os
 import secrets
 import stat as modes
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from portico import processes
@@ -29,8 +29,9 @@ _STAGING = Path((f"{RESERVED_PREFIX}staging",))
 ABANDONED_SECONDS = 24 * 3600
 """Without a write, after which a staged file of another machine has no writer any more. A running upload writes far more
 often (`uploads.RENEWAL_SECONDS`), so it survives a frozen machine, a hung file server and a clock that is corrected."""
-COMMIT_WAIT_SECONDS = 10.0
-"""How long an upload waits for those that check and replace their targets, which takes microseconds."""
+LOCK_WAIT_SECONDS = 10.0
+"""How long an upload waits for those that check and replace their targets, which takes microseconds, and for a process
+that was killed: its locks last until its last write is done."""
 _EXPIRED_SECONDS = 60 * 24 * 3600
 """Without a change, after which the file of a resumable upload is removed even if its state was lost."""
 _RESUMABLE = "upload-"
@@ -82,12 +83,14 @@ def resumable_name() -> str:
 
 
 def open_resumable(staging: int, name: str, *, create: bool) -> int:
-    """The locked file of a resumable upload; `ProviderUnavailable` if another process still writes it."""
+    """The locked file of a resumable upload; `ProviderUnavailable` if another process goes on writing it."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     file = os.open(name, flags, 0o666, dir_fd=staging)
-    if _is_locked_by_another(file):
+    try:
+        _wait_for(lambda: not _is_locked_by_another(file), f"writes the staged file {name}")
+    except BaseException:
         os.close(file)
-        raise service_unavailable(f"the staged file {name} is being written by another process", 1)
+        raise
     return file
 
 
@@ -130,16 +133,22 @@ def commit_lock(staging: int, *, alone: bool) -> Iterator[None]:
 
     `staging` is a descriptor of the caller's own. Where the file system has no locks, nothing is held.
     """
-    deadline = time.monotonic() + COMMIT_WAIT_SECONDS
-    while not _locked_folder(staging, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
-        if time.monotonic() >= deadline:  # a suspended process
-            raise service_unavailable("another process holds the lock of the staging folder", 1)
-        time.sleep(0.001)
+    kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+    _wait_for(lambda: _locked_folder(staging, kind), "holds the lock of the staging folder")
     try:
         yield
     finally:
         with suppress(OSError):
             fcntl.flock(staging, fcntl.LOCK_UN)
+
+
+def _wait_for(is_locked: Callable[[], bool], other: str) -> None:
+    """Return when this process has the lock; `ProviderUnavailable` if another one, suspended perhaps, keeps it."""
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    while not is_locked():
+        if time.monotonic() >= deadline:
+            raise service_unavailable(f"another process {other}", 1)
+        time.sleep(0.001)
 
 
 def _locked_folder(folder: int, kind: int) -> bool:
