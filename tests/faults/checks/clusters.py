@@ -4,7 +4,8 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,7 @@ from ...servers.far_away import far_away
 from ...servers.haproxy import Haproxy
 from ...servers.postgres import PostgresServer, running_postgres
 from ..figures import Effort, Figure, Lines, at_most, none_of
+from ..raw_http import Wire, get
 
 AT_ONCE = 16
 FROZEN_SECONDS = 12.0
@@ -190,40 +192,52 @@ async def far(effort: Effort) -> list[Figure]:
 
 
 async def scale(effort: Effort) -> list[Figure]:
-    """Requests for each second of processor time must not fall with the number of nodes.
+    """Requests for each second of processor time must not fall because nodes form a cluster.
 
-    All nodes share one core, and the clients have another: a core that two nodes have to themselves would be worth more
-    to each of them than one that they share with the clients.
+    Each node has an equal share of one core, and the clients have another core. On a shared core every process costs more
+    for each request than one that has the core to itself, so nodes of a cluster are compared with as many gateways that
+    know nothing of each other.
     """
-    rates: dict[int, float] = {}
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(cores[1:] or cores))
-    for nodes in (1, 2, 4):
-        with running_postgres() as database:
-            cluster = await asyncio.to_thread(_started, effort.new_folder(), database, nodes, database.port)
-            try:
-                for node in cluster.nodes:
-                    _pin(node, cores[0])
-                tokens = await _sessions(cluster, 32)
-                await _requests(cluster, tokens, 200)
-                before = _processor_seconds(cluster)
-                count = effort.of(400, 8000)
-                await _requests(cluster, tokens, count)
-                rates[nodes] = count / (_processor_seconds(cluster) - before)
-            finally:
-                cluster.end()
-        effort.say(f"{nodes} nodes: {rates[nodes]:.0f} listings a second of processor time")
-    os.sched_setaffinity(0, set(cores))
-    return [
-        Figure(
-            f"listings for a second of processor time, {nodes} nodes against one",
-            "≥ 0.9",
-            f"{rates[nodes] / rates[1]:.2f}",
-            rates[nodes] >= 0.9 * rates[1],
-            timed=True,
-        )
-        for nodes in (2, 4)
-    ]
+    figures = []
+    try:
+        for nodes in (2, 4):
+            best = {"a cluster": 0.0, "lone nodes": 0.0}
+            # The best of several rounds: whatever else runs on this machine can only add to the cost.
+            for kind in tuple(best) * effort.of(1, 4):
+                rate = await _rate(effort, [nodes] if kind == "a cluster" else [1] * nodes, cores[0])
+                effort.say(f"{nodes} as {kind}: {rate:.0f} listings a second of processor time")
+                best[kind] = max(best[kind], rate)
+            ratio = best["a cluster"] / best["lone nodes"]
+            what = f"listings for a second of processor time, a cluster of {nodes} against {nodes} lone nodes"
+            figures.append(Figure(what, "≥ 0.9", f"{ratio:.2f}", ratio >= 0.9, timed=True))
+    finally:
+        os.sched_setaffinity(0, set(cores))
+    return figures
+
+
+async def _rate(effort: Effort, sizes: list[int], core: int) -> float:
+    """Listings for each second of processor time, of clusters of these sizes, all on one core."""
+    count = effort.of(400, 8000)
+    with running_postgres() as database, ExitStack() as stack:
+        clusters = []
+        for size in sizes:
+            folder = effort.new_folder()
+            clusters.append(await asyncio.to_thread(_started, folder, database, size, database.port))
+            stack.callback(clusters[-1].end)
+        nodes = [node for cluster in clusters for node in cluster.nodes]
+        for node in nodes:
+            _pin(node, core)
+        tokens = [await _sessions(cluster, AT_ONCE) for cluster in clusters]
+
+        async def ask(number: int) -> None:
+            await asyncio.gather(*map(_requests, clusters, tokens, [number * size for size in sizes]))
+
+        await ask(200)
+        before = _processor_seconds(nodes)
+        await ask(count)
+        return count * len(nodes) / (_processor_seconds(nodes) - before)
 
 
 def _started(folder: Path, database: PostgresServer, nodes: int, port: int) -> Cluster:
@@ -282,16 +296,20 @@ async def _listings(cluster: Cluster, tokens: list[str], seconds: float) -> tupl
 
 
 async def _requests(cluster: Cluster, tokens: list[str], count: int) -> None:
+    """Listings over one connection for each token and node: every node has as much to do as it can do."""
     left = iter(range(count))
 
-    async def ask(number: int, token: str) -> None:
-        node = cluster.nodes[number % len(cluster.nodes)]
-        async with httpx2.AsyncClient(base_url=node.url, timeout=60) as client:
+    async def ask(node: Node, token: str) -> None:
+        wire = await Wire.to(node.port)
+        try:
             for _ in left:
-                answer = await client.get(f"{FILES}/", headers={"Authorization": f"Bearer {token}"})
-                assert answer.status_code == 200, answer.text
+                await wire.send(get(f"{FILES}/", token))
+                answer = await wire.answer()
+                assert answer.status == 200, answer.body
+        finally:
+            await wire.close()
 
-    await asyncio.gather(*(ask(number, token) for number, token in enumerate(tokens)))
+    await asyncio.gather(*(ask(node, token) for token in tokens for node in cluster.nodes))
 
 
 def _pin(node: Node, core: int) -> None:
@@ -301,9 +319,9 @@ def _pin(node: Node, core: int) -> None:
             os.sched_setaffinity(int(thread), {core})
 
 
-def _processor_seconds(cluster: Cluster) -> float:
+def _processor_seconds(nodes: Iterable[Node]) -> float:
     ticks = 0
-    for node in cluster.nodes:
+    for node in nodes:
         for worker in node.workers():
             fields = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
