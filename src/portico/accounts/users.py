@@ -2,7 +2,7 @@
 
 import builtins
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,10 @@ class User:
     disabled: bool
     created_at: datetime
     password_changed_at: datetime
+
+    def limited_to(self, folder: Path, rights: frozenset[Right]) -> "User":
+        """The user with only a folder of the tree, and some of the rights."""
+        return replace(self, root=str(folder.under(Path.parse(self.root))), rights=self.rights & rights)
 
 
 USER_COLUMNS = tuple(column for column in users.c if column.name not in ("name_key", "password_hash"))

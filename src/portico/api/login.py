@@ -89,8 +89,8 @@ async def logout(request: Request) -> Response:
 async def show_session(request: Request) -> Response:
     context_of(request).action = "session"
     actor = await actor_of(request)
-    rights = format_rights(actor.rights).split()
-    body = SessionBody(actor.user_name, rights, timestamps.from_datetime(actor.expires_at))
+    rights = format_rights(actor.user.rights).split()
+    body = SessionBody(actor.user.name, rights, timestamps.from_datetime(actor.require_session().expires_at))
     # So that a client knows whether it can rely on keys: older gateways ignore them.
     return JsonResponse(body, 200, (b"idempotency-key-lifetime", b"%d" % KEPT.total_seconds()))
 

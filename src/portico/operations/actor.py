@@ -2,18 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from portico.accounts.sessions import Session, Sessions
+from portico.accounts.users import User
 from portico.errors import Forbidden, NotSignedIn
 from portico.operations.admission import Slot
 from portico.operations.idempotency import Attempt
 from portico.paths import Path
-from portico.rights import Right
 
 TRUSTED_SECONDS = 0.2
 """How long a check of the user holds. With the session cache it stays within the second for which a disabled account
@@ -58,12 +57,15 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A signed-in user, with the credential and the request by which the user acts."""
+    """A user, with the request and the credential by which the user acts."""
 
-    session: Session
+    user: User
+    """The credential's owner, with no more of the tree and the rights than the credential gives."""
     context: RequestContext
     checked_at: float
     """When the user was last known to be enabled, by the monotonic clock."""
+    session: Session | None = None
+    """If the user has signed in: then the credential is an access token, or a ticket made with one."""
     only_file: Path | None = None
     """The one file that this actor may download, and nothing else: see `Authentication.with_ticket`."""
 
@@ -76,17 +78,11 @@ class Actor:
         if self.only_file is not None and str(self.only_file) != str(path):
             self.require_unrestricted()
 
-    @property
-    def user_name(self) -> str:
-        return self.session.user.name
-
-    @property
-    def rights(self) -> Collection[Right]:
-        return self.session.user.rights
-
-    @property
-    def expires_at(self) -> datetime:
-        return self.session.expires_at
+    def require_session(self) -> Session:
+        """The session of the sign-in; `Forbidden` without one."""
+        if self.session is None:
+            raise Forbidden("This needs a sign-in with a password.")
+        return self.session
 
 
 class AccountCheck:
@@ -94,7 +90,7 @@ class AccountCheck:
 
     def __init__(self, sessions: Sessions, actor: Actor) -> None:
         self._sessions = sessions
-        self._user = actor.session.user.id
+        self._user = actor.user.id
         self._checked_at = actor.checked_at
 
     async def __call__(self) -> None:

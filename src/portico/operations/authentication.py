@@ -78,18 +78,19 @@ class Authentication:
         asked_at = time.monotonic()
         session = await self._sessions.session(access_token)
         context.user = session.user.name
-        return Actor(session, context, asked_at)
+        return Actor(session.user, context, asked_at, session)
 
     async def with_ticket(self, context: RequestContext, ticket: str, path: Path) -> Actor:
         """The actor behind a ticket for `path`, who may download that file and do nothing else."""
         asked_at = time.monotonic()
         session = await self._tickets.redeem(ticket, str(path))
         context.user = session.user.name
-        return Actor(session, context, asked_at, only_file=path)
+        return Actor(session.user, context, asked_at, session, only_file=path)
 
     async def sign_out(self, actor: Actor) -> None:
         actor.context.action = "sign-out"
         actor.require_unrestricted()
+        session = actor.require_session()
         async with Change(self._audit, actor.context, "sign-out") as change:
             await change.begin()
-            await self._sessions.end(actor.session)
+            await self._sessions.end(session)

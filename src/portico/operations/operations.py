@@ -50,7 +50,7 @@ class Operations:
         self._opened: Drive | None = None
 
     def allows(self, right: Right) -> bool:
-        return right in self._actor.rights
+        return right in self._actor.user.rights
 
     # Reading
 
@@ -86,7 +86,7 @@ class Operations:
         if not drive.allows(Right.DOWNLOAD):  # a digest confirms what somebody guesses of the content
             return {}
         places = {drive.location(path): path for path in files}
-        connection = self._actor.session.user.connection
+        connection = self._actor.user.connection
         found = await self._resources.digests.find(
             connection, {place: files[path] for place, path in places.items()}
         )
@@ -114,7 +114,7 @@ class Operations:
 
     async def has_digests(self) -> bool:
         """Whether it is worth a query to look for a digest that nobody has asked for."""
-        return await self._resources.digests.is_used(self._actor.session.user.connection)
+        return await self._resources.digests.is_used(self._actor.user.connection)
 
     async def read(
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
@@ -134,10 +134,11 @@ class Operations:
     async def ticket(self, path: Path, *, recursive: bool = False) -> Ticket:
         """A ticket with which this file can be downloaded without a token; if `recursive`, a folder as an archive."""
         self._context.action = "ticket"
+        session = self._actor.require_session()
         entry = await (await self._drive()).stat_for_download(path)
         if entry.is_folder and not recursive:
             raise IsAFolder(f"'{path.name}' is a folder; a ticket for its archive needs recursive=true.")
-        text = await self._resources.tickets.issue(self._actor.session, str(path))
+        text = await self._resources.tickets.issue(session, str(path))
         return Ticket(text, Tickets.LIFETIME)
 
     # Storing
@@ -200,11 +201,11 @@ class Operations:
             (drive.location(folder.child(entry.name)), entry, upload.digests[entry.name])
             for entry in upload.stored
         ]
-        await self._resources.digests.record(self._actor.session.user.connection, digests)
+        await self._resources.digests.record(self._actor.user.connection, digests)
 
     def receipt(self, path: Path, entry: Entry, sha256: bytes | None) -> Receipt:
         """A signed receipt for a file that this actor has just stored."""
-        return self._resources.receipts.issue(self._actor.user_name, path, entry, sha256)
+        return self._resources.receipts.issue(self._actor.user.name, path, entry, sha256)
 
     @property
     def resumable(self) -> ResumableUploads:
@@ -298,7 +299,7 @@ class Operations:
             self._actor.require_unrestricted()
         else:
             self._actor.require_download(download)
-        user = self._actor.session.user
+        user = self._actor.user
         if admitted and self._context.slot is None:
             self._context.slot = self._resources.admission.enter(user.connection)
         if self._opened is None:

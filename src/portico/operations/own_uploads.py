@@ -15,7 +15,7 @@ class OwnUploads:
     def __init__(self, resources: Resources, actor: Actor) -> None:
         self._uploads = resources.uploads
         self._now = resources.now
-        self._user = actor.session.user
+        self._user = actor.user
 
     @asynccontextmanager
     async def claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[Claim]:

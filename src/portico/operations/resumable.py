@@ -219,7 +219,7 @@ class ResumableUploads:
         limit = drive.size_limit(self._resources.max_file_size)
         if size is not None and size > limit:
             raise too_large(limit)
-        if await self._resources.uploads.open_by(self._actor.session.user.id) >= MAX_OPEN:
+        if await self._resources.uploads.open_by(self._actor.user.id) >= MAX_OPEN:
             raise TooManyRequests(
                 f"You have {MAX_OPEN} unfinished uploads; finish or end some of them first.", retry_after=60
             )
@@ -233,7 +233,7 @@ class ResumableUploads:
         upload_id: str | None = None,
     ) -> UploadStatus:
         now = self._resources.now()
-        user = self._actor.session.user
+        user = self._actor.user
         record = UploadRecord(
             id=upload_id or token_hex(16),
             user_id=user.id,

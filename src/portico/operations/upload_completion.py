@@ -94,7 +94,7 @@ class UploadCompletion:
             log.warning("digest-not-computed", code=error.code, cause=error.cause)
         if wanted.recorded and details.sha256:
             found = (drive.location(path), entry, details.sha256)
-            await self._resources.digests.record(self._actor.session.user.connection, [found])
+            await self._resources.digests.record(self._actor.user.connection, [found])
 
 
 async def _read_digest(drive: Drive, path: Path, entry: Entry) -> bytes | None:

@@ -65,7 +65,7 @@ async def test_the_lock_of_a_dying_process_is_waited_for(
     tried = threading.Event()
     with open(staged, "rb+") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        monkeypatch.setattr(staging.time, "sleep", lambda _: tried.set())
+        monkeypatch.setattr("portico.providers.local.staging.time.sleep", lambda _: tried.set())
         finishing = asyncio.create_task(upload.finish(save))
         await asyncio.to_thread(tried.wait)
         assert not (tmp_path / "file").exists()
