@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
 from tests.unit.released_schemas import ADDED_AFTER_0002
 
-from portico.accounts.sessions import _BY_DIGEST, _ENABLED, _REFRESHABLE
+from portico.accounts.sessions import _ENABLED, _REFRESHABLE, SESSION
 from portico.accounts.tickets import _TICKET
 from portico.errors import InvalidRequest, NotPossible, Unavailable
 from portico.store import schema
@@ -306,7 +306,7 @@ def test_postgresql_understands_every_statement() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     for table in metadata.sorted_tables:
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
-    for query in (_BY_DIGEST, _ENABLED, _REFRESHABLE, _TICKET):
+    for query in (SESSION, _ENABLED, _REFRESHABLE, _TICKET):
         assert "SELECT" in str(query.compile(dialect=dialect))
     assert "FOR SHARE" in str(select(users).with_for_update(read=True).compile(dialect=dialect))
     statement = upsert("postgresql", attempts, {"failures": attempts.c.failures + 1})

@@ -20,6 +20,7 @@ from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.errors import NotSignedIn
 from portico.rights import format_rights
 from portico.single_flight import SingleFlight
+from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import access_tokens, families, refresh_tokens, tickets, users
 
@@ -66,7 +67,6 @@ SESSION = (
     .join(users, families.c.user_id == users.c.id)
 )
 
-_BY_DIGEST = SESSION.where(access_tokens.c.digest == bindparam("digest"))
 _REFRESHABLE = (
     select(
         *USER_COLUMNS,
@@ -81,7 +81,7 @@ _REFRESHABLE = (
 )
 # Locked from the user down to the family, as when a user is disabled.
 _LOCKED = _REFRESHABLE.with_for_update(of=[users, families], key_share=True)
-_ENABLED = select(users.c.id).where(users.c.id == bindparam("id"), users.c.disabled.is_(False))
+_ENABLED = select(users.c.id).where(users.c.disabled.is_(False))
 
 
 def digest_of(token: str) -> bytes:
@@ -118,6 +118,8 @@ class Sessions:
         self._cache: dict[bytes, tuple[float, int, Session]] = {}
         self._queries: SingleFlight[bytes, Session | None] = SingleFlight(_SHARED_SECONDS)
         self._checks: SingleFlight[int, bool] = SingleFlight()
+        self._lookups = BatchedLookups(database, SESSION, access_tokens.c.digest)
+        self._enabled = BatchedLookups(database, _ENABLED, users.c.id)
         self._generation = 0
 
     async def issue(self, user: User, *, along: Sequence[Executable] = ()) -> TokenPair:
@@ -181,7 +183,7 @@ class Sessions:
 
     async def _query(self, digest: bytes, generation: int) -> Session | None:
         queried_at = clock.monotonic()
-        row = await self._database.first(_BY_DIGEST, {"digest": digest})
+        row = await self._lookups.first(digest)
         session = session_of(row, self._database.now())
         if session is not None and row is not None and generation == self._generation:
             if len(self._cache) >= _MAX_CACHED:
@@ -191,7 +193,7 @@ class Sessions:
 
     async def _check(self, user_id: int) -> bool:
         self._checks.forget(user_id)  # later callers need a newer answer
-        return await self._database.first(_ENABLED, {"id": user_id}) is not None
+        return await self._enabled.first(user_id) is not None
 
     async def _issue(
         self, user: User, along: Sequence[Executable], transaction: "AsyncConnection"
