@@ -116,3 +116,15 @@ async def test_who_is_cancelled_while_connecting_leaves_no_connection(
         await counting
     assert used(sync_engine) == 0
     assert await count(engine) == 0
+
+
+async def test_what_is_not_durable_does_not_wait_for_the_disk(engine: SqliteEngine) -> None:
+    full, normal = 2, 1
+
+    async def level(*, durable: bool) -> Any:
+        return (await engine.run(text("PRAGMA synchronous"), None, durable=durable)).scalar_one()
+
+    assert [await level(durable=durable) for durable in (True, False, True)] == [full, normal, full]
+    with pytest.raises(OperationalError):
+        await engine.run(text("INSERT INTO missing VALUES (1)"), None, durable=False)
+    assert await asyncio.gather(*(level(durable=True) for _ in range(4))) == [full] * 4

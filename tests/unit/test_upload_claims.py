@@ -101,9 +101,9 @@ async def test_all_claims_of_a_process_are_renewed_together(
         writes = []
         write = database.write
 
-        async def counted(statement: Any, *parameters: Any) -> Any:
+        async def counted(statement: Any, *parameters: Any, **options: Any) -> Any:
             writes.append(statement)
-            return await write(statement, *parameters)
+            return await write(statement, *parameters, **options)
 
         monkeypatch.setattr(database, "write", counted)
         first = min(row.owned_until for row in await database.fetch(select(table).where(table.c.id != ID)))

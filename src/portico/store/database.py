@@ -83,17 +83,32 @@ class Database:
         return rows[0] if rows else None
 
     async def execute(
-        self, statement: Executable, parameters: Parameters = None, *, wait: float | None = None
+        self,
+        statement: Executable,
+        parameters: Parameters = None,
+        *,
+        wait: float | None = None,
+        durable: bool = True,
     ) -> int:
-        """Run one statement as a transaction of its own; returns how many rows it changed."""
+        """Run one statement as a transaction of its own; returns how many rows it changed.
+
+        What is not `durable` survives any process; with SQLite, a power failure may take it back.
+        """
         # If the connection breaks, it may have been committed.
         return await _retried(
-            lambda: self._run(statement, parameters, wait=wait, read=_row_count, writes=True), _Conflict
+            lambda: self._run(
+                statement, parameters, wait=wait, read=_row_count, writes=True, durable=durable
+            ),
+            _Conflict,
         )
 
-    async def write(self, statement: Executable, parameters: Parameters = None) -> Sequence[AnyRow]:
+    async def write(
+        self, statement: Executable, parameters: Parameters = None, *, durable: bool = True
+    ) -> Sequence[AnyRow]:
         """As `execute`, for a statement with RETURNING: the rows that it returns."""
-        return await _retried(lambda: self._run(statement, parameters, read=_rows, writes=True), _Conflict)
+        return await _retried(
+            lambda: self._run(statement, parameters, read=_rows, writes=True, durable=durable), _Conflict
+        )
 
     async def transact(
         self, work: "Callable[[AsyncConnection], Awaitable[T]]", *, wait: float | None = None
@@ -192,11 +207,14 @@ class Database:
         read: Callable[[Any], T],
         wait: float | None = None,
         writes: bool = False,
+        durable: bool = True,
     ) -> T:
         """What `read` makes of the result of one statement, which is a transaction by itself."""
         if isinstance(self._backend, Sqlite):
             with self._translated():
-                return read(await self._backend.run(statement, parameters, wait, writes=writes))
+                return read(
+                    await self._backend.run(statement, parameters, wait, writes=writes, durable=durable)
+                )
         async with self._opened(self._backend.reading, wait) as connection:
             return read(await connection.execute(statement, parameters))
 

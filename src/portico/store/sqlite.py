@@ -46,11 +46,13 @@ class Sqlite:
         async with self.engine.connect() as connection:
             yield connection
 
-    async def run(self, statement: Executable, parameters: Any, wait: float | None, *, writes: bool) -> Any:
+    async def run(
+        self, statement: Executable, parameters: Any, wait: float | None, *, writes: bool, durable: bool
+    ) -> Any:
         """The result of one statement. It takes the write lock at its begin, as `begin` does for several."""
         async with self._turn() if writes else nullcontext():
             await self._check_file()
-            return await self._plain.run(statement, parameters, wait)
+            return await self._plain.run(statement, parameters, wait, durable=durable)
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":

@@ -5,9 +5,9 @@ engine imports the whole ORM, and hops for each step of a statement.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Executable
@@ -65,10 +65,13 @@ class SqliteEngine:
             finally:
                 await self._call(connection.close)
 
-    async def run(self, statement: Executable, parameters: Any, wait: float | None = None) -> Any:
+    async def run(
+        self, statement: Executable, parameters: Any, wait: float | None = None, *, durable: bool = True
+    ) -> Any:
         """The result of one statement, which is a transaction by itself, with one hop for all of it.
 
-        A free connection is waited for at most `wait` seconds.
+        A free connection is waited for at most `wait` seconds. What is not `durable` survives any process, but a power
+        failure may take it back: the disk is not waited for.
         """
 
         def work() -> Any:
@@ -76,8 +79,9 @@ class SqliteEngine:
                 # Otherwise SQLite would commit each row by itself, and wait for the disk.
                 if isinstance(parameters, Sequence):
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
-                result = _read(connection.execute(statement, parameters))
-                connection.commit()
+                with nullcontext() if durable else _relaxed(connection):
+                    result = _read(connection.execute(statement, parameters))
+                    connection.commit()
                 return result
 
         async with self._connection_slot(wait or self._wait):
@@ -126,6 +130,16 @@ class SqliteConnection:
 
     async def _run(self, execute: Callable[[], Any]) -> Any:
         return await self._call(lambda: _read(execute()))
+
+
+@contextmanager
+def _relaxed(connection: Connection) -> Iterator[None]:
+    driver: Any = connection.connection.dbapi_connection
+    driver.execute("PRAGMA synchronous = NORMAL")
+    try:
+        yield
+    finally:
+        driver.execute("PRAGMA synchronous = FULL")
 
 
 def _read(result: Any) -> Any:

@@ -3,6 +3,9 @@
 A newer request for the same upload takes over: it asks the owner, in whatever process on whatever node that is, to make
 way, and waits until it has, or has died. Every save of the owner is conditional on its fence, so that an owner that was
 given up for dead can no longer save.
+
+Claims and progress do not wait for the disk. After a power failure nobody owns anything, and a client that asks
+learns how much of its file is left.
 """
 
 import asyncio
@@ -120,7 +123,7 @@ class Claim:
         """As `save`; with `last`, the upload is let go of at the same time."""
         values = {"new_offset": offset, "new_state": self._seal.seal(state, self.record.id)}
         statement = _LAST_PROGRESS if last else _PROGRESS
-        self._look(await self._database.write(statement, {**self._mine, **values}))
+        self._look(await self._database.write(statement, {**self._mine, **values}, durable=False))
         self._released = self._released or last
 
     def _look(self, rows: Sequence[AnyRow]) -> None:
@@ -145,7 +148,7 @@ class Claim:
         await self._renewals.remove(self)
         if not self._released:
             with suppress(PorticoError):  # then it expires
-                await self._database.execute(_RELEASE, self._mine)
+                await self._database.execute(_RELEASE, self._mine, durable=False)
 
     async def remove(self) -> None:
         """The upload has ended, and nothing is left of it."""
@@ -261,7 +264,7 @@ class Uploads:
             "new_owner": f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{self._node}",
             "until": now + self._lifetime // _MILLISECOND,
         }
-        rows = await self._database.write(_CLAIM, values)
+        rows = await self._database.write(_CLAIM, values, durable=False)
         if not rows:
             return None
         return Claim(self._database, self._seal, self._renewals, self._record(rows[0]), rows[0])
@@ -273,7 +276,9 @@ class Uploads:
         )
         end = self._database.now() + self._lifetime // _MILLISECOND
         statement = update(uploads).where(mine).values(owned_until=end)
-        rows = await self._database.write(statement.returning(uploads.c.owner, uploads.c.wanted))
+        rows = await self._database.write(
+            statement.returning(uploads.c.owner, uploads.c.wanted), durable=False
+        )
         wanted = {row.owner: row.wanted for row in rows}
         for claim in claims:
             if wanted.get(claim.owner, True):  # or it is lost
@@ -284,7 +289,7 @@ class Uploads:
         if claim := self._claims.get(row.id):  # in this process it need not be noticed first
             claim.make_way()
         mine = and_(uploads.c.id == row.id, uploads.c.fence == row.fence)
-        await self._database.execute(update(uploads).where(mine).values(wanted=True))
+        await self._database.execute(update(uploads).where(mine).values(wanted=True), durable=False)
 
     async def _row(self, upload_id: str) -> AnyRow | None:
         return await self._database.first(select(uploads).where(uploads.c.id == upload_id))
