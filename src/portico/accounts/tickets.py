@@ -33,7 +33,8 @@ class Tickets:
                     token=session.token_digest,
                     path=path,
                     expires_at=self._database.now() + self.LIFETIME * 1000,
-                )
+                ),
+                durable=False,
             )
         except IntegrityError:  # the session ended meanwhile
             raise not_signed_in() from None

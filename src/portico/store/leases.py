@@ -52,7 +52,7 @@ class Lease:
         await self._renewals.remove(self)
         mine = and_(leases.c.name == self.name, leases.c.fence == self.fence)
         with suppress(PorticoError):  # then it expires
-            await self._database.execute(delete(leases).where(mine))
+            await self._database.execute(delete(leases).where(mine), durable=False)
 
 
 class Leases:
@@ -70,7 +70,7 @@ class Leases:
         )
         end = self._database.now() + self._lifetime // timedelta(milliseconds=1)
         statement = update(leases).where(mine).values(expires_at=end).returning(leases.c.name, leases.c.fence)
-        kept = {(row.name, row.fence) for row in await self._database.write(statement)}
+        kept = {(row.name, row.fence) for row in await self._database.write(statement, durable=False)}
         return [lease for lease in held if (lease.name, lease.fence) in kept]
 
     async def acquire(self, name: str) -> Lease | None:
@@ -86,9 +86,9 @@ class Leases:
         }
         statement = upsert(self._database.dialect, leases, _TAKEN_OVER, where=leases.c.expires_at <= now)
         taking = statement.values(row).returning(leases.c.fence)
-        found = await self._database.write(taking)
+        found = await self._database.write(taking, durable=False)
         if not found and await self._end_abandoned(name):
-            found = await self._database.write(taking)
+            found = await self._database.write(taking, durable=False)
         return Lease(self._database, self._renewals, name, found[0].fence) if found else None
 
     async def _end_abandoned(self, name: str) -> bool:
@@ -97,7 +97,7 @@ class Leases:
         if row is None or processes.state_of(row.owner.rpartition("/")[2]) is not ProcessState.ENDED:
             return False
         its = and_(leases.c.name == name, leases.c.fence == row.fence)
-        await self._database.execute(update(leases).where(its).values(expires_at=0))
+        await self._database.execute(update(leases).where(its).values(expires_at=0), durable=False)
         return True
 
     async def sweep(self) -> None:
