@@ -65,6 +65,7 @@ BRIEF = (
     "fuzz-path",
     "document",
     "search",
+    "search-s3",
     "zip",
     "hostile",
 )

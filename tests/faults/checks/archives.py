@@ -1,20 +1,22 @@
 """ZIP downloads and searches of large trees: complete, bounded, and readable by the tools that people have."""
 
 import asyncio
+import itertools
 import os
 import shutil
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from ...gateways import FILES, WAIT
+from ...servers.many_keys import many_keys
 from ..figures import Effort, Figure, Lines, at_most, none_of
-from ..processes import TunedGateway
+from ..processes import TunedGateway, connect
 from .memory import MIB, Peak
 
 _TOOLS = {
@@ -114,40 +116,65 @@ def _shorten_for_ever(file: Path) -> None:
         time.sleep(0.001)
 
 
-def _made(top: Path, files: int) -> Iterator[str]:
-    """Makes a tree; the names of those that are searched for."""
+def _tree(files: int) -> Iterator[tuple[str, str]]:
+    """Folders and names. Every 9,973rd is searched for."""
     for number in range(files):
-        folder = top / f"{number // 10_000}" / f"{number // 100 % 100}"
-        if number % 100 == 0:
-            folder.mkdir(parents=True, exist_ok=True)
-        wanted = number % 9973 == 0
-        name = f"needle {number}" if wanted else f"{number}"
-        os.close(os.open(folder / name, os.O_CREAT | os.O_WRONLY))
-        if wanted:
-            yield f"/tree/{folder.parent.name}/{folder.name}/{name}"
+        name = f"needle {number}" if number % 9973 == 0 else f"{number}"
+        yield f"tree/{number // 10_000}/{number // 100 % 100}", name
+
+
+def _wanted(files: int) -> list[str]:
+    return [f"/{folder}/{name}" for folder, name in _tree(files) if name.startswith("needle")]
+
+
+def _make(top: Path, files: int) -> None:
+    made = ""
+    for folder, name in _tree(files):
+        if folder != made:
+            (top / folder).mkdir(parents=True, exist_ok=True)
+            made = folder
+        os.close(os.open(top / folder / name, os.O_CREAT | os.O_WRONLY))
 
 
 async def searches(effort: Effort) -> list[Figure]:
-    """Every request bounded, all hits once."""
+    """Files in folders: every request bounded, all hits once."""
     files = effort.of(3_000, 1_000_000)
     async with effort.gateway() as set_:
-        gateway = set_.gateway
-        wanted = await asyncio.to_thread(lambda: list(_made(gateway.files / "web" / "tree", files)))
-        found: list[str] = []
-        slowest = requests = 0.0
-        cursor = None
-        async with _client(gateway) as client:
-            while True:
-                began = time.monotonic()
-                query: dict[str, Any] = {"action": "SEARCH", "name": "needle"}
-                answer = await client.get(
-                    f"{FILES}/tree", params=query | ({"cursor": cursor} if cursor else {})
-                )
-                slowest, requests = max(slowest, time.monotonic() - began), requests + 1
-                body = answer.json()
-                found += [entry["absolutePath"] for entry in body["content"]]
-                if (cursor := body["nextCursor"]) is None:
-                    break
+        await asyncio.to_thread(_make, set_.gateway.files / "web", files)
+        return await _searched(set_.gateway, files)
+
+
+async def searches_of_objects(effort: Effort) -> list[Figure]:
+    """The same in a bucket, whose service is asked for a bounded number of pages for each request."""
+    files = effort.of(3_000, 1_000_000)
+    keys = [f"{folder}/{name}" for folder, name in _tree(files)]
+    async with many_keys(keys) as service, effort.gateway() as set_:
+        await connect(set_.gateway, "s3", service.options)
+        pages: list[int] = []
+        figures = await _searched(set_.gateway, files, lambda: pages.append(service.calls))
+    calls = [after - before for before, after in itertools.pairwise(pages)]
+    return [*figures, at_most("calls of the service for one request", 25, max(calls, default=0), "")]
+
+
+async def _searched(
+    gateway: TunedGateway, files: int, watch: Callable[[], None] = lambda: None
+) -> list[Figure]:
+    wanted = _wanted(files)
+    found: list[str] = []
+    slowest = requests = 0.0
+    cursor = None
+    async with _client(gateway) as client:
+        while True:
+            watch()
+            began = time.monotonic()
+            query: dict[str, Any] = {"action": "SEARCH", "name": "needle"}
+            answer = await client.get(f"{FILES}/tree", params=query | ({"cursor": cursor} if cursor else {}))
+            slowest, requests = max(slowest, time.monotonic() - began), requests + 1
+            body = answer.json()
+            found += [entry["absolutePath"] for entry in body["content"]]
+            if (cursor := body["nextCursor"]) is None:
+                break
+    watch()
     return [
         none_of("entries that were not found", len(wanted), sorted(set(wanted) - set(found))),
         none_of("entries that were found twice", len(wanted), ["one"] * (len(found) - len(set(found)))),
@@ -156,4 +183,4 @@ async def searches(effort: Effort) -> list[Figure]:
     ]
 
 
-LINES: Lines = {"zip": zips, "search": searches}
+LINES: Lines = {"zip": zips, "search": searches, "search-s3": searches_of_objects}
