@@ -29,6 +29,7 @@ from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
 from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.idempotency import Idempotency
+from portico.operations.jobs import Jobs
 from portico.operations.readiness import Readiness
 from portico.operations.receipts import Receipts
 from portico.operations.resources import Resources
@@ -40,6 +41,7 @@ from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
 from portico.store.digests import FileDigests
 from portico.store.idempotency import IdempotencyKeys
+from portico.store.jobs import JobRecords
 from portico.store.leases import Leases
 from portico.store.running_nodes import running_node
 from portico.store.sealed import Sealed
@@ -116,6 +118,14 @@ async def open_gateway(
         idempotency_keys = IdempotencyKeys(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
         uploads = Uploads(database, Sealed(key.derive("uploads")), settings.node)
+        jobs = Jobs(JobRecords(database, settings.node), database.now)
+        stack.push_async_callback(jobs.close)
+        metrics.watch("portico_jobs_running", lambda: jobs.running)
+
+        def stop() -> None:
+            uploads.stop()
+            jobs.stop()
+
         receipts = Receipts(key.derive("receipts"), database.now, settings.public_url)
         resources = Resources(
             drives,
@@ -129,6 +139,7 @@ async def open_gateway(
             max_file_size=settings.max_file_size,
             archive_limits=ArchiveLimits(settings.zip_max_entries, settings.zip_max_size),
             uploads=uploads,
+            jobs=jobs,
             upload_lifetime=settings.upload_lifetime,
             now=database.now,
             always_digest=settings.upload_digest == "always",
@@ -141,6 +152,7 @@ async def open_gateway(
                 _in_turn(leases, "throttle", throttle.sweep),
                 _in_turn(leases, "uploads", lambda: sweep_uploads(uploads, drives)),
                 _in_turn(leases, "idempotency-keys", idempotency_keys.sweep),
+                _in_turn(leases, "jobs", jobs.records.sweep),
                 *(_in_turn(leases, "audit", sweep) for sweep in _retention(settings, database)),
             ),
             _sweeping(readiness.watch, drives.watch, interval=WATCH_INTERVAL_SECONDS),
@@ -151,7 +163,7 @@ async def open_gateway(
                 idempotency=Idempotency(idempotency_keys),
                 scheduler=FairScheduler(),
                 readiness=readiness,
-                stop=uploads.stop,
+                stop=stop,
                 receipts=receipts,
                 client_id=settings.client_id,
                 client_secret=settings.client_secret,

@@ -60,6 +60,7 @@ FAMILIES: Mapping[str, Family] = {
     "portico_database_writers_queued": Family("gauge", "Transactions waiting for the write lock."),
     "portico_upload_memory_bytes": Family("gauge", "Memory that uploads to cloud storage hold."),
     "portico_uploads_waiting_for_memory": Family("gauge", "Uploads that wait for memory."),
+    "portico_jobs_running": Family("gauge", "Changes that go on after their request was answered."),
     "portico_workers": Family("gauge", "Processes that serve."),
     "portico_connection_up": Family(
         "gauge",

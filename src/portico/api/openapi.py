@@ -19,6 +19,8 @@ from portico.api.requests import FILESYSTEM
 from portico.api.schemas import (
     EntryBody,
     HealthBody,
+    JobBody,
+    JobsBody,
     PageBody,
     SearchBody,
     SessionBody,
@@ -38,6 +40,8 @@ _BODIES = (
     SessionBody,
     TicketBody,
     HealthBody,
+    JobBody,
+    JobsBody,
     OAuthError,
     Problem,
 )

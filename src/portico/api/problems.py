@@ -99,22 +99,19 @@ def problem_response(
 ) -> Response:
     problem_type = PROBLEM_TYPES[error.code]
     log_cause(error)
-    body = Problem(
-        type=f"{DOCS}#{error.code}",
-        title=problem_type.title,
-        status=problem_type.status,
-        detail=error.detail,
-        instance=instance_of(request.scope),
-        code=error.code,
-        requestId=context_of(request).request_id,
-        stored=msgspec.UNSET if stored is None else stored,
-        failed=msgspec.UNSET if failed is None else failed,
-        faults=msgspec.UNSET if faults is None else faults,
-    )
+    body = problem_of(error.code, error.detail, instance_of(request.scope), context_of(request).request_id)
+    body.stored = msgspec.UNSET if stored is None else stored
+    body.failed = msgspec.UNSET if failed is None else failed
+    body.faults = msgspec.UNSET if faults is None else faults
     headers = headers_of(error, problem_type.status)
     if request.method == "HEAD":
         headers[ERROR_CODE] = error.code
     return Response(msgspec.json.encode(body), problem_type.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def problem_of(code: str, detail: str, instance: str, request_id: str) -> Problem:
+    kind = PROBLEM_TYPES[code]
+    return Problem(f"{DOCS}#{code}", kind.title, kind.status, detail, instance, code, request_id)
 
 
 def status_of(error: PorticoError) -> int:

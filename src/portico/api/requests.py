@@ -111,6 +111,11 @@ def modified_of(text: str | None, name: str = f"The header {MODIFIED}") -> datet
         ) from None
 
 
+WAIT_SECONDS = 1.0
+LONGEST_WAIT_SECONDS = 30.0
+"""How long a request is waited for that may be answered before it is done."""
+
+
 class Returned(NamedTuple):
     """What the response to an upload is to have."""
 
@@ -120,12 +125,30 @@ class Returned(NamedTuple):
 
 def preferred_return(request: Request) -> Returned:
     """What `Prefer` (RFC 7240) asks for; unknown preferences are ignored."""
-    for preference in ",".join(request.headers.getlist("Prefer")).split(","):
-        (name, value), *parameters = (_pair(part) for part in preference.split(";"))
+    for (name, value), *parameters in _preferences(request):
         if name == "return":  # the first one counts
             entries = value == "representation"
             return Returned(entries, entries and ("receipt", "none") not in parameters)
     return Returned()
+
+
+def preferred_wait(request: Request) -> float | None:
+    """Seconds after which the client wants to be answered, even if its request is not done; None if it waits."""
+    asynchronous, wait = False, None
+    for (name, value), *_ in _preferences(request):
+        if name == "respond-async":
+            asynchronous = True
+        elif name == "wait" and wait is None and value.isascii() and value.isdecimal():
+            wait = min(float(value[:9]), LONGEST_WAIT_SECONDS)
+    if not asynchronous:
+        return None
+    return WAIT_SECONDS if wait is None else wait
+
+
+def _preferences(request: Request) -> Iterator[list[tuple[str, str]]]:
+    """Each preference with its parameters."""
+    for preference in ",".join(request.headers.getlist("Prefer")).split(","):
+        yield [_pair(part) for part in preference.split(";")]
 
 
 def _pair(text: str) -> tuple[str, str]:

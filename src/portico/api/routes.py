@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
-from portico.api import tus
+from portico.api import jobs, tus
 from portico.api.archives import archive, archive_of_chosen
 from portico.api.changes import copy, delete, make_folder, move
 from portico.api.download import download, issue_ticket
@@ -153,6 +153,7 @@ ROUTES: dict[str, Methods] = {
     "/backend/logout": {"POST": logout},
     "/backend/session": _page(show_session),
     tus.UPLOADS: {"OPTIONS": tus.describe, "POST": _create_upload},
+    jobs.JOBS: _page(jobs.list_jobs),
     "/backend/1.0.0/receipts/key": _page(receipt_key),
     "/backend/openapi.json": _page(openapi),
     "/backend/docs": _page(docs),
@@ -163,6 +164,7 @@ ROUTES: dict[str, Methods] = {
     **{address: _page(file) for address in FILES},
 }
 _ASSETS = _page(asset)
+_JOB: Methods = {"GET": jobs.show, "HEAD": jobs.show, "DELETE": jobs.cancel}
 _UPLOAD: Methods = {
     "OPTIONS": tus.describe,
     "HEAD": tus.show,
@@ -197,6 +199,8 @@ class Routes(Router):
             return _ASSETS
         if scope["path"].startswith(tus.UPLOADS + "/"):
             return _UPLOAD
+        if scope["path"].startswith(jobs.JOBS + "/"):
+            return _JOB
         try:
             return ROUTES[scope["path"]]
         except KeyError:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from starlette.responses import Response
 
+from portico.api.problems import Problem
 from portico.entries import FOLDER_TYPE, Entry, Page
 from portico.paths import Path
 
@@ -54,6 +55,31 @@ class StoredBody(msgspec.Struct):
     """The files that an upload stored, in the order in which they were sent."""
 
     content: list[StoredEntryBody]
+
+
+class JobBody(msgspec.Struct):
+    """A change that goes on after its request was answered."""
+
+    id: str
+    kind: str
+    state: Literal["running", "done", "failed", "cancelled"]
+    source: str
+    entriesDone: Annotated[int, msgspec.Meta(ge=0)]  # noqa: N815
+    bytesDone: Annotated[int, msgspec.Meta(ge=0)]  # noqa: N815
+    startedAt: str  # noqa: N815
+    target: str | msgspec.UnsetType = msgspec.UNSET
+    """What was asked for."""
+    result: str | msgspec.UnsetType = msgspec.UNSET
+    """Where it is, if it is done: `onConflict=rename` may have changed the name."""
+    entriesTotal: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    """How many files there are, if that is known."""
+    endedAt: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    problem: Problem | msgspec.UnsetType = msgspec.UNSET
+    """If it failed: what the request would have been answered with."""
+
+
+class JobsBody(msgspec.Struct):
+    content: list[JobBody]
 
 
 class TokenBody(msgspec.Struct):

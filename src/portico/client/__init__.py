@@ -22,6 +22,7 @@ from portico.client.errors import (
     InvalidPath,
     InvalidRequest,
     IsAFolder,
+    JobCancelled,
     MethodNotAllowed,
     NotAFolder,
     NotAGateway,
@@ -54,6 +55,7 @@ from portico.client.errors import (
     WrongSize,
 )
 from portico.client.files import OnConflict
+from portico.client.jobs import Job, JobProgress
 from portico.client.transfers.progress import Progress, Receipt
 from portico.client.transfers.sources import Uploadable
 
@@ -80,6 +82,9 @@ __all__ = [
     "InvalidPath",
     "InvalidRequest",
     "IsAFolder",
+    "Job",
+    "JobCancelled",
+    "JobProgress",
     "MethodNotAllowed",
     "NotAFolder",
     "NotAGateway",

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import BinaryIO, Self, Unpack
 
-from portico.client import files, moves, search
+from portico.client import files, jobs, moves, search
 from portico.client.auth.tokens import Tokens
 from portico.client.base import Base, LocalPath
 from portico.client.entries import Entry, Folder
@@ -14,6 +14,7 @@ from portico.client.http.async_pool import AsyncPool
 from portico.client.http.async_runner import AsyncRunner
 from portico.client.http.effects import Operation, T
 from portico.client.http.origin import Origin
+from portico.client.jobs import Job, JobProgress
 from portico.client.paths import clean
 from portico.client.search import Criteria
 from portico.client.transfers import archives, downloads, uploads
@@ -216,17 +217,58 @@ class AsyncClient(Base):
         """Create a folder and its parents; an existing folder is not an error."""
         await self._run(files.make_folder(self._session, path))
 
-    async def move(self, source: str, target: str, *, on_conflict: OnConflict | None = None) -> None:
-        """Move or rename a file or folder. If the target is an existing folder, the two are merged."""
-        await self._run(moves.transfer(self._session, "MOVE", source, target, on_conflict))
+    async def move(
+        self,
+        source: str,
+        target: str,
+        *,
+        on_conflict: OnConflict | None = None,
+        progress: JobProgress | None = None,
+        wait: bool = True,
+    ) -> Job | None:
+        """Move or rename a file or folder. If the target is an existing folder, the two are merged.
 
-    async def copy(self, source: str, target: str, *, on_conflict: OnConflict | None = None) -> None:
-        """Copy a file or a folder with its content on the gateway, without a download."""
-        await self._run(moves.transfer(self._session, "COPY", source, target, on_conflict))
+        With `progress`, a move of more than a second is a job on the gateway: `progress` is called with it about once a
+        second. Without `wait`, the job is returned at once, and goes on even if this process ends; None if the move is done.
+        """
+        waiting = jobs.Waiting(progress, wait)
+        return await self._run(moves.transfer(self._session, "MOVE", source, target, on_conflict, waiting))
 
-    async def delete(self, path: str, *, recursive: bool = False) -> None:
-        """Delete a file or an empty folder; with `recursive`, a folder with its content."""
-        await self._run(files.delete(self._session, path, recursive=recursive))
+    async def copy(
+        self,
+        source: str,
+        target: str,
+        *,
+        on_conflict: OnConflict | None = None,
+        progress: JobProgress | None = None,
+        wait: bool = True,
+    ) -> Job | None:
+        """Copy a file or a folder with its content on the gateway, without a download. `progress`, `wait`: as in `move`."""
+        waiting = jobs.Waiting(progress, wait)
+        return await self._run(moves.transfer(self._session, "COPY", source, target, on_conflict, waiting))
+
+    async def delete(
+        self, path: str, *, recursive: bool = False, progress: JobProgress | None = None, wait: bool = True
+    ) -> Job | None:
+        """Delete a file or an empty folder; with `recursive`, a folder with its content. `progress`, `wait`: as in `move`."""
+        waiting = jobs.Waiting(progress, wait)
+        return await self._run(files.delete(self._session, path, recursive=recursive, waiting=waiting))
+
+    async def jobs(self) -> Sequence[Job]:
+        """The user's jobs, the newest first; those that have ended are kept for a day."""
+        return await self._run(jobs.newest(self._session))
+
+    async def job(self, job_id: str) -> Job:
+        """A job as it is now; raises `NotFound` if it is forgotten."""
+        return await self._run(jobs.get(self._session, job_id))
+
+    async def wait_for_job(self, job_id: str, *, progress: JobProgress | None = None) -> Job:
+        """The job when it is done. Raises its error if it failed, and `JobCancelled` if it was cancelled."""
+        return await self._run(jobs.wait_for(self._session, job_id, progress))
+
+    async def cancel_job(self, job_id: str) -> Job:
+        """Cancel a running job, or forget one that has ended. The job as it was before that."""
+        return await self._run(jobs.cancel(self._session, job_id))
 
     async def close(self) -> None:
         """Close the connections. The tokens stay valid; `logout` revokes them."""

@@ -228,6 +228,12 @@ class NotAGateway(ClientError):
     code = "not-a-gateway"
 
 
+class JobCancelled(ClientError):
+    """A change on the gateway was cancelled; what was done before that is kept."""
+
+    code = "cancelled"
+
+
 class SourceChanged(ClientError):
     """A local file or stream changed while it was uploaded; it was not stored."""
 

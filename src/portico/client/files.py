@@ -12,6 +12,7 @@ from portico.client.entries import Entry, Page, entry_of, page_of
 from portico.client.errors import ConnectionFailed, IsAFolder, NotFound, NotPossible, Temporary
 from portico.client.http.effects import Operation, Request, Response
 from portico.client.http.idempotency import new_key
+from portico.client.jobs import Job, Waiting, outcome
 from portico.client.paths import clean, split, target
 
 OnConflict = Literal["replace", "fail", "rename"]
@@ -68,20 +69,23 @@ def make_folder(session: AuthSession, path: str) -> Operation[None]:
     yield from session.request(Request("POST", target(clean(path), action="MKDIR"), new_key()))
 
 
-def delete(session: AuthSession, path: str, *, recursive: bool) -> Operation[None]:
-    request = Request(
-        "DELETE", target(clean(path), recursive="true" if recursive else None), new_key(), long_running=True
-    )
+def delete(
+    session: AuthSession, path: str, *, recursive: bool, waiting: Waiting = Waiting()
+) -> Operation[Job | None]:
+    """Returns the job, if the deletion goes on as one that is not waited for."""
+    place = target(clean(path), recursive="true" if recursive else None)
+    request = Request("DELETE", place, new_key() | waiting.headers, long_running=True)
     backoff = session.backoff()
     lost = False
     while True:
         try:
-            yield from session.request_once(request)
-            return
+            response = yield from session.request_once(request)
+            break
         except NotFound:
             if not lost or (yield from session.honours_keys()):
                 raise
-            return
+            return None
         except Temporary as error:
             lost = lost or (isinstance(error, ConnectionFailed) and error.sent)
             yield from backoff.wait(error)
+    return (yield from outcome(session, response, waiting))

@@ -29,40 +29,48 @@ from portico.client.errors import (
 from portico.client.files import OnConflict
 from portico.client.http.effects import Operation, Request
 from portico.client.http.idempotency import new_key
+from portico.client.jobs import Job, Waiting, outcome
 from portico.client.paths import clean, target
 
 Action = Literal["MOVE", "COPY"]
 
 
 def transfer(
-    session: AuthSession, action: Action, source: str, destination: str, on_conflict: OnConflict | None
-) -> Operation[None]:
+    session: AuthSession,
+    action: Action,
+    source: str,
+    destination: str,
+    on_conflict: OnConflict | None,
+    waiting: Waiting = Waiting(),
+) -> Operation[Job | None]:
+    """Returns the job, if the change goes on as one that is not waited for."""
     source, destination = clean(source), clean(destination)
     place = target(source, action=action, target=destination, onConflict=on_conflict)
-    request = Request("POST", place, new_key(), long_running=True)
+    request = Request("POST", place, new_key() | waiting.headers, long_running=True)
     backoff = session.backoff()
     doubt: Temporary | None = None
     """The last failure after which the gateway may have started."""
     while True:
         try:
-            yield from session.request_once(request)
-            return
+            response = yield from session.request_once(request)
+            break
         except (AlreadyExists, NotFound):
             if doubt is None or ((yield from session.honours_keys()) and _is_without_answer(doubt)):
                 raise
             if not (yield from _is_done(session, action, source, destination, on_conflict)):
                 raise doubt from None
-            return
+            return None
         except Temporary as error:
             if not isinstance(error, RequestRunning) and not is_unprocessed(error):
                 doubt = error
                 if (yield from session.honours_keys()):
                     pass
                 elif (yield from _is_done(session, action, source, destination, on_conflict)):
-                    return
+                    return None
                 elif not (yield from _may_repeat(session, action, source, destination, on_conflict, error)):
                     raise
             yield from backoff.wait(error)
+    return (yield from outcome(session, response, waiting))
 
 
 def _is_without_answer(error: Temporary) -> bool:

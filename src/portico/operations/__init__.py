@@ -3,6 +3,7 @@
 from portico.operations.actor import Actor, RequestContext
 from portico.operations.authentication import Authentication
 from portico.operations.gateway import Gateway
+from portico.operations.jobs import Job
 from portico.operations.operations import OnConflict, Operations
 from portico.operations.resumable import ResumableUploads
 from portico.operations.upload_status import NewUpload, UploadStatus
@@ -12,6 +13,7 @@ __all__ = [
     "Actor",
     "Authentication",
     "Gateway",
+    "Job",
     "NewUpload",
     "OnConflict",
     "Operations",

@@ -22,6 +22,7 @@ class Attempt:
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self._begun = False
+        self._answered = False
 
     @property
     def is_repeated(self) -> bool:
@@ -35,7 +36,7 @@ class Attempt:
 
     async def begin(self) -> None:
         """Called before a change takes effect. `RequestRunning` if another attempt has taken over."""
-        if not await self._claim.is_owned():
+        if not self._answered and not await self._claim.is_owned() and not self._answered:
             raise _running()
         self._begun = True
 
@@ -50,7 +51,7 @@ class Attempt:
 
     async def note(self, name: str, text: str) -> None:
         """Remember a decision until the answer is known. The name is not that of a path, which begins with a slash."""
-        if not await self._claim.note({name: text}):
+        if not await self._claim.note({name: text}) and not self._answered:
             raise _running()
 
     def noted(self, name: str) -> str | None:
@@ -58,7 +59,11 @@ class Attempt:
         return self._claim.notes.get(name)
 
     async def answer(self, response: bytes) -> None:
-        """The answer, in the front end's own form, for all further requests under this key."""
+        """The answer, in the front end's own form, for all further requests under this key.
+
+        What is begun or noted later, by work that goes on after the answer, needs no key: nobody repeats it.
+        """
+        self._answered = True
         await self._claim.answer(response)
 
     async def give_up(self) -> None:

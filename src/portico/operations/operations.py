@@ -18,6 +18,7 @@ from portico.operations.archives import Archive
 from portico.operations.auditing import Change, line_of
 from portico.operations.concatenation import Concatenation
 from portico.operations.idempotency import Attempt
+from portico.operations.jobs import OwnJobs, count_files
 from portico.operations.receipts import Receipt
 from portico.operations.resources import Resources
 from portico.operations.resumable import ResumableUploads
@@ -249,6 +250,15 @@ class Operations:
                 await self._cancellable(drive.delete(path, recursive=True))
             else:
                 await drive.delete(path)
+
+    @property
+    def jobs(self) -> OwnJobs:
+        """Changes that go on after their request was answered."""
+        return OwnJobs(self._resources.jobs, self._actor, partial(Operations, self._resources))
+
+    async def count_files(self, folder: Path) -> int | None:
+        """How many files are below a folder; None if there are too many to count."""
+        return await count_files(await self._drive(), folder)
 
     async def _transfer(self, source: Path, target: Path, on_conflict: OnConflict | None) -> Path:
         drive = await self._drive()

@@ -13,6 +13,7 @@ from portico.operations.admission import Admission
 from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
 from portico.operations.hashing import WantedDigest
+from portico.operations.jobs import Jobs
 from portico.operations.receipts import Receipts
 from portico.store.digests import FileDigests
 from portico.store.uploads import Uploads
@@ -34,6 +35,7 @@ class Resources:
     """Bytes; 0 is no limit."""
     archive_limits: ArchiveLimits
     uploads: Uploads
+    jobs: Jobs
     upload_lifetime: timedelta
     """After which an unfinished resumable upload is removed."""
     now: Callable[[], int]

@@ -6,6 +6,7 @@ a source is removed only after its copy exists, and what was removed stays remov
 
 from collections import defaultdict
 
+from portico.entries import Entry
 from portico.errors import (
     AlreadyExists,
     Changed,
@@ -17,6 +18,7 @@ from portico.errors import (
 )
 from portico.providers.keys import KeyStore, Version, name_of
 from portico.providers.tasks import for_each
+from portico.tally import count
 
 _ATTEMPTS = 4
 """How often the copy of an object that keeps being replaced is tried."""
@@ -47,19 +49,21 @@ async def copy_tree(
     copied: list[Version] = []
     folders: set[str] = set()
 
-    async def copy_one(version: Version) -> None:
+    async def copy_one(entry: Entry) -> None:
+        version = Version(entry.name, entry.etag)
         key = target + version.key[len(source) :]
         try:
             if merging:
                 await _check_merge(store, target, key, folders)
             if done := await copy_object(store, version, key, replace=replace):
                 copied.append(done)
+            count(size=entry.size)
         except NotFound:
             return  # deleted in the meantime
 
     try:
         async for listing in store.pages(source, flat=True):
-            await for_each(copy_one, [Version(entry.name, entry.etag) for entry in listing.objects])
+            await for_each(copy_one, listing.objects)
     except PorticoError as error:
         raise error.after(f"{len(copied)} files were copied") from error
     return copied
@@ -104,6 +108,7 @@ async def remove_tree(store: KeyStore, prefix: str) -> None:
                 if keys := [entry.name for entry in listing.objects]:
                     await store.remove(keys)
                     removed += len(keys)
+                    count(len(keys), sum(entry.size or 0 for entry in listing.objects))
             if not await store.holds_keys(prefix):
                 return
         await remove_empty_folders(store, prefix)

@@ -41,6 +41,7 @@ from portico.providers.part_store import UPLOADS_PREFIX, UploadState
 from portico.providers.resumable import ResumableUpload
 from portico.providers.tree_walk import TreeWalk
 from portico.providers.write_options import WriteOptions
+from portico.tally import count
 
 _CHECKED_SECONDS = 10.0
 """How long a folder is listed without checking again for a file of the same name, which only other programs make."""
@@ -273,6 +274,7 @@ class ObjectStore(KeyStore):
             await self._check_no_folder(target)
             seen = Version(key_of(source), marked.etag)
             copy = await copy_object(self, seen, key_of(target), replace=replace)
+            count(size=marked.size)
             return [copy] if copy else [], False
         if not (marked or await self._is_folder(source)):
             raise not_found(source.name)

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 MOMENTARY: Final = frozenset(
-    {"families", "access_tokens", "refresh_tokens", "tickets", "attempts", "leases", "idempotency_keys"}
+    {
+        "families",
+        "access_tokens",
+        "refresh_tokens",
+        "tickets",
+        "attempts",
+        "leases",
+        "idempotency_keys",
+        "jobs",
+    }
 )
 """Tables that are not part of a backup: a session that was ended since must not come back with it, nor the answer to a
 change that a restore of the files has undone."""

@@ -183,3 +183,27 @@ digests = Table(
     Column("last_modified", String(32), nullable=False),
     Column("stored_at", BigInteger, nullable=False, index=True),
 )
+
+# Changes that go on after their request was answered. `owner` and `owned_until` are a lease of the process that does the
+# work: it saves its progress with each renewal, and looks whether `cancel_wanted` was set. Only while the `state` is
+# `running` does the row belong to it. `outcome` is where the result is, or why it failed.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("kind", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("source", Text, nullable=False),
+    Column("target", Text),
+    Column("entries", BigInteger, nullable=False, default=0),
+    Column("bytes", BigInteger, nullable=False, default=0),
+    Column("total", BigInteger),
+    Column("outcome", Text),
+    Column("request_id", String(64), nullable=False),
+    Column("owner", String(128), nullable=False),
+    Column("owned_until", BigInteger, nullable=False),
+    Column("cancel_wanted", Boolean, nullable=False, default=False),
+    Column("started_at", BigInteger, nullable=False, index=True),
+    Column("ended_at", BigInteger),
+)

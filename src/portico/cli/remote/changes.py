@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from portico.cli.exits import DONE, Missing, UsageMistake
 from portico.cli.remote.connect import connect
 from portico.cli.remote.errors import common_code, sentence
+from portico.cli.remote.job_progress import JobLine
 from portico.cli.remote.paths import (
     check_unique_names,
     expand_patterns,
@@ -44,8 +45,9 @@ def rm(options: SimpleNamespace) -> int:
                 print(f"delete {entry.path}{'/' * entry.is_folder}")
                 return
             try:
-                with report_missing(path, folder=options.recursive or path.endswith("/")):
-                    client.delete(path, recursive=options.recursive)
+                is_named_folder = options.recursive or path.endswith("/")
+                with report_missing(path, folder=is_named_folder), JobLine(client) as line:
+                    client.delete(path, recursive=options.recursive, progress=line.progress)
             except FolderNotEmpty:
                 raise NotPossible(
                     f"'{clean(path)}' is not empty; add -r to delete the folder with its content."
@@ -54,7 +56,7 @@ def rm(options: SimpleNamespace) -> int:
         return _each(expand_patterns(client, options.paths, folder=options.recursive), remove, options)
 
 
-def _transfer(options: SimpleNamespace, act: Callable[..., None]) -> int:
+def _transfer(options: SimpleNamespace, act: Callable[..., object]) -> int:
     *sources, target = options.paths
     is_copy = act is Client.copy
     with connect(options) as client:
@@ -70,7 +72,9 @@ def _transfer(options: SimpleNamespace, act: Callable[..., None]) -> int:
             if place == clean(path):
                 raise NotPossible(f"'{place}' is both the source and the target.")
             try:
-                act(client, path, place, on_conflict="fail" if options.no_clobber else None)
+                with JobLine(client) as line:
+                    on_conflict = "fail" if options.no_clobber else None
+                    act(client, path, place, on_conflict=on_conflict, progress=line.progress)
             except AlreadyExists:
                 if not options.no_clobber:
                     raise

@@ -60,7 +60,7 @@ def _down(
 
 
 def _delete(
-    found: list[tuple[str, str]], remove: Callable[[str], None], options: SimpleNamespace, report: Report
+    found: list[tuple[str, str]], remove: Callable[[str], object], options: SimpleNamespace, report: Report
 ) -> None:
     """Delete what the source does not have, but only if everything was transferred."""
     if found and report.failures:

@@ -8,6 +8,7 @@ from portico.providers.azure_files.staging import STAGING, hidden_path, is_aband
 from portico.providers.azure_files.targets import relocate
 from portico.providers.azure_files.traversal import counting, pages
 from portico.providers.tasks import for_each
+from portico.tally import count
 
 
 async def remove(share: Share, folder: Path) -> None:
@@ -31,7 +32,9 @@ async def _remove_tree(share: Share, top: Path) -> None:
 
     async def remove_one(path: Path) -> None:
         nonlocal done
-        done += await share.delete_file(path)
+        if await share.delete_file(path):
+            done += 1
+            count()
 
     with counting(lambda: f"{done} files were deleted", top):
         while pending:

@@ -28,6 +28,7 @@ from portico.providers.azure_files.targets import (
 )
 from portico.providers.azure_files.traversal import counting, entries, pages
 from portico.providers.tasks import for_each
+from portico.tally import count
 
 
 async def copy(share: Share, source: Path, target: Path, *, replace: bool) -> None:
@@ -127,6 +128,7 @@ async def _copy_tree(share: Share, source: Path, target: Path, *, replace: bool)
         except NotFound:
             return  # deleted in the meantime
         done += 1
+        count(size=entry.size)
 
     with counting(lambda: f"{done} files were copied", target):
         while pending:
@@ -156,6 +158,7 @@ async def _merge(share: Share, source: Path, target: Path) -> None:
                 try:
                     await relocate(share, found, step, goal, replace=not entry.is_folder)
                     done += 1
+                    count(size=entry.size)
                 except AlreadyExists:
                     pending.append((step, goal))
         for folder in reversed(emptied):

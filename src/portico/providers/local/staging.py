@@ -24,6 +24,7 @@ from portico.paths import RESERVED_PREFIX, Path
 from portico.processes import ProcessState
 from portico.providers.local.cancellation import CancelToken
 from portico.providers.local.confined_fs import Volume, is_folder, lstat, open_folder, opened_folder, visible
+from portico.tally import count
 
 _STAGING = Path((f"{RESERVED_PREFIX}staging",))
 ABANDONED_SECONDS = 24 * 3600
@@ -298,6 +299,7 @@ def _empty(token: CancelToken, staging: int, name: str) -> None:
 def _unlink_or_hoist(folder: int, child: str, staging: int) -> list[str]:
     try:
         os.unlink(child, dir_fd=folder)
+        count()
     except (IsADirectoryError, PermissionError):
         if not modes.S_ISDIR(os.stat(child, dir_fd=folder, follow_symlinks=False).st_mode):
             raise

@@ -23,6 +23,7 @@ from portico.providers.local.staging import (
 )
 from portico.providers.local.traversal import Traversal, traverse
 from portico.providers.local.uploads import StagedFile
+from portico.tally import count
 
 _CHUNK = 16 * 2**20
 """Bytes that are copied between two checks for cancellation."""
@@ -98,6 +99,7 @@ def merge(token: CancelToken, top: Volume, source: Path, target: Path) -> None:
                     shared.append(name)
                     continue
                 moved += 1
+                count()
         os.fsync(there.folder)
         os.fsync(here.folder)
         return shared
@@ -184,6 +186,7 @@ def _copy_tree(token: CancelToken, top: Volume, source: Path, target: Path, repl
                 with suppress(FileNotFoundError, NotFound):  # removed meanwhile
                     _copy_within(token, here.folder, there.folder, name, staging, replace)
                     copied += 1
+                    count()
         os.fsync(there.folder)
         return folders
 
@@ -223,13 +226,15 @@ def _copy_file(token: CancelToken, top: Volume, source: Path, target: Path, repl
         with opened_folder(top, source.parent) as folder, OpenFile(folder, source) as file:
             _copy_bytes(token, file.fileno(), staged.open())
         staged.commit()
+        count()
     finally:
         staged.discard()
 
 
 def _copy_bytes(token: CancelToken, source: int, target: int) -> None:
     try:
-        while os.copy_file_range(source, target, _CHUNK):
+        while copied := os.copy_file_range(source, target, _CHUNK):
+            count(0, copied)
             token.check()
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
@@ -237,3 +242,4 @@ def _copy_bytes(token: CancelToken, source: int, target: int) -> None:
         while chunk := os.read(source, 2**20):
             token.check()
             write_all(target, [chunk])
+            count(0, len(chunk))

@@ -1,0 +1,86 @@
+"""Long changes: answered before they are done if the client prefers that (RFC 7240), and the jobs that they become."""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico import timestamps
+from portico.api.problems import problem_of
+from portico.api.requests import address_of, context_of, operations_of, preferred_wait
+from portico.api.schemas import JobBody, JobsBody, JsonResponse
+from portico.operations import Job, Operations
+from portico.paths import Path
+
+JOBS = "/backend/1.0.0/jobs"
+
+
+async def carried_out(
+    request: Request,
+    kind: str,
+    change: Callable[[Operations], Awaitable[Path | None]],
+    source: Path,
+    target: Path | None = None,
+) -> Response:
+    """The answer to a change: 201 or 204 when it is done, 202 if it goes on as a job."""
+    operations = await operations_of(request)
+    wait = preferred_wait(request)
+    if wait is None:
+        result: Path | Job | None = await change(operations)
+    else:
+        result = await operations.jobs.run(kind, source, target, change, wait=wait)
+    if isinstance(result, Job):
+        location = f"{JOBS}/{result.id}".encode()
+        applied = (b"preference-applied", b"respond-async")
+        return JsonResponse(_body(result), 202, (b"location", location), applied)
+    if result is None:
+        return Response(status_code=204)
+    return Response(status_code=201, headers={"Location": address_of(result)})
+
+
+async def list_jobs(request: Request) -> Response:
+    context_of(request).action = "jobs"
+    operations = await operations_of(request)
+    return JsonResponse(JobsBody([_body(job) for job in await operations.jobs.list()]))
+
+
+async def show(request: Request) -> Response:
+    context_of(request).action = "jobs"
+    operations = await operations_of(request)
+    return JsonResponse(_body(await operations.jobs.get(_id_of(request))))
+
+
+async def cancel(request: Request) -> Response:
+    """202 if it is to end, 200 if it had ended and is forgotten; in either case with the job as it was."""
+    context_of(request).action = "jobs"
+    operations = await operations_of(request)
+    job = await operations.jobs.cancel(_id_of(request))
+    return JsonResponse(_body(job), 202 if job.state == "running" else 200)
+
+
+def _id_of(request: Request) -> str:
+    path: str = request.scope["path"]
+    return path[len(JOBS) + 1 :]
+
+
+def _body(job: Job) -> JobBody:
+    body = JobBody(
+        job.id,
+        job.kind,
+        job.state,  # type: ignore[arg-type]
+        str(job.source),
+        job.entries,
+        job.size,
+        timestamps.from_epoch(job.started_at),
+    )
+    if job.target is not None:
+        body.target = str(job.target)
+    if job.result is not None:
+        body.result = str(job.result)
+    if job.total is not None:
+        body.entriesTotal = job.total
+    if job.ended_at is not None:
+        body.endedAt = timestamps.from_epoch(job.ended_at)
+    if job.code and job.detail:
+        body.problem = problem_of(job.code, job.detail, address_of(job.source), job.request_id)
+    return body

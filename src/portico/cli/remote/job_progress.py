@@ -1,0 +1,63 @@
+"""The progress of a move, copy or deletion that takes long, on a terminal."""
+
+import os
+import sys
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from portico.cli.remote import units
+from portico.client.client import Client
+from portico.client.errors import ClientError
+from portico.client.jobs import Job, JobProgress
+
+
+class JobLine:
+    """One line on standard error, erased at the end. An interrupted command cancels its job.
+
+    Without a terminal nothing is shown, and the change ends with the command's connection.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._job: Job | None = None
+        self._shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    @property
+    def progress(self) -> JobProgress | None:
+        return self._show if self._shown else None
+
+    def _show(self, job: Job) -> None:
+        self._job = job
+        self._write(f"\r\x1b[K{line_of(job)}" if job.is_running else "\r\x1b[K")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._job is None:
+            return
+        self._write("\r\x1b[K")
+        if isinstance(error, KeyboardInterrupt) and self._job.is_running:
+            with suppress(ClientError):
+                self._client.cancel_job(self._job.id)
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # the terminal is gone
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+_DOING = {"copy": "Copying", "move": "Moving", "delete": "Deleting"}
+
+
+def line_of(job: Job) -> str:
+    """`Copying /reports: 1200 of 5000 files, 1.2 GB`."""
+    doing = _DOING.get(job.kind, job.kind.capitalize())
+    of = f" of {job.entries_total}" if job.entries_total is not None else ""
+    parts = [f"{job.entries_done}{of} files"]
+    if job.bytes_done:
+        parts.append(units.size(job.bytes_done))
+    return f"{doing} {job.source}: {', '.join(parts)}"

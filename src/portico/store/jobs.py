@@ -1,0 +1,239 @@
+"""Jobs: changes that go on after their request was answered. Each has a row, written by the process that does the work.
+
+About once a second a process saves the progress of all its jobs together, and learns which of them are to end: because a
+request on any node has asked for that, or because their user was disabled or deleted. A row whose process has died, or
+has not been heard of for a while, is turned into an interrupted one by the first that looks at it. An owner that was
+given up for dead finds that out with its next save, and ends its work.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import structlog
+from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
+
+from portico import processes
+from portico.errors import PorticoError
+from portico.processes import ProcessState
+from portico.store.database import SWEEP_WAIT, AnyRow, Database
+from portico.store.renewals import Renewals
+from portico.store.tables import jobs, users
+from portico.tally import Tally
+
+RUNNING: Final = "running"
+DONE: Final = "done"
+FAILED: Final = "failed"
+CANCELLED: Final = "cancelled"
+INTERRUPTED: Final = "interrupted"
+"""Its process died or was stopped."""
+
+KEPT: Final = timedelta(days=1)
+"""How long it is known how a job has ended."""
+LIFETIME: Final = timedelta(seconds=15)
+"""After which a job whose process is silent counts as interrupted, if nobody can see that the process has ended."""
+RENEWAL: Final = timedelta(seconds=1)
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+_SAVE: Final = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("job_id"), jobs.c.owner == bindparam("me"), jobs.c.state == RUNNING)
+    .values(
+        state=bindparam("new_state"),
+        entries=bindparam("done"),
+        bytes=bindparam("size"),
+        total=bindparam("of"),
+        outcome=bindparam("how"),
+        owned_until=bindparam("until"),
+        ended_at=bindparam("end"),
+    )
+)
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    id: str
+    user_id: int
+    kind: str
+    state: str
+    source: str
+    target: str | None
+    entries: int
+    size: int
+    total: int | None
+    outcome: str | None
+    request_id: str
+    started_at: int
+    ended_at: int | None
+
+
+@dataclass(slots=True, eq=False)
+class OwnedJob:
+    """A job of this process."""
+
+    id: str
+    tally: Tally
+    cancel: Callable[[], None]
+    """Called when it is to end early; it may be called again."""
+    state: str = RUNNING
+    outcome: str | None = None
+    ended_at: int | None = None
+
+
+class JobRecords:
+    def __init__(
+        self, database: Database, node: str, *, lifetime: timedelta = LIFETIME, renewal: timedelta = RENEWAL
+    ) -> None:
+        self._database = database
+        self._owner = f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{node[:40]}"
+        self._lifetime = lifetime
+        self._renewals = Renewals("job", renewal, self._save)
+
+    # The process that does the work
+
+    async def add(self, record: JobRecord, tally: Tally, cancel: Callable[[], None]) -> OwnedJob:
+        await self._database.execute(
+            insert(jobs).values(
+                id=record.id,
+                user_id=record.user_id,
+                kind=record.kind,
+                state=RUNNING,
+                source=record.source,
+                target=record.target,
+                request_id=record.request_id,
+                owner=self._owner,
+                owned_until=self._until(),
+                started_at=record.started_at,
+            )
+        )
+        job = OwnedJob(record.id, tally, cancel)
+        self._renewals.add(job)
+        return job
+
+    async def end(self, job: OwnedJob, state: str, outcome: str | None = None) -> None:
+        """If the database does not answer, it is tried again with the next save."""
+        await self._renewals.remove(job)
+        job.state, job.outcome, job.ended_at = state, outcome, self._database.now()
+        try:
+            await self._save([job])
+        except PorticoError as error:
+            log.warning("job-not-ended", cause=error.cause)
+            self._renewals.add(job)
+
+    async def _save(self, held: Sequence[OwnedJob]) -> list[OwnedJob]:
+        """Those that go on."""
+        until = self._until()
+        await self._database.execute(
+            _SAVE,
+            [
+                {
+                    "job_id": job.id,
+                    "me": self._owner,
+                    "new_state": job.state,
+                    "done": job.tally.entries,
+                    "size": job.tally.size,
+                    "of": job.tally.total,
+                    "how": job.outcome,
+                    "until": until,
+                    "end": job.ended_at,
+                }
+                for job in held
+            ],
+        )
+        running = [job for job in held if job.state == RUNNING]
+        if not running:
+            return []
+        columns = jobs.c.id, or_(jobs.c.cancel_wanted, users.c.disabled).label("unwanted")
+        mine = and_(
+            jobs.c.id.in_([job.id for job in running]), jobs.c.owner == self._owner, jobs.c.state == RUNNING
+        )
+        query = select(*columns).join_from(jobs, users).where(mine)
+        unwanted = {row.id: row.unwanted for row in await self._database.fetch(query)}
+        for job in running:
+            if unwanted.get(job.id, True):  # or it is lost
+                job.cancel()
+        return [job for job in running if job.id in unwanted]
+
+    def _until(self) -> int:
+        return self._database.now() + self._lifetime // _MILLISECOND
+
+    # Those who ask
+
+    async def running_by(self, user_id: int) -> int:
+        mine = and_(
+            jobs.c.user_id == user_id, jobs.c.state == RUNNING, jobs.c.owned_until > self._database.now()
+        )
+        row = await self._database.first(select(func.count().label("number")).select_from(jobs).where(mine))
+        return int(row.number) if row else 0
+
+    async def get(self, user_id: int, job_id: str) -> JobRecord | None:
+        query = select(jobs).where(jobs.c.id == job_id, jobs.c.user_id == user_id)
+        row = await self._database.first(query)
+        if row is not None and self._is_dead(row):
+            await self._interrupt(row)
+            row = await self._database.first(query)
+        return _record(row) if row is not None else None
+
+    async def list(self, user_id: int, limit: int) -> list[JobRecord]:
+        """The newest first."""
+        query = select(jobs).where(jobs.c.user_id == user_id)
+        query = query.order_by(jobs.c.started_at.desc(), jobs.c.id).limit(limit)
+        rows = await self._database.fetch(query)
+        if dead := [row for row in rows if self._is_dead(row)]:
+            for row in dead:
+                await self._interrupt(row)
+            rows = await self._database.fetch(query)
+        return [_record(row) for row in rows]
+
+    async def want_cancel(self, job_id: str) -> None:
+        mine = and_(jobs.c.id == job_id, jobs.c.state == RUNNING)
+        await self._database.execute(update(jobs).where(mine).values(cancel_wanted=True))
+
+    async def forget(self, job_id: str) -> bool:
+        """False if it is still running."""
+        ended = and_(jobs.c.id == job_id, jobs.c.state != RUNNING)
+        return await self._database.execute(delete(jobs).where(ended)) > 0
+
+    async def sweep(self) -> None:
+        """Remove jobs that have ended a day ago; notice those whose process has died."""
+        running = select(jobs).where(jobs.c.state == RUNNING).limit(1000)
+        for row in await self._database.fetch(running):
+            if self._is_dead(row):
+                await self._interrupt(row)
+        old = jobs.c.ended_at <= self._database.now() - KEPT // _MILLISECOND
+        await self._database.execute(delete(jobs).where(old), wait=SWEEP_WAIT)
+
+    def _is_dead(self, row: AnyRow) -> bool:
+        if row.state != RUNNING or row.owner == self._owner:
+            return False
+        expired: bool = row.owned_until <= self._database.now()
+        return expired or processes.state_of(row.owner) is ProcessState.ENDED
+
+    async def _interrupt(self, row: AnyRow) -> None:
+        its = and_(jobs.c.id == row.id, jobs.c.state == RUNNING, jobs.c.owned_until == row.owned_until)
+        values = {"state": INTERRUPTED, "ended_at": self._database.now()}
+        await self._database.execute(update(jobs).where(its).values(values))
+
+
+def _record(row: AnyRow) -> JobRecord:
+    return JobRecord(
+        row.id,
+        row.user_id,
+        row.kind,
+        row.state,
+        row.source,
+        row.target,
+        row.entries,
+        row.bytes,
+        row.total,
+        row.outcome,
+        row.request_id,
+        row.started_at,
+        row.ended_at,
+    )

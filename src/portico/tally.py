@@ -1,0 +1,29 @@
+"""`Tally`: how much of a long change is done.
+
+It is a context variable, as the request id of the log is: providers count deep inside their loops and in threads, nothing
+that they do depends on it, and most work is not counted at all.
+"""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Tally:
+    entries: int = 0
+    """Files, and folders that were moved or removed as a whole."""
+    size: int = 0
+    """Their bytes, as far as they are known."""
+    total: int | None = None
+    """How many entries there are to be done, if somebody has counted them."""
+
+
+CURRENT: ContextVar[Tally | None] = ContextVar("tally", default=None)
+"""Of the work that is under way. Whoever wants to know sets it."""
+
+
+def count(entries: int = 1, size: int | None = None) -> None:
+    """Some more are done."""
+    if (tally := CURRENT.get()) is not None:
+        tally.entries += entries
+        tally.size += size or 0

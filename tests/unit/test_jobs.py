@@ -1,0 +1,154 @@
+"""Jobs in the database: progress, cancellation from elsewhere, and processes that died. On both databases."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, update
+from tests.unit.conftest import Clock
+
+from portico import processes
+from portico.accounts.users import User, Users
+from portico.errors import Unavailable
+from portico.processes import ProcessState
+from portico.store.database import Database
+from portico.store.jobs import (
+    CANCELLED,
+    DONE,
+    INTERRUPTED,
+    KEPT,
+    LIFETIME,
+    RUNNING,
+    JobRecord,
+    JobRecords,
+)
+from portico.store.tables import jobs
+from portico.tally import Tally
+
+OFTEN = timedelta(milliseconds=20)
+
+
+@pytest.fixture
+def node(database: Database) -> JobRecords:
+    return JobRecords(database, "one", renewal=OFTEN)
+
+
+@pytest.fixture
+def other_node(database: Database) -> JobRecords:
+    return JobRecords(database, "two", renewal=OFTEN)
+
+
+@pytest.fixture
+def record(alice: User, database: Database) -> JobRecord:
+    now = database.now()
+    return JobRecord("a" * 32, alice.id, "copy", RUNNING, "/a", "/b", 0, 0, None, None, "id", now, None)
+
+
+async def test_progress_and_outcome_are_seen_by_others(
+    node: JobRecords, other_node: JobRecords, record: JobRecord
+) -> None:
+    tally = Tally()
+    job = await node.add(record, tally, lambda: None)
+    assert await other_node.get(record.user_id, record.id) == record
+    assert await other_node.get(record.user_id + 1, record.id) is None, "of another user"
+    tally.entries, tally.size, tally.total = 7, 2**40, 9
+    async with asyncio.timeout(30):
+        while not (seen := await other_node.get(record.user_id, record.id)) or not seen.entries:
+            await asyncio.sleep(0.01)
+    assert (seen.entries, seen.size, seen.total) == (7, 2**40, 9)
+    assert await other_node.running_by(record.user_id) == 1
+    assert not await other_node.forget(record.id)
+    tally.entries = 9
+    await node.end(job, DONE, '{"result":"/b"}')
+    (seen,) = await other_node.list(record.user_id, 10)
+    assert (seen.state, seen.entries, seen.outcome) == (DONE, 9, '{"result":"/b"}')
+    assert seen.ended_at
+    assert await other_node.running_by(record.user_id) == 0
+    assert await other_node.forget(record.id)
+    assert await node.list(record.user_id, 10) == []
+
+
+@pytest.mark.parametrize("why", ["wanted", "disabled", "deleted"])
+async def test_a_job_is_cancelled_from_elsewhere(
+    node: JobRecords, other_node: JobRecords, record: JobRecord, users: Users, why: str
+) -> None:
+    cancelled = asyncio.Event()
+    job = await node.add(record, Tally(), cancelled.set)
+    match why:
+        case "wanted":
+            await other_node.want_cancel(record.id)
+        case "disabled":
+            await users.change("alice", disabled=True)
+        case "deleted":
+            await users.delete("alice")
+    async with asyncio.timeout(30):
+        await cancelled.wait()
+    await node.end(job, CANCELLED)
+    seen = await other_node.get(record.user_id, record.id)
+    assert (seen and seen.state) == (None if why == "deleted" else CANCELLED)
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["ended", "silent"])
+async def test_a_dead_process_leaves_an_interrupted_job(
+    node: JobRecords,
+    other_node: JobRecords,
+    record: JobRecord,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    silent: bool,
+) -> None:
+    cancelled = asyncio.Event()
+    job = await node.add(record, Tally(), cancelled.set)
+    await node._renewals.remove(job)
+    if silent:
+        await database.execute(update(jobs).values(owned_until=database.now()))
+    else:
+        monkeypatch.setattr(processes, "state_of", lambda _: ProcessState.ENDED)
+    mine = await node.get(record.user_id, record.id)
+    assert mine
+    assert mine.state == RUNNING, "a process does not give itself up"
+    seen = await other_node.get(record.user_id, record.id)
+    assert seen
+    assert seen.state == INTERRUPTED
+    assert seen.ended_at
+    await node._save([job])  # it was only asleep
+    assert cancelled.is_set()
+    await node.end(job, DONE)
+    assert await other_node.get(record.user_id, record.id) == seen, "what was said is not taken back"
+
+
+async def test_an_outcome_that_cannot_be_saved_is_saved_later(
+    node: JobRecords, other_node: JobRecords, record: JobRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await node.add(record, Tally(), lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "execute", failing)
+        await node.end(job, DONE)
+    async with asyncio.timeout(30):
+        while (seen := await other_node.get(record.user_id, record.id)) and seen.state == RUNNING:
+            await asyncio.sleep(0.01)
+    assert seen
+    assert seen.state == DONE
+
+
+async def failing(*_: object, **__: object) -> None:
+    raise Unavailable("The database does not answer.")
+
+
+async def test_the_sweep_forgets_after_a_day(
+    clock: Clock, node: JobRecords, other_node: JobRecords, record: JobRecord, database: Database
+) -> None:
+    ended = await node.add(record, Tally(), lambda: None)
+    await node.end(ended, DONE)
+    lost = replace(record, id="b" * 32)
+    await node._renewals.remove(await node.add(lost, Tally(), lambda: None))
+    clock.advance(LIFETIME.total_seconds() + 1)
+    await other_node.sweep()
+    assert {row.id: row.state for row in await database.fetch(select(jobs))} == {
+        record.id: DONE,
+        lost.id: INTERRUPTED,
+    }
+    clock.advance(KEPT.total_seconds() - 1)
+    await other_node.sweep()
+    assert [row.id for row in await database.fetch(select(jobs))] == [lost.id]
