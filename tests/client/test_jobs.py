@@ -62,6 +62,7 @@ def test_progress_until_the_end() -> None:
         run(BODY, BODY | {"state": "cancelled"}, waiting=Waiting(seen.append))
 
 
+@pytest.mark.parametrize("client_kind", ["sync", "async"], indirect=True)
 def test_a_job_of_a_gateway(client: Client, root: Path) -> None:
     (root / "tree").mkdir()
     (root / "tree" / "file").write_bytes(b"content")

@@ -5,7 +5,11 @@ import { fill, make } from "./ui/dom.js";
 import { watchDropZone } from "./uploads/drop-zone.js";
 import { FolderView } from "./folder/folder-view.js";
 import { filesFromInput } from "./uploads/picked-files.js";
+import { highlight, folderAt } from "./folder/row-drag.js";
+import { Listing } from "./folder/listing.js";
 import { icon } from "./ui/icons.js";
+import { JobPanel } from "./jobs/job-panel.js";
+import { jobs } from "./jobs/jobs.js";
 import { showShortcuts, watchShortcuts } from "./keyboard-shortcuts.js";
 import { showMenu, toggleMenu } from "./ui/menu.js";
 import { announce, clearNotices, notifyError, mountNotices } from "./ui/notices.js";
@@ -30,6 +34,7 @@ class Page {
     this.shown = "";
     this.queue = new UploadQueue();
     this.uploadPanel = new UploadPanel(this.queue);
+    this.jobPanel = new JobPanel();
     this.folder = new FolderView({
       onUpload: (kind) => this.inputs[kind].click(),
       onLeave: () => this.#remember(),
@@ -38,7 +43,7 @@ class Page {
     this.timer = 0;
     this.inputs = { files: this.#input({}), folder: this.#input({ webkitdirectory: true }) };
     mountNotices();
-    document.body.append(this.uploadPanel.element, ...Object.values(this.inputs));
+    document.body.append(this.jobPanel.element, this.uploadPanel.element, ...Object.values(this.inputs));
     history.scrollRestoration = "manual";
     this.#watch();
   }
@@ -61,12 +66,14 @@ class Page {
     addEventListener("beforeunload", (event) => {
       if (this.queue.isBusy) event.preventDefault();
     });
+    jobs.addEventListener("ended", () => this.folder.refresh({ quiet: true }));
     this.queue.addEventListener("stored", (event) => this.#stored(/** @type {CustomEvent<UploadItem[]>} */ (event).detail));
     addEventListener("pagehide", () => this.#remember());
     watchDropZone({
-      mayDrop: () => session.may("upload") && !document.querySelector("dialog[open]"),
-      target: () => ({ path: this.folder.path, label: this.folder.path === "/" ? t("root") : nameOf(this.folder.path) }),
-      onDrop: (files) => this.#upload(files),
+      mayDrop: () => session.isOpen && session.may("upload") && !document.querySelector("dialog[open]"),
+      target: (event) => folderAt(this.folder, event) ?? { path: this.folder.path, label: this.folder.path === "/" ? t("root") : nameOf(this.folder.path) },
+      onTarget: highlight,
+      onDrop: (files, path) => this.#upload(files, path),
     });
     watchShortcuts((key) => {
       if (!session.isOpen) return undefined;
@@ -87,10 +94,11 @@ class Page {
     return input;
   }
 
-  /** @param {PickedFile[]} files */
-  #upload(files) {
+  /** @param {PickedFile[]} files @param {string} [path] of the folder that contains all targets */
+  #upload(files, path = this.folder.path) {
     if (!files.length) return;
-    this.queue.add(this.folder.listing, files);
+    const { listing } = this.folder;
+    this.queue.add(path.startsWith(listing.path) ? listing : new Listing(path), files);
     announce(t("uploadStarted", { count: files.length }));
   }
 
@@ -117,6 +125,7 @@ class Page {
     fill(this.container, header, this.folder.element);
     this.shown = "";
     this.#route(history.state);
+    jobs.load();
   }
 
   /** @param {HTMLElement} opener @returns {MenuItem[]} */

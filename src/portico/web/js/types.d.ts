@@ -38,6 +38,21 @@ export interface SearchPage extends ListingPage {
   searched: number;
 }
 
+/** A change that goes on after its request was answered. */
+export interface JobBody {
+  id: string;
+  /** `copy`, `move`, `delete` … */
+  kind: string;
+  state: "running" | "done" | "failed" | "cancelled";
+  source: string;
+  target?: string;
+  result?: string;
+  entriesDone: number;
+  bytesDone: number;
+  entriesTotal?: number;
+  problem?: ErrorBody & { status: number };
+}
+
 /** RFC 9457 problem details, or an RFC 6749 error from the sign-in. */
 export interface ErrorBody {
   code?: string;

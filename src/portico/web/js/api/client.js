@@ -4,7 +4,7 @@ import { errorFrom, InvalidName, isAbort, Unreachable } from "./errors.js";
 import { encoded, isName, split } from "../paths.js";
 import { session } from "./session.js";
 
-/** @import { EntryBody, ListingPage, OnConflict, SearchPage } from "../types.js" */
+/** @import { EntryBody, ListingPage, SearchPage } from "../types.js" */
 /** @typedef {{signal?: AbortSignal, headers?: Record<string, string>, tree?: boolean}} RequestOptions `tree`: it may be done in part */
 
 const FILESYSTEM = "/backend/1.0.0/filesystem";
@@ -96,23 +96,6 @@ export async function archiveLink(path) {
 
 /** @param {string} path @param {AbortSignal} [signal] */
 export const makeFolder = (path, signal) => post(path, { action: "MKDIR" }, { signal });
-
-/** @param {string} action @param {string} path @param {string} target @param {OnConflict} onConflict @returns {Promise<string>} the name at the target */
-async function transfer(action, path, target, onConflict) {
-  const response = await post(path, { action, target, onConflict }, { tree: true });
-  return nameFromUrl(response.headers.get("Location") ?? encoded(target));
-}
-
-/** @param {string} path @param {string} target @param {OnConflict} [onConflict] */
-export const move = (path, target, onConflict = "fail") => transfer("MOVE", path, target, onConflict);
-
-/** @param {string} path @param {string} target @param {OnConflict} [onConflict] */
-export const copy = (path, target, onConflict = "fail") => transfer("COPY", path, target, onConflict);
-
-/** @param {string} path @param {{recursive: boolean}} options */
-export async function remove(path, { recursive }) {
-  await request("DELETE", fileUrl(path, recursive ? { recursive: "true" } : {}), { tree: true });
-}
 
 /** The user behind this token, with current rights. @returns {Promise<{username: string, rights: string[]}>} */
 export async function whoAmI() {

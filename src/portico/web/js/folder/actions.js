@@ -1,14 +1,16 @@
 /** Actions on entries, and who may use them. */
 
-import * as api from "../api/client.js";
+import * as changes from "../api/changes.js";
+import { makeFolder } from "../api/client.js";
 import { askConflict, askName, confirm, showFailures } from "../dialogs/dialogs.js";
 import { copyText } from "../ui/clipboard.js";
 import { bdi, make } from "../ui/dom.js";
-import { announce, notify } from "../ui/notices.js";
+import { announce, notify, notifyError } from "../ui/notices.js";
 import { join, nameOf, pageUrl } from "../paths.js";
 import { pickFolder } from "../dialogs/folder-picker.js";
 import { codeOf, isAbort, SignedOut, statusOf } from "../api/errors.js";
 import { session } from "../api/session.js";
+import { Cancelled } from "../jobs/jobs.js";
 import { t } from "../i18n/i18n.js";
 
 /** @import { ConflictChoice, Entry, EntryAction, FolderAction, OnConflict } from "../types.js" */
@@ -52,7 +54,7 @@ export async function newFolder(listing) {
     yes: t("create"),
     attempt: async (name) => {
       if (listing.byName.has(name)) throw new Error(t("problem_already_exists"));
-      await api.makeFolder(join(listing.path, name));
+      await makeFolder(join(listing.path, name));
       created = name;
     },
   });
@@ -66,6 +68,8 @@ export async function newFolder(listing) {
 export async function rename(listing, entry) {
   let renamed = "";
   let interrupted = "";
+  /** @type {Promise<string> | null} */
+  let moving = null;
   await askName(t("renameTitle"), {
     label: t("newName"),
     value: entry.name,
@@ -74,17 +78,25 @@ export async function rename(listing, entry) {
       if (name === entry.name) return;
       const [from, to] = [join(listing.path, entry.name), join(listing.path, name)];
       try {
-        renamed = await api.move(from, to);
+        renamed = await new Promise((resolve, reject) => {
+          // A folder that takes long is no reason to keep the dialog open.
+          const begun = changes.move(from, to, "fail", () => {
+            moving = begun;
+            resolve("");
+          });
+          begun.then(resolve, reject);
+        });
       } catch (error) {
         // An interrupted rename continues by moving the rest to where the first part already is.
         const mayContinue = codeOf(error) === "already-exists" && name === interrupted;
         if (statusOf(error) >= 500) interrupted = name;
         const { choice } = mayContinue ? await askConflict(name, { mayReplace: session.may("overwrite"), others: false }) : { choice: "skip" };
         if (choice === "skip") throw error;
-        renamed = await api.move(from, to, /** @type {OnConflict} */ (choice));
+        renamed = await changes.move(from, to, /** @type {OnConflict} */ (choice));
       }
     },
   });
+  if (moving) renamed = await /** @type {Promise<string>} */ (moving).catch((error) => (notifyError(error), ""));
   if (!renamed) return "";
   listing.drop([entry.name]);
   listing.put({ ...entry, name: renamed });
@@ -111,7 +123,7 @@ export async function remove(listing, entries) {
   if (!sure) return;
   await forEach(entries, {
     act: async (entry) => {
-      await api.remove(join(listing.path, entry.name), { recursive: entry.folder });
+      await changes.remove(join(listing.path, entry.name), { recursive: entry.folder });
       return entry.name;
     },
     after: (done) => listing.drop(done.map(({ entry }) => entry.name)),
@@ -123,8 +135,12 @@ export async function remove(listing, entries) {
 /** @param {Listing} listing @param {Entry[]} entries */
 export async function move(listing, entries) {
   const target = await pickFolder(t("moveTitle", { count: entries.length }), { start: listing.path, yes: t("moveHere"), forbidden: forbiddenTargets(listing, entries, { here: true }) });
-  if (!target) return;
-  await transfer(listing, entries, target, api.move, {
+  if (target) await moveTo(listing, entries, target);
+}
+
+/** @param {Listing} listing @param {Entry[]} entries @param {string} target */
+export async function moveTo(listing, entries, target) {
+  await transfer(listing, entries, target, changes.move, {
     after: (done) => listing.drop(done.map(({ entry }) => entry.name)),
     success: "moved",
     failure: "moveFailed",
@@ -135,7 +151,7 @@ export async function move(listing, entries) {
 export async function copy(listing, entries) {
   const target = await pickFolder(t("copyTitle", { count: entries.length }), { start: listing.path, yes: t("copyHere"), forbidden: forbiddenTargets(listing, entries, { here: false }) });
   if (!target) return;
-  await transfer(listing, entries, target, api.copy, {
+  await transfer(listing, entries, target, changes.copy, {
     after: (done) => {
       if (target !== listing.path) return;
       for (const { entry, name } of done) listing.put({ ...entry, name, modified: entry.folder ? entry.modified : new Date().toISOString() });
@@ -154,7 +170,7 @@ function forbiddenTargets(listing, entries, { here }) {
 
 /** @typedef {{after: (done: Done[]) => void, success: string, failure: string}} Outcome `success` and `failure` are message keys */
 
-/** @param {Listing} listing @param {Entry[]} entries @param {string} target @param {typeof api.move} request @param {Outcome} outcome */
+/** @param {Listing} listing @param {Entry[]} entries @param {string} target @param {typeof changes.move} request @param {Outcome} outcome */
 async function transfer(listing, entries, target, request, outcome) {
   /** @type {ConflictChoice | ""} */
   let forAll = target === listing.path ? "rename" : "";
@@ -192,6 +208,10 @@ async function forEach(entries, { act, after, success, failure, target = "" }) {
       if (name !== null) done.push({ entry, name });
     } catch (error) {
       if (isAbort(error) || error instanceof SignedOut) break;
+      if (error instanceof Cancelled) {
+        notify(error.message);
+        break;
+      }
       failures.push({ name: entry.name, error });
     }
   }

@@ -17,6 +17,7 @@ import { Placeholder } from "./placeholder.js";
 import { Selection } from "./selection.js";
 import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
+import { watchRowDrag } from "./row-drag.js";
 import { entryMenu, Toolbar } from "./toolbar.js";
 
 /** @import { Command, Entry, Point, ScrollPosition } from "../types.js" */
@@ -54,6 +55,7 @@ export class FolderView {
     this.searchView = new SearchView({ onOpen: (entry) => this.leaveFor(entry.path), onClose: () => { this.onLeave(); this.grid.focus(); } });
     this.element = make("main", { class: "folder-view", id: "main" }, this.breadcrumbBar, this.searchView.element, this.toolbar.element, this.grid.element, this.placeholder.element, this.statusBar.element);
     this.selection.addEventListener("change", () => this.#selectionChanged());
+    watchRowDrag(this);
   }
 
   get path() {

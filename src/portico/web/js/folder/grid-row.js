@@ -5,6 +5,9 @@ import { icon } from "../ui/icons.js";
 
 /** @typedef {ReturnType<typeof makeRow>} Row */
 
+/** On a touch screen, a long press is for the menu. */
+const MAY_DRAG = matchMedia("(hover: hover)").matches ? "true" : null;
+
 export function makeRow() {
   const parts = {
     checkbox: make("input", { type: "checkbox", tabindex: "-1" }),
@@ -15,7 +18,7 @@ export function makeRow() {
     menuButton: make("button", { type: "button", class: "quiet round", tabindex: "-1", "aria-haspopup": "menu" }, icon("moreSolid")),
   };
   const open = make("a", { class: "open", tabindex: "-1", draggable: "false" }, parts.name);
-  const element = make("div", { class: "row", role: "row" },
+  const element = make("div", { class: "row", role: "row", draggable: MAY_DRAG },
     make("div", { class: "cell select", role: "gridcell" }, parts.checkbox),
     make("div", { class: "cell name", role: "gridcell" }, parts.icon, open),
     parts.size,

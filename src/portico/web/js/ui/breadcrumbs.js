@@ -20,7 +20,7 @@ export function breadcrumbs(path, { onOpen } = {}) {
     const current = isLast ? { "aria-current": onOpen ? "true" : "page" } : {};
     const element = onOpen
       ? make("button", { type: "button", class: "crumb", onclick: () => onOpen(folder.path), ...current }, label)
-      : make("a", { class: "crumb", href: link(folder.path), ...current }, label);
+      : make("a", { class: "crumb", href: link(folder.path), draggable: "false", data: { path: folder.path }, ...current }, label);
     return make("li", {}, index ? icon("next") : null, element);
   });
   const go = onOpen ?? ((target) => (location.hash = link(target)));

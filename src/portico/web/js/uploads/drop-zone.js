@@ -1,6 +1,6 @@
-/** Drag and drop: the whole page accepts files. */
+/** Drag and drop, and paste: the whole page accepts files, and a folder that is pointed at accepts them for itself. */
 
-import { bdi, fill, make, sentence } from "../ui/dom.js";
+import { bdi, fill, isTyping, make, sentence } from "../ui/dom.js";
 import { filesFromDrop } from "./picked-files.js";
 import { icon } from "../ui/icons.js";
 import { messageOf } from "../api/errors.js";
@@ -8,12 +8,13 @@ import { notifyError } from "../ui/notices.js";
 import { t } from "../i18n/i18n.js";
 
 /** @import { PickedFile } from "../types.js" */
+/** @typedef {{path: string, label: string, element?: HTMLElement}} DropTarget */
 
 /** The event's files, or null if something else is dragged. @param {DragEvent} event */
 const transferOf = (event) => (event.dataTransfer?.types.includes("Files") ? event.dataTransfer : null);
 
-/** @param {{mayDrop: () => boolean, target: () => {path: string, label: string}, onDrop: (files: PickedFile[]) => void}} options */
-export function watchDropZone({ mayDrop, target, onDrop }) {
+/** @param {{mayDrop: () => boolean, target: (event: Event) => DropTarget, onTarget: (element: HTMLElement | null) => void, onDrop: (files: PickedFile[], path: string) => void}} options */
+export function watchDropZone({ mayDrop, target, onTarget, onDrop }) {
   const text = make("p");
   const overlay = make("div", { class: "drop-zone", hidden: true, "aria-hidden": "true" }, icon("upload"), text);
   document.body.append(overlay);
@@ -21,15 +22,32 @@ export function watchDropZone({ mayDrop, target, onDrop }) {
   const end = () => {
     depth = 0;
     overlay.hidden = true;
+    onTarget(null);
+  };
+  /** @param {Event} event */
+  const show = (event) => {
+    const { label, element } = target(event);
+    fill(text, ...sentence(t("dropHere"), { name: bdi(label, { class: "strong" }) }));
+    overlay.classList.toggle("aimed", Boolean(element));
+    overlay.hidden = false;
+    onTarget(element ?? null);
+  };
+  /** @param {Event} event @param {DataTransfer} transfer */
+  const take = async (event, transfer) => {
+    const { path } = target(event);
+    try {
+      const files = await filesFromDrop(transfer, path);
+      if (files.length) onDrop(files, path);
+    } catch (error) {
+      notifyError(new Error(t("cannotReadDrop", { reason: messageOf(error) })));
+    }
   };
 
   addEventListener("dragenter", (event) => {
     if (!transferOf(event)) return;
     event.preventDefault();
     depth += 1;
-    if (!mayDrop()) return;
-    fill(text, ...sentence(t("dropHere"), { name: bdi(target().label, { class: "strong" }) }));
-    overlay.hidden = false;
+    if (mayDrop()) show(event);
   });
   addEventListener("dragleave", (event) => {
     if (transferOf(event) && (depth -= 1) <= 0) end();
@@ -40,18 +58,18 @@ export function watchDropZone({ mayDrop, target, onDrop }) {
     // Without this the browser would leave the page and open the file.
     event.preventDefault();
     transfer.dropEffect = mayDrop() ? "copy" : "none";
+    if (mayDrop()) show(event);
   });
-  addEventListener("drop", async (event) => {
+  addEventListener("drop", (event) => {
     const transfer = transferOf(event);
     if (!transfer) return;
     event.preventDefault();
     end();
-    if (!mayDrop()) return;
-    try {
-      const files = await filesFromDrop(transfer, target().path);
-      if (files.length) onDrop(files);
-    } catch (error) {
-      notifyError(new Error(t("cannotReadDrop", { reason: messageOf(error) })));
-    }
+    if (mayDrop()) take(event, transfer);
+  });
+  addEventListener("paste", (event) => {
+    if (!event.clipboardData?.files.length || isTyping(event.target) || !mayDrop()) return;
+    event.preventDefault();
+    take(new Event("paste"), event.clipboardData);
   });
 }

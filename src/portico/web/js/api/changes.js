@@ -1,0 +1,40 @@
+/** Moves, copies and deletions. One that takes more than a second goes on as a job, whose end is waited for. */
+
+import { jobs } from "../jobs/jobs.js";
+import { encoded, nameOf } from "../paths.js";
+import { fileUrl, nameFromUrl, request } from "./client.js";
+
+/** @import { JobBody, OnConflict } from "../types.js" */
+
+const OPTIONS = { tree: true, headers: { Prefer: "respond-async" } };
+
+/**
+ * The end of a change.
+ * @param {Response} response
+ * @param {() => void} [onJob] called if it takes long
+ * @returns {Promise<JobBody | null>} of a job that is done, if it became one
+ */
+async function ended(response, onJob) {
+  if (response.status !== 202) return null;
+  const body = await response.json();
+  onJob?.();
+  return jobs.finished(body);
+}
+
+/** @param {string} action @param {string} path @param {string} target @param {OnConflict} onConflict @param {() => void} [onJob] @returns {Promise<string>} the name at the target */
+async function transfer(action, path, target, onConflict, onJob) {
+  const response = await request("POST", fileUrl(path, { action, target, onConflict }), OPTIONS);
+  const job = await ended(response, onJob);
+  return job ? nameOf(job.result ?? target) : nameFromUrl(response.headers.get("Location") ?? encoded(target));
+}
+
+/** @param {string} path @param {string} target @param {OnConflict} [onConflict] @param {() => void} [onJob] called if it takes long */
+export const move = (path, target, onConflict = "fail", onJob = undefined) => transfer("MOVE", path, target, onConflict, onJob);
+
+/** @param {string} path @param {string} target @param {OnConflict} [onConflict] */
+export const copy = (path, target, onConflict = "fail") => transfer("COPY", path, target, onConflict);
+
+/** @param {string} path @param {{recursive: boolean}} options */
+export async function remove(path, { recursive }) {
+  await ended(await request("DELETE", fileUrl(path, recursive ? { recursive: "true" } : {}), OPTIONS));
+}
