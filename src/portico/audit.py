@@ -36,6 +36,11 @@ class AuditLine(msgspec.Struct, kw_only=True, gc=False):
     request_id: Text = msgspec.UNSET
     user: Text = msgspec.UNSET
     """A Web User, or `os:NAME`: the system account that ran the command."""
+    key: Text = msgspec.UNSET
+    """The id of the user's API key, if the request was made with one."""
+    key_name: Text = msgspec.UNSET
+    folder: Text = msgspec.UNSET
+    """What the paths of that key start from, if it is not the user's root."""
     client: Text = msgspec.UNSET
     """The client's address, if known."""
     action: str

@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from portico import __version__
+from portico.accounts.api_keys import ApiKeys
 from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
 from portico.accounts.devices import Devices
@@ -24,6 +25,7 @@ from portico.drives import Drives
 from portico.errors import PorticoError
 from portico.metrics import Metrics
 from portico.operations import Authentication, Gateway, Operations
+from portico.operations.account import AccountResources, OwnAccount
 from portico.operations.admission import Admission
 from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
@@ -114,7 +116,8 @@ async def open_gateway(
         metrics.watch("portico_node_info", lambda: 1, settings.node, __version__)
         metrics.watch("portico_ready", lambda: readiness.is_ready)
         metrics.watch("portico_clock_offset_seconds", lambda: database.clock_offset / 1000)
-        tickets = Tickets(database)
+        tickets, keys = Tickets(database), ApiKeys(database)
+        stack.push_async_callback(keys.close)
         idempotency_keys = IdempotencyKeys(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
         uploads = Uploads(database, Sealed(key.derive("uploads")), settings.node)
@@ -148,6 +151,7 @@ async def open_gateway(
             _sweeping(
                 drives.sweep,
                 _in_turn(leases, "sessions", sessions.sweep),
+                _in_turn(leases, "keys", keys.sweep),
                 _in_turn(leases, "leases", leases.sweep),
                 _in_turn(leases, "throttle", throttle.sweep),
                 _in_turn(leases, "uploads", lambda: sweep_uploads(uploads, drives)),
@@ -158,8 +162,9 @@ async def open_gateway(
             _sweeping(readiness.watch, drives.watch, interval=WATCH_INTERVAL_SECONDS),
         ):
             yield Gateway(
-                authentication=Authentication(sign_in, sessions, tickets, audit, metrics),
+                authentication=Authentication(sign_in, sessions, tickets, keys, audit, metrics),
                 operations=partial(Operations, resources),
+                account=partial(OwnAccount, AccountResources(keys, audit)),
                 idempotency=Idempotency(idempotency_keys),
                 scheduler=FairScheduler(),
                 readiness=readiness,

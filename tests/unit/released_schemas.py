@@ -5,7 +5,16 @@ The tables are compared with the old migrations by a test. The statements are wr
 
 from typing import Any
 
-ADDED_AFTER_0002 = ("audit_lines", "cluster", "digests", "idempotency_keys", "jobs", "leases", "uploads")
+ADDED_AFTER_0002 = (
+    *("api_keys", "invitations"),
+    "audit_lines",
+    "cluster",
+    "digests",
+    "idempotency_keys",
+    "jobs",
+    "leases",
+    "uploads",
+)
 """Tables. None refers to another of them, so they can be dropped in this order."""
 
 REVISION_0002 = {

@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from portico.accounts import sessions as module
-from portico.accounts.sessions import CACHED_SECONDS, Session, Sessions, session_of
+from portico.accounts.credential_cache import CACHED_SECONDS
+from portico.accounts.sessions import Session, Sessions, session_of
 from portico.accounts.users import User, Users
 from portico.errors import NotSignedIn, Unavailable
 from portico.store.database import AnyRow, Database
@@ -48,8 +49,8 @@ async def test_nobody_joins_a_read_from_before_the_end(
     arrived, go_on = asyncio.Event(), asyncio.Event()
     ask = tokens._query
 
-    async def slow(digest: bytes, generation: int) -> Session | None:
-        session = await ask(digest, generation)
+    async def slow(digest: bytes) -> tuple[Session, int] | None:
+        session = await ask(digest)
         arrived.set()
         await go_on.wait()
         return session
@@ -95,11 +96,11 @@ async def test_an_end_elsewhere_is_seen_within_a_second(
 
 
 async def test_the_cache_is_bounded(tokens: Sessions, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.accounts.sessions._MAX_CACHED", 3)
+    monkeypatch.setattr("portico.accounts.credential_cache._MAX_CACHED", 3)
     for _ in range(10):
         await tokens.session((await tokens.issue(alice)).access_token)
-    assert len(tokens._cache) <= 3
-    assert not tokens._queries._calls
+    assert len(tokens._cache._cache) <= 3
+    assert not tokens._cache._queries._calls
 
 
 async def test_without_the_database_nobody_is_believed(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Executable, bindparam, delete, insert, select, update
 
 from portico import clock
+from portico.accounts.credential_cache import CredentialCache
 from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.errors import NotSignedIn
 from portico.rights import format_rights
@@ -29,13 +30,7 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS: Final = 60
 """How long a used refresh token still works, in seconds: for a second tab, or a response that got lost."""
-CACHED_SECONDS: Final = 0.8
-"""How long a session is cached, in seconds."""
-
-_SHARED_SECONDS = 0.2
-"""How long a query may be shared, in seconds; with `CACHED_SECONDS`, no answer is older than one second."""
 _MAX_LENGTH = 256  # of anything sent as a token
-_MAX_CACHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +110,12 @@ class Sessions:
         self._database = database
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
-        self._cache: dict[bytes, tuple[float, int, Session]] = {}
-        self._queries: SingleFlight[bytes, Session | None] = SingleFlight(_SHARED_SECONDS)
+        self._cache: CredentialCache[Session] = CredentialCache(
+            lambda digest: self._query(digest), database.now
+        )
         self._checks: SingleFlight[int, bool] = SingleFlight()
         self._lookups = BatchedLookups(database, SESSION, access_tokens.c.digest)
         self._enabled = BatchedLookups(database, _ENABLED, users.c.id)
-        self._generation = 0
 
     async def issue(self, user: User, *, along: Sequence[Executable] = ()) -> TokenPair:
         """Start a session; `NotSignedIn` if the user was disabled or deleted, or got a new password meanwhile.
@@ -151,11 +146,7 @@ class Sessions:
 
     async def session(self, access_token: str) -> Session:
         """The session of an access token; `NotSignedIn` if it is unknown, expired or ended, or its user disabled."""
-        digest = digest_of(access_token)
-        cached = self._cache.get(digest)
-        if cached is not None and clock.monotonic() < cached[0] and self._database.now() < cached[1]:
-            return cached[2]
-        session = await self._queries.run(digest, lambda: self._query(digest, self._generation))
+        session = await self._cache.get(digest_of(access_token))
         if session is None:
             raise not_signed_in()
         return session
@@ -177,19 +168,12 @@ class Sessions:
 
     def forget(self) -> None:
         """Clear the cache, and do not share queries that are under way."""
-        self._generation += 1
-        self._cache.clear()
-        self._queries.forget_all()
+        self._cache.forget()
 
-    async def _query(self, digest: bytes, generation: int) -> Session | None:
-        queried_at = clock.monotonic()
+    async def _query(self, digest: bytes) -> tuple[Session, int] | None:
         row = await self._lookups.first(digest)
         session = session_of(row, self._database.now())
-        if session is not None and row is not None and generation == self._generation:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
-            self._cache[digest] = (queried_at + CACHED_SECONDS, row.token_expires_at, session)
-        return session
+        return (session, row.token_expires_at) if session and row else None
 
     async def _check(self, user_id: int) -> bool:
         self._checks.forget(user_id)  # later callers need a newer answer

@@ -1,8 +1,6 @@
 """Sign-in (RFC 6749, with that standard's errors), sign-out, and who is signed in."""
 
-import binascii
 import hmac
-from base64 import b64decode
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -12,8 +10,8 @@ from starlette.responses import Response
 from portico import timestamps
 from portico.api.problems import PROBLEM_TYPES, headers_of, log_cause
 from portico.api.request_body import read_small
-from portico.api.requests import actor_of, context_of, services_of, single_header
-from portico.api.schemas import JsonResponse, SessionBody, TokenBody
+from portico.api.requests import actor_of, basic_credentials, context_of, services_of, single_header
+from portico.api.schemas import JsonResponse, KeyInUseBody, SessionBody, TokenBody
 from portico.api.services import Services
 from portico.errors import ClientTimeout, InvalidRequest, NotSignedIn, TooManyRequests, Unavailable
 from portico.operations.authentication import DEVICE_LIFETIME, TokenPair, WrongPassword
@@ -90,7 +88,11 @@ async def show_session(request: Request) -> Response:
     context_of(request).action = "session"
     actor = await actor_of(request)
     rights = format_rights(actor.user.rights).split()
-    body = SessionBody(actor.user.name, rights, timestamps.from_datetime(actor.require_session().expires_at))
+    body = SessionBody(actor.user.name, rights)
+    if actor.session is not None:
+        body.expiresAt = timestamps.from_datetime(actor.session.expires_at)
+    if (key := actor.context.key) is not None:
+        body.key = KeyInUseBody(key.id, key.name, key.folder)
     # So that a client knows whether it can rely on keys: older gateways ignore them.
     return JsonResponse(body, 200, (b"idempotency-key-lifetime", b"%d" % KEPT.total_seconds()))
 
@@ -117,7 +119,7 @@ def _keeping(response: Response, device: str, *, secure: bool) -> Response:
 
 def _check_client(request: Request, services: Services) -> None:
     header = single_header(request, "Authorization")
-    client_id, client_secret = _basic(header or "")
+    client_id, client_secret = basic_credentials(header or "")
     known = hmac.compare_digest(client_id, services.gateway.client_id.encode())
     if not (hmac.compare_digest(client_secret, services.gateway.client_secret.encode()) and known):
         raise _Refused(
@@ -126,18 +128,6 @@ def _check_client(request: Request, services: Services) -> None:
             "Send client id and client secret as HTTP Basic credentials; the administrator has them.",
             {"WWW-Authenticate": 'Basic realm="portico", charset="UTF-8"'},
         )
-
-
-def _basic(header: str) -> tuple[bytes, bytes]:
-    """The client id and secret in a Basic `Authorization` header; empty if it is not one."""
-    scheme, _, encoded = header.partition(" ")
-    if scheme.lower() != "basic":
-        return b"", b""
-    try:
-        client_id, colon, client_secret = b64decode(encoded.strip(), validate=True).partition(b":")
-    except (binascii.Error, ValueError):
-        return b"", b""
-    return (client_id, client_secret) if colon else (b"", b"")
 
 
 async def _form(request: Request) -> dict[str, str]:

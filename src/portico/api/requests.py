@@ -1,6 +1,8 @@
 """Reading a request strictly: path, query, headers and credentials. What is malformed is refused, never guessed."""
 
+import binascii
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 from datetime import datetime
 from difflib import get_close_matches
@@ -67,16 +69,40 @@ def may_see_faults(request: Request) -> bool:
 
 
 async def actor_of(request: Request) -> Actor:
-    """The user behind the request's bearer token."""
+    """The user behind the request's bearer token or API key. A key may be a Basic password, too."""
     header = single_header(request, "Authorization")
     scheme, _, token = (header or "").partition(" ")
+    authentication = services_of(request).gateway.authentication
+    if scheme.lower() == "basic":
+        username, key = basic_credentials(header or "")
+        if not key.startswith(b"pk_"):
+            raise NotSignedIn(
+                "Only an API key can be sent as a Basic password; for a password, sign in at /backend/login."
+            )
+        return await authentication.with_key(
+            context_of(request), key.decode("latin-1"), username.decode("utf-8", "replace")
+        )
     if scheme.lower() != "bearer" or not token:
-        raise NotSignedIn("Send the access token as 'Authorization: Bearer …'; get one at /backend/login.")
+        raise NotSignedIn(
+            "Send the access token or API key as 'Authorization: Bearer …'; get a token at /backend/login."
+        )
     if _has_parameter(request, b"access_token"):
         raise InvalidRequest(
             "The query holds an access token as well as the header; send it in the header only."
         )
-    return await services_of(request).gateway.authentication.with_token(context_of(request), token.strip())
+    return await authentication.with_token(context_of(request), token.strip())
+
+
+def basic_credentials(header: str) -> tuple[bytes, bytes]:
+    """User name and password in a Basic `Authorization` header; empty if it is not one."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return b"", b""
+    try:
+        username, colon, password = b64decode(encoded.strip(), validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        return b"", b""
+    return (username, password) if colon else (b"", b"")
 
 
 async def operations_of(request: Request, ticket: str | None = None) -> Operations:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
-from portico.api import jobs, tus
+from portico.api import account, jobs, tus
 from portico.api.archives import archive, archive_of_chosen
 from portico.api.changes import copy, delete, make_folder, move
 from portico.api.download import download, issue_ticket
@@ -152,6 +152,7 @@ ROUTES: dict[str, Methods] = {
     "/backend/login": {"POST": login},
     "/backend/logout": {"POST": logout},
     "/backend/session": _page(show_session),
+    account.KEYS: {**_page(account.list_keys), "POST": account.add_key},
     tus.UPLOADS: {"OPTIONS": tus.describe, "POST": _create_upload},
     jobs.JOBS: _page(jobs.list_jobs),
     "/backend/1.0.0/receipts/key": _page(receipt_key),
@@ -164,7 +165,11 @@ ROUTES: dict[str, Methods] = {
     **{address: _page(file) for address in FILES},
 }
 _ASSETS = _page(asset)
-_JOB: Methods = {"GET": jobs.show, "HEAD": jobs.show, "DELETE": jobs.cancel}
+_ONE_OF_MANY: dict[str, Methods] = {
+    account.KEYS: {"DELETE": account.end_key},
+    jobs.JOBS: {"GET": jobs.show, "HEAD": jobs.show, "DELETE": jobs.cancel},
+}
+"""By the address without its last segment, which is an id."""
 _UPLOAD: Methods = {
     "OPTIONS": tus.describe,
     "HEAD": tus.show,
@@ -199,10 +204,9 @@ class Routes(Router):
             return _ASSETS
         if scope["path"].startswith(tus.UPLOADS + "/"):
             return _UPLOAD
-        if scope["path"].startswith(jobs.JOBS + "/"):
-            return _JOB
+        path: str = scope["path"]
         try:
-            return ROUTES[scope["path"]]
+            return ROUTES.get(path) or _ONE_OF_MANY[path.rpartition("/")[0]]
         except KeyError:
             raise NotFound("There is nothing at this address; see /backend/docs for the API.") from None
 

@@ -90,10 +90,21 @@ class TokenBody(msgspec.Struct):
     scope: str
 
 
+class KeyInUseBody(msgspec.Struct):
+    """The API key of the request."""
+
+    id: str
+    name: str
+    folder: str
+    """Of the user's tree: the root of all paths."""
+
+
 class SessionBody(msgspec.Struct):
     username: str
     rights: list[str]
-    expiresAt: str  # noqa: N815
+    expiresAt: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    """When the access token expires; a key has none."""
+    key: KeyInUseBody | msgspec.UnsetType = msgspec.UNSET
 
 
 class TicketBody(msgspec.Struct):

@@ -23,6 +23,16 @@ async def _never() -> None:
     await asyncio.Event().wait()
 
 
+@dataclass(frozen=True, slots=True)
+class KeyInUse:
+    """The API key by which a request is made, for logs and audit lines."""
+
+    id: str
+    name: str
+    folder: str
+    """Of the user's tree: the root of all paths."""
+
+
 @dataclass(slots=True)
 class RequestContext:
     """One request, whatever the protocol. A front end makes it and leaves its `with` when the request has ended."""
@@ -36,6 +46,8 @@ class RequestContext:
     """What the request turned out to ask for; the front end counts it by this name."""
     user: str | None = None
     """The user's name, as soon as it is known: for the front end's log."""
+    key: KeyInUse | None = None
+    """If the user acts by an API key."""
     slot: Slot | None = field(default=None, repr=False)
     attempt: Attempt | None = field(default=None, repr=False)
     """If the request has an idempotency key."""
@@ -68,6 +80,14 @@ class Actor:
     """If the user has signed in: then the credential is an access token, or a ticket made with one."""
     only_file: Path | None = None
     """The one file that this actor may download, and nothing else: see `Authentication.with_ticket`."""
+    is_valid: Callable[[], Awaitable[bool]] | None = field(default=None, repr=False)
+    """Asks whether the credential can be used still, if it is no session: that is as good as its user."""
+
+    @property
+    def namespace(self) -> str:
+        """Tells apart what may not see each other's answers: a key may do less than its owner."""
+        key = self.context.key
+        return str(self.user.id) if key is None else f"{self.user.id}/{key.id}"
 
     def require_unrestricted(self) -> None:
         """`Forbidden` for an actor who is limited to one file."""
@@ -91,13 +111,17 @@ class AccountCheck:
     def __init__(self, sessions: Sessions, actor: Actor) -> None:
         self._sessions = sessions
         self._user = actor.user.id
+        self._is_valid = actor.is_valid
         self._checked_at = actor.checked_at
 
     async def __call__(self) -> None:
-        """`NotSignedIn` if the user was disabled during the upload."""
+        """`NotSignedIn` if the user was disabled, or the credential ended, during the upload."""
         asked_at = time.monotonic()
         if asked_at - self._checked_at < TRUSTED_SECONDS:
             return
-        if not await self._sessions.is_enabled(self._user):
+        if self._is_valid is not None:
+            if not await self._is_valid():
+                raise NotSignedIn("The key was ended during the upload; the file was not stored.")
+        elif not await self._sessions.is_enabled(self._user):
             raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
         self._checked_at = asked_at

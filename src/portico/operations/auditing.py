@@ -13,13 +13,17 @@ from portico.paths import Path
 
 
 def line_of(context: RequestContext, action: str, *, outcome: str = DONE) -> AuditLine:
-    return AuditLine(
+    line = AuditLine(
         request_id=context.request_id,
         user=context.user or msgspec.UNSET,
         client=context.address,
         action=action,
         outcome=outcome,
     )
+    if (key := context.key) is not None:
+        line.key, line.key_name = key.id, key.name
+        line.folder = msgspec.UNSET if key.folder == "/" else key.folder
+    return line
 
 
 class Change:

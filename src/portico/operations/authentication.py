@@ -2,7 +2,9 @@
 
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 
+from portico.accounts.api_keys import ApiKeys, UnknownKey, resembles_key
 from portico.accounts.devices import LIFETIME as DEVICE_LIFETIME
 from portico.accounts.names import name_key
 from portico.accounts.sessions import Sessions, TokenPair
@@ -11,7 +13,7 @@ from portico.accounts.tickets import Tickets
 from portico.audit import DONE, AuditTrail
 from portico.errors import NotSignedIn, PorticoError, Unavailable
 from portico.metrics import Metrics
-from portico.operations.actor import Actor, RequestContext
+from portico.operations.actor import Actor, KeyInUse, RequestContext
 from portico.operations.auditing import Change, line_of
 from portico.paths import Path
 
@@ -20,11 +22,18 @@ __all__ = ["DEVICE_LIFETIME", "Authentication", "SignedIn", "TokenPair", "WrongP
 
 class Authentication:
     def __init__(
-        self, sign_in: SignIn, sessions: Sessions, tickets: Tickets, audit: AuditTrail, metrics: Metrics
+        self,
+        sign_in: SignIn,
+        sessions: Sessions,
+        tickets: Tickets,
+        keys: ApiKeys,
+        audit: AuditTrail,
+        metrics: Metrics,
     ) -> None:
         self._sign_in = sign_in
         self._sessions = sessions
         self._tickets = tickets
+        self._keys = keys
         self._audit = audit
         self._metrics = metrics
 
@@ -74,11 +83,25 @@ class Authentication:
                 raise
 
     async def with_token(self, context: RequestContext, access_token: str) -> Actor:
-        """The actor behind an access token; `NotSignedIn` if it is unknown, expired or revoked."""
+        """The actor behind an access token or an API key; `NotSignedIn` if it is unknown, expired or revoked."""
+        if resembles_key(access_token):
+            return await self.with_key(context, access_token)
         asked_at = time.monotonic()
         session = await self._sessions.session(access_token)
         context.user = session.user.name
         return Actor(session.user, context, asked_at, session)
+
+    async def with_key(self, context: RequestContext, key: str, username: str = "") -> Actor:
+        """The actor behind an API key. An unknown key counts as a failed attempt of the client's address."""
+        asked_at = time.monotonic()
+        try:
+            use = await self._keys.use(key, context.address, username)
+        except UnknownKey:
+            await self._sign_in.refresh_failed(context.address)
+            raise
+        context.user = use.owner.name
+        context.key = KeyInUse(use.key.id, use.key.name, str(use.key.folder))
+        return Actor(use.user, context, asked_at, is_valid=partial(self._keys.is_valid, use.digest))
 
     async def with_ticket(self, context: RequestContext, ticket: str, path: Path) -> Actor:
         """The actor behind a ticket for `path`, who may download that file and do nothing else."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from portico.operations.account import OwnAccount
 from portico.operations.actor import Actor
 from portico.operations.authentication import Authentication
 from portico.operations.fair_scheduling import FairScheduler
@@ -17,6 +18,8 @@ class Gateway:
     authentication: Authentication
     operations: Callable[[Actor], Operations]
     """The operations of one actor, for one request."""
+    account: Callable[[Actor], OwnAccount]
+    """The account of a signed-in user, for one request."""
     idempotency: Idempotency
     scheduler: FairScheduler
     """A front end waits for its turn with each chunk that it receives or sends."""

@@ -75,12 +75,12 @@ class Idempotency:
     def __init__(self, keys: IdempotencyKeys) -> None:
         self._keys = keys
 
-    async def begin(self, user: int, key: str, request: bytes) -> Attempt | bytes:
-        """A new attempt, or the answer of an earlier one. `request` is a SHA-256 of all that makes up the request.
+    async def begin(self, namespace: str, key: str, request: bytes) -> Attempt | bytes:
+        """A new attempt, or the answer of an earlier one under this key in the same namespace. `request` is a SHA-256 of all that makes up the request.
 
         `IdempotencyKeyReused`: the key is that of another request. `RequestRunning`: an attempt is under way.
         """
-        claim = await self._keys.claim(sha256(f"{user}\0{key}".encode()).digest(), request)
+        claim = await self._keys.claim(sha256(f"{namespace}\0{key}".encode()).digest(), request)
         match claim:
             case Answered(response):
                 return response

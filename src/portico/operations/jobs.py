@@ -163,7 +163,7 @@ class OwnJobs:
         self._jobs = jobs
         self._actor = actor
         self._operations = operations
-        self._user = actor.session.user.id
+        self._user = actor.user.id
 
     async def run(
         self, kind: str, source: Path, target: Path | None, work: Work, *, wait: float

@@ -8,6 +8,7 @@ from portico.errors import NotFound
 from portico.operations.actor import Actor
 from portico.operations.resources import Resources
 from portico.operations.upload_status import UploadDetails, details_of
+from portico.rights import Right
 from portico.store.uploads import Claim, UploadRecord
 
 
@@ -34,7 +35,8 @@ class OwnUploads:
         return record, self._check(drive, record)
 
     def _check(self, drive: Drive, record: UploadRecord) -> UploadDetails:
-        """`NotFound` if it has expired, or the user's files are elsewhere now."""
+        """`NotFound` if it has expired, or the user's files are elsewhere now; `Forbidden` without the right to upload."""
+        drive.require(Right.UPLOAD)
         details = details_of(record)
         if (
             record.connection != self._user.connection

@@ -24,14 +24,8 @@ if TYPE_CHECKING:
 
 MOMENTARY: Final = frozenset(
     {
-        "families",
-        "access_tokens",
-        "refresh_tokens",
-        "tickets",
-        "attempts",
-        "leases",
-        "idempotency_keys",
-        "jobs",
+        *("families", "access_tokens", "refresh_tokens", "tickets", "invitations"),
+        *("attempts", "leases", "idempotency_keys", "jobs"),
     }
 )
 """Tables that are not part of a backup: a session that was ended since must not come back with it, nor the answer to a

@@ -1,7 +1,7 @@
 """The tables. A change needs a revision in `migrations/versions`; a test compares the two.
 
 Times are integers, milliseconds since the epoch, the same in SQLite and PostgreSQL. No secret of users is stored in plain text:
-passwords are argon2id hashes, tokens and tickets SHA-256, credentials encrypted by the vault.
+passwords are argon2id hashes, tokens, tickets, keys and invitations SHA-256, credentials encrypted by the vault.
 """
 
 from sqlalchemy import (
@@ -60,6 +60,10 @@ families = Table(
     Column("id", String(32), primary_key=True),
     Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("created_at", BigInteger),
+    Column("used_at", BigInteger),
+    Column("device", String(256)),
+    Column("address", String(64)),
 )
 
 access_tokens = Table(
@@ -85,6 +89,33 @@ tickets = Table(
     Column("digest", LargeBinary(32), primary_key=True),
     Column("token", ForeignKey("access_tokens.digest", ondelete="CASCADE"), nullable=False, index=True),
     Column("path", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+
+# A key of a program, which acts for its owner. `folder` is part of the owner's tree, `addresses` are ranges; an empty text
+# is any address.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("digest", LargeBinary(32), nullable=False, unique=True),
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("name", String(64), nullable=False),
+    Column("rights", String(128), nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("addresses", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, index=True),
+    Column("used_at", BigInteger),
+    Column("used_from", String(64)),
+)
+
+# A link with which a user may set a password once; a user has one at most.
+invitations = Table(
+    "invitations",
+    metadata,
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
+    Column("digest", LargeBinary(32), nullable=False, unique=True),
     Column("expires_at", BigInteger, nullable=False, index=True),
 )
 
