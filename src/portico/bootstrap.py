@@ -13,6 +13,7 @@ from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
 from portico.accounts.devices import Devices
 from portico.accounts.home_paths import HomePaths
+from portico.accounts.invitations import Invitations
 from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
 from portico.accounts.signin import SignIn
@@ -118,6 +119,7 @@ async def open_gateway(
         metrics.watch("portico_clock_offset_seconds", lambda: database.clock_offset / 1000)
         tickets, keys = Tickets(database), ApiKeys(database)
         stack.push_async_callback(keys.close)
+        invitations = Invitations(database, passwords)
         idempotency_keys = IdempotencyKeys(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
         uploads = Uploads(database, Sealed(key.derive("uploads")), settings.node)
@@ -152,6 +154,7 @@ async def open_gateway(
                 drives.sweep,
                 _in_turn(leases, "sessions", sessions.sweep),
                 _in_turn(leases, "keys", keys.sweep),
+                _in_turn(leases, "invitations", invitations.sweep),
                 _in_turn(leases, "leases", leases.sweep),
                 _in_turn(leases, "throttle", throttle.sweep),
                 _in_turn(leases, "uploads", lambda: sweep_uploads(uploads, drives)),
@@ -162,9 +165,9 @@ async def open_gateway(
             _sweeping(readiness.watch, drives.watch, interval=WATCH_INTERVAL_SECONDS),
         ):
             yield Gateway(
-                authentication=Authentication(sign_in, sessions, tickets, keys, audit, metrics),
+                authentication=Authentication(sign_in, sessions, tickets, keys, invitations, audit, metrics),
                 operations=partial(Operations, resources),
-                account=partial(OwnAccount, AccountResources(keys, audit)),
+                account=partial(OwnAccount, AccountResources(sign_in, sessions, keys, audit)),
                 idempotency=Idempotency(idempotency_keys),
                 scheduler=FairScheduler(),
                 readiness=readiness,

@@ -86,7 +86,7 @@ def test_progress_reload_and_cancel(open_page: OpenPage, gateway: Gateway, root:
     user.check_access()
     user.page.reload()
     user.settle()
-    expect(panel).to_contain_text("Cancelled"), "nobody has dismissed it"
+    expect(panel).to_contain_text("Cancelled")  # nobody has dismissed it
     panel.get_by_role("button", name="Dismiss large").click()
     expect(panel).to_be_hidden()
     user.page.reload()

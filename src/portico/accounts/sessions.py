@@ -5,6 +5,7 @@ belongs to that family. A session ends by deleting its family: tokens and ticket
 still be usable.
 """
 
+import builtins
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from sqlalchemy import Executable, bindparam, delete, insert, select, update
 from portico import clock
 from portico.accounts.credential_cache import CredentialCache
 from portico.accounts.users import USER_COLUMNS, User, user_of
-from portico.errors import NotSignedIn
+from portico.errors import NotFound, NotSignedIn
 from portico.rights import format_rights
 from portico.single_flight import SingleFlight
 from portico.store.batched_lookups import BatchedLookups
@@ -42,12 +43,27 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A sign-in that has not ended, as its user is shown it. What is not known was begun by an older version."""
+
+    id: str
+    device: str | None
+    """The `User-Agent`, or what else a client calls itself."""
+    address: str | None
+    """Of the last refresh."""
+    created_at: datetime | None
+    used_at: datetime | None
+    """When it was begun, or refreshed last."""
+
+
+@dataclass(frozen=True, slots=True)
 class TokenPair:
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)
     expires_in: int
     scope: str
     user: User
+    refresh_expires_in: int
 
 
 SESSION = (
@@ -117,15 +133,21 @@ class Sessions:
         self._lookups = BatchedLookups(database, SESSION, access_tokens.c.digest)
         self._enabled = BatchedLookups(database, _ENABLED, users.c.id)
 
-    async def issue(self, user: User, *, along: Sequence[Executable] = ()) -> TokenPair:
+    async def issue(
+        self, user: User, *, along: Sequence[Executable] = (), device: str = "", address: str = ""
+    ) -> TokenPair:
         """Start a session; `NotSignedIn` if the user was disabled or deleted, or got a new password meanwhile.
 
-        The statements in `along` are part of the same transaction.
+        The statements in `along` are part of the same transaction. `device` and `address` are shown to the user.
         """
-        return await self._database.transact(partial(self._issue, user, along))
+        return await self._database.transact(partial(self._issue, user, along, device, address))
 
     async def refresh(
-        self, refresh_token: str, *, begin: Callable[[str], Awaitable[object]] | None = None
+        self,
+        refresh_token: str,
+        *,
+        begin: Callable[[str], Awaitable[object]] | None = None,
+        address: str = "",
     ) -> TokenPair:
         """Exchange a refresh token for a new pair. If it was replaced long ago, the whole family is ended.
 
@@ -138,7 +160,7 @@ class Sessions:
             raise not_signed_in()
         if begin:
             await begin(found.name)
-        pair = await self._database.transact(partial(self._rotate, digest))
+        pair = await self._database.transact(partial(self._rotate, digest, address))
         if pair is None:
             self.forget()
             raise TokenReused(not_signed_in().detail)
@@ -154,6 +176,31 @@ class Sessions:
     async def end(self, session: Session) -> None:
         """Log out: delete the family with its tokens and tickets."""
         await self._database.execute(delete(families).where(families.c.id == session.family))
+        self.forget()
+
+    async def list(self, user: User) -> builtins.list[OpenSession]:
+        """The user's sessions, the one that was used last first."""
+        query = select(families).where(
+            families.c.user_id == user.id, families.c.expires_at > self._database.now()
+        )
+        rows = await self._database.fetch(query)
+        rows = sorted(rows, key=lambda row: row.used_at or 0, reverse=True)
+        return [
+            OpenSession(row.id, row.device, row.address, _moment(row.created_at), _moment(row.used_at))
+            for row in rows
+        ]
+
+    async def end_one(self, user: User, session_id: str) -> None:
+        """End a session of this user; `NotFound` if there is none."""
+        own = families.c.user_id == user.id, families.c.id == session_id
+        if not await self._database.execute(delete(families).where(*own)):
+            raise NotFound("There is no such session; it may have ended already.")
+        self.forget()
+
+    async def end_others(self, session: Session) -> None:
+        """End all sessions of the user except this one."""
+        others = families.c.user_id == session.user.id, families.c.id != session.family
+        await self._database.execute(delete(families).where(*others))
         self.forget()
 
     async def is_enabled(self, user_id: int) -> bool:
@@ -180,17 +227,30 @@ class Sessions:
         return await self._enabled.first(user_id) is not None
 
     async def _issue(
-        self, user: User, along: Sequence[Executable], transaction: "AsyncConnection"
+        self,
+        user: User,
+        along: Sequence[Executable],
+        device: str,
+        address: str,
+        transaction: "AsyncConnection",
     ) -> TokenPair:
         query = select(*USER_COLUMNS).where(users.c.id == user.id).with_for_update(read=True)
         row = (await transaction.execute(query)).first()
         if row is None or row.disabled or user_of(row).password_changed_at != user.password_changed_at:
             raise not_signed_in()
         family = secrets.token_hex(16)
-        begun = insert(families).values(id=family, user_id=user.id, expires_at=self._family_end())
+        begun = insert(families).values(
+            id=family,
+            user_id=user.id,
+            expires_at=self._family_end(),
+            created_at=self._database.now(),
+            used_at=self._database.now(),
+            device=device[:256] or None,
+            address=address[:64] or None,
+        )
         return await self._add_pair(transaction, user_of(row), family, begun, *along)
 
-    async def _rotate(self, digest: bytes, transaction: "AsyncConnection") -> TokenPair | None:
+    async def _rotate(self, digest: bytes, address: str, transaction: "AsyncConnection") -> TokenPair | None:
         """The new pair; None if the family was ended, which the transaction has to commit."""
         token = (await transaction.execute(_LOCKED, {"digest": digest})).first()
         if token is None or token.disabled:
@@ -200,9 +260,10 @@ class Sessions:
             # The token was copied, and there is no telling which client is the owner.
             await transaction.execute(delete(families).where(families.c.id == token.family))
             return None
-        prolonged = (
-            update(families).where(families.c.id == token.family).values(expires_at=self._family_end())
-        )
+        used_now: dict[str, int | str] = {"expires_at": self._family_end(), "used_at": now}
+        if address:
+            used_now["address"] = address[:64]
+        prolonged = update(families).where(families.c.id == token.family).values(used_now)
         first_use = refresh_tokens.c.digest == digest, refresh_tokens.c.replaced_at.is_(None)
         used = update(refresh_tokens).where(*first_use).values(replaced_at=now)
         return await self._add_pair(transaction, user_of(token), token.family, prolonged, used)
@@ -229,10 +290,15 @@ class Sessions:
             expires_in=int(self._token_lifetime.total_seconds()),
             scope=format_rights(user.rights),
             user=user,
+            refresh_expires_in=int(self._refresh_lifetime.total_seconds()),
         )
 
     def _family_end(self) -> int:
         return self._database.now() + _milliseconds(max(self._token_lifetime, self._refresh_lifetime))
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else clock.to_datetime(milliseconds)
 
 
 def _milliseconds(span: timedelta) -> int:

@@ -1,19 +1,24 @@
 """Signing in with a password: throttle, check, start a session."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 
+from portico.accounts.common_passwords import check_uncommon
 from portico.accounts.devices import Devices
 from portico.accounts.names import name_key
-from portico.accounts.passwords import Passwords, busy
+from portico.accounts.passwords import Passwords, busy, check_password
 from portico.accounts.rate_limits import KeyedLock, QueueFull, TokenBucket
-from portico.accounts.sessions import Sessions, TokenPair
+from portico.accounts.sessions import Session, Sessions, TokenPair
 from portico.accounts.throttle import Throttle, Treatment, attempt_of
 from portico.accounts.users import USER_COLUMNS, user_of
 from portico.errors import NotSignedIn, PorticoError
 from portico.store.database import Database
-from portico.store.tables import users
+from portico.store.tables import families, invitations, users
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 class WrongPassword(PorticoError):
@@ -53,10 +58,12 @@ class SignIn:
         self._writes = KeyedLock(MAX_WRITES)
         self._allowance = TokenBucket(burst=FAMILIAR_BURST, rate=FAMILIAR_RATE)
 
-    async def with_password(self, username: str, password: str, address: str, device: str = "") -> SignedIn:
+    async def with_password(
+        self, username: str, password: str, address: str, device: str = "", agent: str = ""
+    ) -> SignedIn:
         """Tokens for the user; `WrongPassword`, or `TooManyRequests` with the seconds to wait.
 
-        `device` is an earlier `SignedIn.device`, if there is one.
+        `device` is an earlier `SignedIn.device`, if there is one; `agent` is what the client calls itself.
         """
         query = select(*USER_COLUMNS, users.c.password_hash).where(users.c.name_key == name_key(username))
         row = await self._database.first(query)
@@ -77,12 +84,46 @@ class SignIn:
         try:
             # One at a time for each user, so that one account does not fill the queue of writers.
             async with self._writes.hold(attempt.name):
-                pair = await self._sessions.issue(user_of(row), along=[self._throttle.success(attempt)])
+                pair = await self._sessions.issue(
+                    user_of(row), along=[self._throttle.success(attempt)], device=agent, address=address
+                )
         except QueueFull:
             raise busy() from None
         except NotSignedIn:  # the user changed while the password was verified
             raise _wrong_password() from None
         return SignedIn(pair, self._devices.renewed(device, row.id, row.password_hash))
+
+    async def change_password(self, session: Session, old: str, new: str, address: str) -> None:
+        """Set another password and end all other sessions of the user. The old password is throttled as a sign-in is."""
+        user = session.user
+        check_password(new)
+        check_uncommon(new, user.name)
+        query = select(users.c.password_hash).where(users.c.id == user.id)
+        row = await self._database.first(query)
+        attempt = attempt_of(user.name, address)
+        if await self._throttle.check(attempt) is Treatment.DELAYED:
+            await self._throttle.wait(attempt)
+        hashed = None if row is None else row.password_hash
+        if not await self._passwords.verify(hashed, old, attempt):
+            await self._throttle.failed(attempt)
+            raise WrongPassword("The old password is wrong.")
+        values = {
+            "password_hash": await self._passwords.hash(new),
+            "password_changed_at": self._database.now(),
+        }
+
+        async def apply(transaction: "AsyncConnection") -> None:
+            # Only if nobody has set another one meanwhile.
+            own = users.c.id == user.id, users.c.password_hash == hashed, users.c.disabled.is_(False)
+            if not (await transaction.execute(update(users).where(*own).values(values))).rowcount:
+                raise WrongPassword("The password was changed meanwhile; sign in again.")
+            others = families.c.user_id == user.id, families.c.id != session.family
+            await transaction.execute(delete(families).where(*others))
+            await transaction.execute(delete(invitations).where(invitations.c.user_id == user.id))
+            await transaction.execute(self._throttle.success(attempt))
+
+        await self._database.transact(apply)
+        self._sessions.forget()
 
     async def refresh_failed(self, address: str) -> None:
         """Count an invalid refresh token; `TooManyRequests` if there were too many from that address."""

@@ -18,7 +18,7 @@ from portico.errors import AlreadyExists, NotFound
 from portico.paths import Path
 from portico.rights import ALL_RIGHTS, Right, format_rights, parse_rights
 from portico.store.database import AnyRow, Database
-from portico.store.tables import connections, families, users
+from portico.store.tables import connections, families, invitations, users
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -73,12 +73,13 @@ class Users:
     async def add(
         self,
         name: str,
-        password: str,
+        password: str | None,
         *,
         connection: str = "local",
         root: str | None = None,
         rights: Iterable[Right] = ALL_RIGHTS,
     ) -> User:
+        """Without a password, the user cannot sign in before one is set: see `Invitations`."""
         name = check_name(name, "user")
         now = self._database.now()
         values: dict[str, Any] = {
@@ -90,7 +91,7 @@ class Users:
             "disabled": False,
             "created_at": now,
             "password_changed_at": now,
-            "password_hash": await self._passwords.hash(password),
+            "password_hash": "" if password is None else await self._passwords.hash(password),
         }
 
         async def store(transaction: "AsyncConnection") -> User:
@@ -198,7 +199,9 @@ async def _check_connection(transaction: "AsyncConnection", name: str) -> None:
 
 
 async def _sign_out(transaction: "AsyncConnection", user_id: int) -> None:
-    await transaction.execute(delete(families).where(families.c.user_id == user_id))
+    """End what was opened with the password, or is to set another one. Keys are not touched."""
+    for table in (families, invitations):
+        await transaction.execute(delete(table).where(table.c.user_id == user_id))
 
 
 def _unknown_user(name: str) -> NotFound:

@@ -1,4 +1,4 @@
-"""One's own account: keys. Only a sign-in with a password opens it."""
+"""One's own account: password, sessions, keys; invitations. Only a sign-in with a password opens an account."""
 
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
@@ -18,10 +18,64 @@ from portico.rights import Right
 
 ACCOUNT = "/backend/1.0.0/account"
 KEYS = f"{ACCOUNT}/keys"
+PASSWORD = f"{ACCOUNT}/password"
+SESSIONS = f"{ACCOUNT}/sessions"
+INVITATION = "/backend/1.0.0/invitation"
+INVITATION_PASSWORD = f"{INVITATION}/password"
 
 _MAX_BODY = 16 * 1024
 
 Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class AccountBody(msgspec.Struct):
+    """The account of the signed-in user."""
+
+    username: str
+    rights: list[Right]
+    createdAt: str  # noqa: N815
+    passwordChangedAt: str  # noqa: N815
+    maxFileSize: int | None  # noqa: N815
+    """Bytes; null is no limit."""
+
+
+class NewPasswordBody(msgspec.Struct, forbid_unknown_fields=True):
+    oldPassword: str  # noqa: N815
+    newPassword: str  # noqa: N815
+
+
+class OpenSessionBody(msgspec.Struct):
+    """A sign-in that has not ended. What is null is not known."""
+
+    id: str
+    device: str | None
+    """What the client called itself: its User-Agent."""
+    address: str | None
+    createdAt: str | None  # noqa: N815
+    lastUsedAt: str | None  # noqa: N815
+    """When it was begun, or its token was last refreshed."""
+    current: bool
+    """Whether it is the session of this request."""
+
+
+class OpenSessionsBody(msgspec.Struct):
+    """All sessions of a user, the one that was used last first."""
+
+    content: list[OpenSessionBody]
+
+
+class InvitationTokenBody(msgspec.Struct, forbid_unknown_fields=True):
+    token: str
+
+
+class InvitationBody(msgspec.Struct):
+    username: str
+    expiresAt: str  # noqa: N815
+
+
+class AcceptedInvitationBody(msgspec.Struct, forbid_unknown_fields=True):
+    token: str
+    password: str
 
 
 class NewKeyBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,6 +118,70 @@ class KeysBody(msgspec.Struct):
     """All keys of a user, newest first."""
 
     content: list[KeyBody]
+
+
+async def show_account(request: Request) -> Response:
+    facts = (await _account(request)).facts()
+    return JsonResponse(
+        AccountBody(
+            facts.username,
+            [right for right in Right if right in facts.rights],
+            timestamps.from_datetime(facts.created_at),
+            timestamps.from_datetime(facts.password_changed_at),
+            services_of(request).max_file_size or None,
+        )
+    )
+
+
+async def change_password(request: Request) -> Response:
+    account = await _account(request)
+    body = await _body(request, NewPasswordBody, '{"oldPassword": "…", "newPassword": "…"}')
+    await account.change_password(body.oldPassword, body.newPassword)
+    return _no_content()
+
+
+async def list_sessions(request: Request) -> Response:
+    account = await _account(request)
+    found = [
+        OpenSessionBody(
+            each.id,
+            each.device,
+            each.address,
+            _text(each.created_at),
+            _text(each.used_at),
+            account.is_current(each),
+        )
+        for each in await account.sessions()
+    ]
+    return JsonResponse(OpenSessionsBody(found))
+
+
+async def end_session(request: Request) -> Response:
+    account = await _account(request)
+    await account.end_session(_last_segment(request))
+    return _no_content()
+
+
+async def end_other_sessions(request: Request) -> Response:
+    account = await _account(request)
+    await account.end_other_sessions()
+    return _no_content()
+
+
+async def show_invitation(request: Request) -> Response:
+    """`POST`, so that the token is in no log."""
+    context_of(request).action = "invitation"
+    body = await _body(request, InvitationTokenBody, '{"token": "…"}')
+    found = await services_of(request).gateway.authentication.invitation(context_of(request), body.token)
+    return JsonResponse(InvitationBody(found.user.name, timestamps.from_datetime(found.expires_at)))
+
+
+async def accept_invitation(request: Request) -> Response:
+    context_of(request).action = "invitation"
+    body = await _body(request, AcceptedInvitationBody, '{"token": "…", "password": "…"}')
+    authentication = services_of(request).gateway.authentication
+    await authentication.accept_invitation(context_of(request), body.token, body.password)
+    return _no_content()
 
 
 async def list_keys(request: Request) -> Response:
@@ -119,6 +237,10 @@ def _moment(text: str | None) -> datetime | None:
         raise InvalidRequest("'expiresAt' is no time; write it like 2027-01-31T00:00:00Z.") from None
 
 
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else timestamps.from_datetime(moment)
+
+
 def _made(new: NewKey) -> MadeKeyBody:
     return MadeKeyBody(**_facts(new.key), key=new.text)
 
@@ -130,9 +252,9 @@ def _facts(key: ApiKey) -> dict[str, Any]:
         "rights": [right for right in Right if right in key.rights],
         "folder": str(key.folder),
         "addresses": [str(each) for each in key.addresses],
-        "createdAt": timestamps.from_datetime(key.created_at),
-        "expiresAt": key.expires_at and timestamps.from_datetime(key.expires_at),
-        "lastUsedAt": key.used_at and timestamps.from_datetime(key.used_at),
+        "createdAt": _text(key.created_at),
+        "expiresAt": _text(key.expires_at),
+        "lastUsedAt": _text(key.used_at),
         "lastUsedFrom": key.used_from,
     }
 

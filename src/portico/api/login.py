@@ -19,6 +19,10 @@ from portico.operations.idempotency import KEPT
 from portico.rights import format_rights
 
 DEVICE_COOKIE = "portico-device"
+SESSION_COOKIE = "portico-session"
+"""Holds the refresh token of a browser that asked for it: no script can read it, and it is sent to the sign-in only."""
+SESSION_HEADER = "X-Portico-Session"
+"""`cookie` asks for that. Another site's page cannot send this header."""
 
 _MAX_FORM_SIZE = 16 * 1024
 _MAX_NAME_LENGTH = 256
@@ -64,24 +68,37 @@ async def _sign_in(request: Request) -> Response:
     form = await _form(request)
     grant = _field(form, "grant_type")
     context = context_of(request)
+    context.agent = request.headers.get("User-Agent", "")
+    in_cookie = _wants_cookie(request, services)
     if grant == "password":
         username, password = _field(form, "username"), _field(form, "password")
         if len(username) > _MAX_NAME_LENGTH or "\0" in username:
             raise InvalidRequest("The field 'username' is not a user name.")
         device = request.cookies.get(DEVICE_COOKIE, "")
         signed_in = await services.gateway.authentication.sign_in(context, username, password, device)
-        return _keeping(_granted(signed_in.tokens), signed_in.device, secure=services.secure_cookies)
+        response = _granted(signed_in.tokens, services, in_cookie=in_cookie)
+        return _keeping(response, signed_in.device, secure=services.secure_cookies)
     if grant == "refresh_token":
-        token = _field(form, "refresh_token")
-        return _granted(await services.gateway.authentication.refresh(context, token))
+        token = request.cookies.get(SESSION_COOKIE, "") if in_cookie else _field(form, "refresh_token")
+        if in_cookie and "refresh_token" in form:
+            raise InvalidRequest("The refresh token is in the cookie; do not send it in the form as well.")
+        try:
+            tokens = await services.gateway.authentication.refresh(context, token)
+        except NotSignedIn as error:
+            refused = _refusal(400, OAuthError("invalid_grant", error.detail), {})
+            return _without_session(refused, services) if in_cookie else refused
+        return _granted(tokens, services, in_cookie=in_cookie)
     raise _Refused(400, "unsupported_grant_type", "The grant_type must be 'password' or 'refresh_token'.")
 
 
 async def logout(request: Request) -> Response:
     context_of(request).action = "sign-out"
     actor = await actor_of(request)
-    await services_of(request).gateway.authentication.sign_out(actor)
-    return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    services = services_of(request)
+    await services.gateway.authentication.sign_out(actor)
+    response = Response(status_code=204, headers={"Cache-Control": "no-store"})
+    # A program that signs out has no cookie, and a browser may have that of another session.
+    return _without_session(response, services) if SESSION_HEADER in request.headers else response
 
 
 async def show_session(request: Request) -> Response:
@@ -97,18 +114,57 @@ async def show_session(request: Request) -> Response:
     return JsonResponse(body, 200, (b"idempotency-key-lifetime", b"%d" % KEPT.total_seconds()))
 
 
-def _granted(pair: TokenPair) -> Response:
-    return JsonResponse(
-        TokenBody(pair.access_token, "Bearer", pair.expires_in, pair.refresh_token, pair.scope)
+def _wants_cookie(request: Request, services: Services) -> bool:
+    """Whether the page of this gateway asks for, or sends, its refresh token in a cookie.
+
+    A browser says where a request comes from. Whatever does not come from this origin never gets as far as the cookie:
+    not a page of another site, nor one of another host of the same site. A program has no use for the cookie.
+    """
+    header = single_header(request, SESSION_HEADER)
+    if header is None:
+        return False
+    if header != "cookie":
+        raise InvalidRequest(f"The header {SESSION_HEADER} can only be 'cookie'.")
+    site = single_header(request, "Sec-Fetch-Site")
+    if not (site == "same-origin" if site else _is_own_origin(request, services)):
+        raise _Refused(
+            403, "access_denied", "Only the page of this gateway can keep its session in a cookie."
+        )
+    return True
+
+
+def _is_own_origin(request: Request, services: Services) -> bool:
+    """For browsers that do not say more, such as over plain HTTP. A proxy may have changed the host."""
+    origin, host = single_header(request, "Origin"), request.headers.get("Host")
+    return bool(origin) and origin in (f"http://{host}", f"https://{host}", services.public_url)
+
+
+def _granted(pair: TokenPair, services: Services, *, in_cookie: bool) -> Response:
+    body = TokenBody(pair.access_token, "Bearer", pair.expires_in, pair.refresh_token, pair.scope)
+    if not in_cookie:
+        return JsonResponse(body)
+    body.refresh_token, body.username = msgspec.UNSET, pair.user.name
+    lifetime = int(pair.refresh_expires_in)
+    return _with_cookie(
+        JsonResponse(body), SESSION_COOKIE, pair.refresh_token, lifetime, secure=services.secure_cookies
     )
+
+
+def _without_session(response: Response, services: Services) -> Response:
+    return _with_cookie(response, SESSION_COOKIE, "", 0, secure=services.secure_cookies)
 
 
 def _keeping(response: Response, device: str, *, secure: bool) -> Response:
     """Let a browser remember that it has signed in; the cookie is sent to the next sign-in only."""
+    lifetime = int(DEVICE_LIFETIME.total_seconds())
+    return _with_cookie(response, DEVICE_COOKIE, device, lifetime, secure=secure)
+
+
+def _with_cookie(response: Response, name: str, value: str, lifetime: int, *, secure: bool) -> Response:
     response.set_cookie(
-        DEVICE_COOKIE,
-        device,
-        max_age=int(DEVICE_LIFETIME.total_seconds()),
+        name,
+        value,
+        max_age=lifetime,
         path="/backend/login",
         secure=secure,
         httponly=True,

@@ -38,6 +38,7 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
     "invalid-cursor": ProblemType(400, "The cursor is not valid"),
     "digest-mismatch": ProblemType(400, "The content does not match its digest"),
     "not-signed-in": ProblemType(401, "Sign in first"),
+    "wrong-password": ProblemType(403, "The password is wrong"),
     "forbidden": ProblemType(403, "Not permitted"),
     "address-not-allowed": ProblemType(403, "This address may not use the gateway"),
     "not-found": ProblemType(404, "Not found"),

@@ -152,6 +152,11 @@ ROUTES: dict[str, Methods] = {
     "/backend/login": {"POST": login},
     "/backend/logout": {"POST": logout},
     "/backend/session": _page(show_session),
+    account.ACCOUNT: _page(account.show_account),
+    account.PASSWORD: {"POST": account.change_password},
+    account.SESSIONS: {**_page(account.list_sessions), "DELETE": account.end_other_sessions},
+    account.INVITATION: {"POST": account.show_invitation},
+    account.INVITATION_PASSWORD: {"POST": account.accept_invitation},
     account.KEYS: {**_page(account.list_keys), "POST": account.add_key},
     tus.UPLOADS: {"OPTIONS": tus.describe, "POST": _create_upload},
     jobs.JOBS: _page(jobs.list_jobs),
@@ -161,6 +166,7 @@ ROUTES: dict[str, Methods] = {
     "/healthz": _page(healthz),
     "/readyz": _page(readyz),
     "/": _page(index),
+    "/invite": _page(index),
     "/config.js": _page(config),
     **{address: _page(file) for address in FILES},
 }
@@ -168,6 +174,7 @@ _ASSETS = _page(asset)
 _ONE_OF_MANY: dict[str, Methods] = {
     account.KEYS: {"DELETE": account.end_key},
     jobs.JOBS: {"GET": jobs.show, "HEAD": jobs.show, "DELETE": jobs.cancel},
+    account.SESSIONS: {"DELETE": account.end_session},
 }
 """By the address without its last segment, which is an id."""
 _UPLOAD: Methods = {

@@ -86,8 +86,11 @@ class TokenBody(msgspec.Struct):
     access_token: str
     token_type: str
     expires_in: int
-    refresh_token: str
+    refresh_token: str | msgspec.UnsetType
+    """Not in the answer to the gateway's page, which has it in a cookie."""
     scope: str
+    username: str | msgspec.UnsetType = msgspec.UNSET
+    """Only in the answer to the gateway's page: a new tab does not know it."""
 
 
 class KeyInUseBody(msgspec.Struct):

@@ -1,19 +1,42 @@
 """`OwnAccount`: what a signed-in user may do with their own account. Nobody may do it by a key, a ticket or a link."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from portico.accounts.api_keys import ApiKey, ApiKeys, KeyScope, NewKey, parse_network
+from portico.accounts.sessions import OpenSession, Sessions
+from portico.accounts.signin import SignIn
 from portico.audit import AuditTrail
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
+from portico.rights import Right
 
-__all__ = ["AccountResources", "ApiKey", "KeyScope", "NewKey", "OwnAccount", "parse_network"]
+__all__ = [
+    "AccountFacts",
+    "AccountResources",
+    "ApiKey",
+    "KeyScope",
+    "NewKey",
+    "OpenSession",
+    "OwnAccount",
+    "parse_network",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class AccountResources:
+    sign_in: SignIn
+    sessions: Sessions
     keys: ApiKeys
     audit: AuditTrail
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFacts:
+    username: str
+    rights: frozenset[Right]
+    created_at: datetime
+    password_changed_at: datetime
 
 
 class OwnAccount:
@@ -26,6 +49,34 @@ class OwnAccount:
         self._resources = resources
         self._user = actor.user
         self._context = actor.context
+
+    def facts(self) -> AccountFacts:
+        user = self._user
+        return AccountFacts(user.name, user.rights, user.created_at, user.password_changed_at)
+
+    async def change_password(self, old: str, new: str) -> None:
+        """Set another password; all other sessions end. `WrongPassword` if the old one is wrong."""
+        async with Change(self._resources.audit, self._context, "password.change") as change:
+            await change.begin()
+            await self._resources.sign_in.change_password(self._session, old, new, self._context.address)
+
+    # Sessions
+
+    async def sessions(self) -> list[OpenSession]:
+        return await self._resources.sessions.list(self._user)
+
+    def is_current(self, session: OpenSession) -> bool:
+        return session.id == self._session.family
+
+    async def end_session(self, session_id: str) -> None:
+        async with Change(self._resources.audit, self._context, "session.end") as change:
+            await change.begin()
+            await self._resources.sessions.end_one(self._user, session_id)
+
+    async def end_other_sessions(self) -> None:
+        async with Change(self._resources.audit, self._context, "session.end-others") as change:
+            await change.begin()
+            await self._resources.sessions.end_others(self._session)
 
     # Keys
 

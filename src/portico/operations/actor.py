@@ -44,6 +44,8 @@ class RequestContext:
     """Returns when the client has hung up. It is called only while long work is under way."""
     action: str = "other"
     """What the request turned out to ask for; the front end counts it by this name."""
+    agent: str = ""
+    """What the client calls itself: users are shown it with their sessions."""
     user: str | None = None
     """The user's name, as soon as it is known: for the front end's log."""
     key: KeyInUse | None = None

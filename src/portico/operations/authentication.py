@@ -6,6 +6,7 @@ from functools import partial
 
 from portico.accounts.api_keys import ApiKeys, UnknownKey, resembles_key
 from portico.accounts.devices import LIFETIME as DEVICE_LIFETIME
+from portico.accounts.invitations import Invitation, Invitations, UnknownInvitation
 from portico.accounts.names import name_key
 from portico.accounts.sessions import Sessions, TokenPair
 from portico.accounts.signin import SignedIn, SignIn, WrongPassword
@@ -27,6 +28,7 @@ class Authentication:
         sessions: Sessions,
         tickets: Tickets,
         keys: ApiKeys,
+        invitations: Invitations,
         audit: AuditTrail,
         metrics: Metrics,
     ) -> None:
@@ -34,6 +36,7 @@ class Authentication:
         self._sessions = sessions
         self._tickets = tickets
         self._keys = keys
+        self._invitations = invitations
         self._audit = audit
         self._metrics = metrics
 
@@ -46,7 +49,9 @@ class Authentication:
             context.user = username
         outcome = "interrupted"
         try:
-            signed_in = await self._sign_in.with_password(username, password, context.address, device)
+            signed_in = await self._sign_in.with_password(
+                username, password, context.address, device, context.agent
+            )
             outcome = DONE
             return signed_in
         except PorticoError as error:
@@ -76,7 +81,7 @@ class Authentication:
                 await stack.enter_async_context(change)
 
             try:
-                return await self._sessions.refresh(refresh_token, begin=begin)
+                return await self._sessions.refresh(refresh_token, begin=begin, address=context.address)
             except NotSignedIn:
                 if context.user is None:
                     await self._sign_in.refresh_failed(context.address)
@@ -109,6 +114,23 @@ class Authentication:
         session = await self._tickets.redeem(ticket, str(path))
         context.user = session.user.name
         return Actor(session.user, context, asked_at, session, only_file=path)
+
+    async def invitation(self, context: RequestContext, token: str) -> Invitation:
+        """What an invitation is for. An unknown one counts as a failed attempt of the client's address."""
+        context.action = "invitation"
+        try:
+            return await self._invitations.find(token)
+        except UnknownInvitation:
+            await self._sign_in.refresh_failed(context.address)
+            raise
+
+    async def accept_invitation(self, context: RequestContext, token: str, password: str) -> None:
+        """Set the password of the invited user."""
+        context.user = (await self.invitation(context, token)).user.name
+        async with Change(self._audit, context, "invitation.accept") as change:
+            await change.begin()
+            await self._invitations.accept(token, password)
+        self._sessions.forget()
 
     async def sign_out(self, actor: Actor) -> None:
         actor.context.action = "sign-out"
