@@ -10,7 +10,7 @@ from portico.api.jobs import JOBS
 from portico.api.openapi import document
 from portico.api.problems import PROBLEM_TYPES
 from portico.api.requests import FILESYSTEM
-from portico.api.routes import ROUTES
+from portico.api.routes import ONE_OF_MANY, ROUTES
 from portico.api.tus import UPLOADS
 
 from .gateways import Gateway
@@ -64,7 +64,10 @@ def test_every_operation_has_a_name_of_its_own() -> None:
 def test_every_route_is_described_and_every_description_is_a_route() -> None:
     served = {
         (path, method.lower())
-        for path, methods in ROUTES.items()
+        for path, methods in [
+            *ROUTES.items(),
+            *((f"{above}/{{id}}", methods) for above, methods in ONE_OF_MANY.items()),
+        ]
         if path.startswith(INTERFACE)
         for method in methods
     }

@@ -19,7 +19,7 @@ fsspec.register_implementation(
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of profiles, isolated from the environment of the test run."""
-    for name in ("URL", "TOKEN", "USERNAME", "PASSWORD", "PROFILE"):
+    for name in ("URL", "KEY", "TOKEN", "USERNAME", "PASSWORD", "PROFILE"):
         monkeypatch.delenv(f"PORTICO_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config" / "portico" / "profiles"

@@ -12,6 +12,17 @@ from typing import Any
 import msgspec
 
 from portico import __version__
+from portico.api.account import (
+    AcceptedInvitationBody,
+    AccountBody,
+    InvitationBody,
+    InvitationTokenBody,
+    KeysBody,
+    MadeKeyBody,
+    NewKeyBody,
+    NewPasswordBody,
+    OpenSessionsBody,
+)
 from portico.api.edge import MAX_URI_LENGTH
 from portico.api.login import OAuthError
 from portico.api.problems import ERROR_CODE, MEDIA_TYPE, PROBLEM_TYPES, Problem
@@ -39,6 +50,15 @@ _BODIES = (
     TokenBody,
     SessionBody,
     TicketBody,
+    AccountBody,
+    NewPasswordBody,
+    OpenSessionsBody,
+    KeysBody,
+    NewKeyBody,
+    MadeKeyBody,
+    InvitationTokenBody,
+    InvitationBody,
+    AcceptedInvitationBody,
     HealthBody,
     JobBody,
     JobsBody,

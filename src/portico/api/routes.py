@@ -171,7 +171,7 @@ ROUTES: dict[str, Methods] = {
     **{address: _page(file) for address in FILES},
 }
 _ASSETS = _page(asset)
-_ONE_OF_MANY: dict[str, Methods] = {
+ONE_OF_MANY: dict[str, Methods] = {
     account.KEYS: {"DELETE": account.end_key},
     jobs.JOBS: {"GET": jobs.show, "HEAD": jobs.show, "DELETE": jobs.cancel},
     account.SESSIONS: {"DELETE": account.end_session},
@@ -213,7 +213,7 @@ class Routes(Router):
             return _UPLOAD
         path: str = scope["path"]
         try:
-            return ROUTES.get(path) or _ONE_OF_MANY[path.rpartition("/")[0]]
+            return ROUTES.get(path) or ONE_OF_MANY[path.rpartition("/")[0]]
         except KeyError:
             raise NotFound("There is nothing at this address; see /backend/docs for the API.") from None
 

@@ -20,6 +20,7 @@ _REMOTE = "portico.cli.remote.arguments"
 COMMANDS: Mapping[str, CommandEntry] = {
     "serve": CommandEntry("Start the gateway.", "portico.cli.serve", needs_server=True),
     "user": CommandEntry("Manage Web Users: who may sign in, and what they see.", "portico.cli.users", True),
+    "key": CommandEntry("Manage API keys: what programs may do for a Web User.", "portico.cli.keys", True),
     "connection": CommandEntry(
         "Manage connections: the storage services that hold the files.", "portico.cli.connections", True
     ),

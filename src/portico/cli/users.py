@@ -21,31 +21,62 @@ def add(options: SimpleNamespace) -> None:
     if not rights:
         raise UsageMistake(f"--rights is empty; give some of {', '.join(Right)}.")
     generate = options.generate
-    if not (options.password_stdin or generate or at_terminal()):
+    if not (options.password_stdin or generate or options.invite or at_terminal()):
         if something_is_piped():
             raise UsageMistake(
                 "Standard input is not a terminal: add --password-stdin to read the password from it, "
                 "or --generate to generate one."
             )
         generate = True
-    if not (options.password_stdin or generate):  # before the prompt
+    if not (options.password_stdin or generate or options.invite):  # before the prompt
         with_new_accounts(options.home, lambda accounts: accounts.users.check_new(options.name))
-    password = _new_password(stdin=options.password_stdin, generate=generate)
+    password = None
+    if not options.invite:
+        password = _new_password(stdin=options.password_stdin, generate=generate)
 
-    async def action(accounts: Accounts) -> "User":
+    async def action(accounts: Accounts) -> "tuple[User, str]":
         async with accounts.audited("user.add", options.name):
-            return await accounts.users.add(
+            user = await accounts.users.add(
                 options.name,
                 password,
                 connection=options.connection or "local",
                 root=options.root,
                 rights=rights,
             )
+            return user, await _invitation(accounts, user.name) if options.invite else ""
 
-    user = with_new_accounts(options.home, action)
+    user, link = with_new_accounts(options.home, action)
     print(f"Added the Web User {user.name}, whose root is {user.root} in the connection {user.connection}.")
-    if generate:
+    if generate and password:
         _show_generated(password)
+    if link:
+        _show_invitation(link)
+
+
+def invite(options: SimpleNamespace) -> None:
+    link = change(
+        options.home, "user.invite", options.name, lambda accounts: _invitation(accounts, options.name)
+    )
+    _show_invitation(link)
+
+
+async def _invitation(accounts: Accounts, name: str) -> str:
+    """The link of a new invitation. The token is in its fragment, which browsers do not send: no log has it."""
+    from portico.accounts.invitations import Invitations
+    from portico.accounts.passwords import Passwords
+
+    passwords = Passwords()
+    try:
+        made = await Invitations(accounts.database, passwords).make(name)
+    finally:
+        passwords.close()
+    return f"{accounts.settings.public_url.rstrip('/')}/invite#{made.token}"
+
+
+def _show_invitation(link: str) -> None:
+    print(f"The link to set a password, for once within 7 days: {link}")
+    if link.startswith("/"):
+        print("Put the address of your gateway before it, or set server.public-url.")
 
 
 def set_(options: SimpleNamespace) -> None:
@@ -192,6 +223,12 @@ def _generate_option(parser: Parser) -> None:
     parser.add_exclusive("--password-stdin", "--generate")
 
 
+def _invite_option(parser: Parser) -> None:
+    parser.add_flag("--invite", help="Set no password; print a link with which the user sets one.")
+    parser.add_exclusive("--password-stdin", "--invite")
+    parser.add_exclusive("--generate", "--invite")
+
+
 def _address_option(parser: Parser) -> None:
     parser.add_option("--address", metavar="ADDRESS", help="Also clear the failures of this IP address.")
 
@@ -205,10 +242,11 @@ COMMANDS = {
                 "Add a Web User.\n\nBy default, the connection is 'local', the root is /NAME, and the user has all rights. On a "
                 "terminal, the password is prompted for. Without one, such as in a service, a password is generated; if standard "
                 "input is a pipe, --password-stdin or --generate is required.",
-                (_name_argument, _account_options, _password_option, _generate_option),
+                (_name_argument, _account_options, _password_option, _generate_option, _invite_option),
                 "Examples:\n"
                 "  portico user add anna\n"
-                "  portico user add bob --root /team --rights list,download --generate",
+                "  portico user add bob --root /team --rights list,download --generate\n"
+                "  portico user add carol --invite",
             ),
             "set": Command(
                 set_,
@@ -222,6 +260,12 @@ COMMANDS = {
                 password,
                 "Set a new password, and sign the user out everywhere.",
                 (_name_argument, _password_option, _generate_option),
+            ),
+            "invite": Command(
+                invite,
+                "Print a link with which a Web User sets a password, once within 7 days. An earlier link ends. The present "
+                "password works until then.",
+                (_name_argument,),
             ),
             "disable": Command(
                 disable, "Sign a Web User out everywhere, and refuse new sign-ins.", (_name_argument,)

@@ -27,6 +27,7 @@ class Base:
         password: str | None = None,
         client_id: str | None = None,
         client_secret: str | None = None,
+        key: str | None = None,
         tokens: TokenStore | Tokens | None = None,
         ca: str | ssl.SSLContext | None = None,
         connections: int = 8,
@@ -36,12 +37,16 @@ class Base:
     ) -> None:
         """Sends nothing: the client signs in with its first request.
 
-        `client_id` and `client_secret` are requested from the gateway if omitted. `tokens` are those of an earlier
+        `key` is an API key, which replaces a sign-in. `client_id` and `client_secret` are requested from the gateway if omitted. `tokens` are those of an earlier
         sign-in, or a store for them. `ca` is a certificate file to trust, for a gateway with a self-signed certificate.
         `connections` is the maximum number of connections, `timeout` how long the gateway may take to respond, in
         seconds, and `attempts` how often a request is tried. In `resume_folder` the client notes unfinished uploads of large
         local files, so that another process can resume them; without it, only this client can.
         """
+        if key is not None:
+            if password is not None or tokens is not None:
+                raise ValueError("Pass a key, a password or tokens, not several of them.")
+            tokens = Tokens(key)
         store = MemoryTokenStore(tokens) if tokens is None or isinstance(tokens, Tokens) else tokens
         credentials = Credentials(username, password, client_id, client_secret)
         self._session = AuthSession(credentials, store, attempts=attempts)

@@ -53,8 +53,8 @@ class Clients:
 
 
 def _tokens(options: Options) -> TokenStore | Tokens | None:
-    if options.token:
-        return Tokens(options.token)
+    if options.key or options.token:
+        return Tokens(options.key or options.token or "")
     if options.profile and (profile := profiles.find(options.profile)) and profile.url == options.url:
         return ProfileTokenStore(profile)
     return None

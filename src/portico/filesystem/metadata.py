@@ -20,7 +20,7 @@ Details = dict[str, Any]
 
 _OPTIONS = {"use_listings_cache", "asynchronous", "loop", "batch_size"}
 """Further options that fsspec itself may pass."""
-_SECRETS = ("password", "token", "client_secret")
+_SECRETS = ("password", "key", "token", "client_secret")
 
 
 class MetadataFileSystem(AbstractFileSystem):
@@ -38,6 +38,7 @@ class MetadataFileSystem(AbstractFileSystem):
         profile: str | None = None,
         username: str | None = None,
         password: str | None = None,
+        key: str | None = None,
         token: str | None = None,
         client_id: str | None = None,
         client_secret: str | None = None,
@@ -62,6 +63,7 @@ class MetadataFileSystem(AbstractFileSystem):
             url=gateway,
             username=username,
             password=password,
+            key=key,
             token=token,
             client_id=client_id,
             client_secret=client_secret,

@@ -26,6 +26,8 @@ class Options:
     connections: int = 8
     profile: str | None = None
     """The profile whose tokens are used; they stay in its store."""
+    key: str | None = field(default=None, repr=False)
+    """An API key."""
 
     @classmethod
     def of(
@@ -36,6 +38,7 @@ class Options:
         url: str | None,
         username: str | None,
         password: str | None,
+        key: str | None = None,
         token: str | None,
         client_id: str | None,
         client_secret: str | None,
@@ -51,7 +54,7 @@ class Options:
         if profile:
             environment = {}
         known = environment.get("PORTICO_URL")
-        given = bool(token or username or password)
+        given = bool(key or token or username or password)
         saved = None if url and given and not profile else _profile(profile, environment)
         if profile and saved and url and not same_address(url, saved.url):
             raise ValueError(f"Profile {profile} is for {saved.url}, not for {url}.")
@@ -61,14 +64,17 @@ class Options:
                 "'portico login'."
             )
         if not given and (known is None or same_address(known, url)):
+            key = environment.get("PORTICO_KEY")
             token = environment.get("PORTICO_TOKEN")
             username = environment.get("PORTICO_USERNAME")
             password = environment.get("PORTICO_PASSWORD")
         name = None
         if saved and same_address(saved.url, url):
             url, ca = saved.url, ca or saved.ca
-            name = None if token or username or password else saved.name
-        return cls(url, username, password, token, client_id, client_secret, ca, timeout, connections, name)
+            name = None if key or token or username or password else saved.name
+        return cls(
+            url, username, password, token, client_id, client_secret, ca, timeout, connections, name, key
+        )
 
     def digest(self) -> str:
         """Identifies the options within this process, without revealing them."""

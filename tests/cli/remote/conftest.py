@@ -69,7 +69,7 @@ def password(gateway: Gateway) -> str:
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of profiles, isolated from the environment of the test run."""
-    for name in ("PORTICO_URL", "PORTICO_TOKEN", "PORTICO_PROFILE", "PORTICO_CA"):
+    for name in ("PORTICO_URL", "PORTICO_KEY", "PORTICO_TOKEN", "PORTICO_PROFILE", "PORTICO_CA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

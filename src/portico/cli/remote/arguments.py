@@ -17,6 +17,10 @@ def _login(parser: Parser) -> None:
         "-u", "--user", metavar="NAME", help="The Web User. Default: the last one, or a prompt."
     )
     parser.add_flag("--password-stdin", help="Read the password from standard input.")
+    parser.add_flag(
+        "--key-stdin", help="Read an API key from standard input, and save it instead of signing in."
+    )
+    parser.add_exclusive("--password-stdin", "--key-stdin")
     parser.add_option("--ca", metavar="FILE", help="The gateway's certificate, if it is self-signed.")
 
 

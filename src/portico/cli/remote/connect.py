@@ -23,12 +23,12 @@ from portico.client.http.effects import Operation, Request, T
 
 
 class EnvironmentTokenRefused(NotSignedIn):
-    """The gateway rejected the token in the environment, which cannot be renewed."""
+    """The gateway rejected the token or key in the environment, which cannot be renewed."""
 
 
 class Gateway(Client):
-    uses_environment_token = False
-    """Whether the token comes from PORTICO_TOKEN."""
+    variable = ""
+    """PORTICO_TOKEN or PORTICO_KEY, if the token comes from there."""
     url = ""
     """The address of the gateway."""
     user: str | None = None
@@ -72,10 +72,10 @@ class Gateway(Client):
         try:
             return super()._run(operation)
         except NotSignedIn:
-            if not self.uses_environment_token:
+            if not self.variable:
                 raise
             raise EnvironmentTokenRefused(
-                "The gateway rejected the token in PORTICO_TOKEN; it has expired, or belongs to another gateway."
+                f"The gateway rejected what is in {self.variable}; it has expired, or belongs to another gateway."
             ) from None
 
     def whoami(self) -> dict[str, Any]:
@@ -103,11 +103,9 @@ def _gateway(options: SimpleNamespace, **settings: Any) -> Gateway:
     The option --profile overrides the environment. A profile's tokens are sent only to that profile's gateway.
     """
     profile = find(profile_name(options))
-    url, token = os.environ.get("PORTICO_URL"), os.environ.get("PORTICO_TOKEN")
+    url, (variable, token) = os.environ.get("PORTICO_URL"), _environment_token()
     if options.profile:
-        url = token = None
-    if token and not (token.isascii() and token.isprintable()):
-        raise UsageMistake("PORTICO_TOKEN contains invalid characters; copy it again.")
+        url, variable, token = None, "", None
     if profile and (url is None or same_address(url, profile.url)):
         gateway = Gateway(
             profile.url,
@@ -116,19 +114,37 @@ def _gateway(options: SimpleNamespace, **settings: Any) -> Gateway:
             ca=profile.ca,
             **settings,
         )
-        gateway.uses_environment_token = bool(token)
+        gateway.variable = variable
         gateway.url, gateway.user = profile.url, None if token else profile.user
         return gateway
     if url and token:
         gateway = Gateway(url, tokens=Tokens(token), ca=os.environ.get("PORTICO_CA") or None, **settings)
-        gateway.uses_environment_token = True
+        gateway.variable = variable
         gateway.url = normalize(url)
         return gateway
     if url:
-        raise UsageMistake(f"You are not signed in at {url}; set PORTICO_TOKEN, or use 'portico login'.")
+        raise UsageMistake(
+            f"You are not signed in at {url}; set PORTICO_KEY or PORTICO_TOKEN, or use 'portico login'."
+        )
     name = options.profile
     where, option = (f" with the profile {name}", f" --profile {name}") if name else ("", "")
     raise UsageMistake(f"You are not signed in{where}; sign in with 'portico login URL{option}'.")
+
+
+def _environment_token() -> tuple[str, str | None]:
+    """The variable that has a key or a token, and what it has."""
+    given = [(name, value) for name in ("PORTICO_KEY", "PORTICO_TOKEN") if (value := os.environ.get(name))]
+    if len(given) > 1:
+        raise UsageMistake("PORTICO_KEY is set, and so is PORTICO_TOKEN; set one of them.")
+    for name, value in given:
+        if not (value.isascii() and value.isprintable()):
+            raise UsageMistake(f"{name} contains invalid characters; copy it again.")
+        if name == "PORTICO_KEY" and not Tokens(value).is_key:
+            raise UsageMistake(
+                "PORTICO_KEY is not an API key; copy all of it, from pk_ to its last character."
+            )
+        return name, value
+    return "", None
 
 
 def describe(options: SimpleNamespace) -> tuple[str, str | None]:

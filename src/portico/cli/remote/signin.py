@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from ipaddress import ip_address
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,8 @@ def login(options: SimpleNamespace) -> int:
         before = None
     ca = os.path.abspath(options.ca) if options.ca else (before.ca if before else None)
     _warn_of_clear_text(url)
+    if options.key_stdin:
+        return _login_with_key(options, Profile(name, url, "", ca), former)
     user = options.user or (before.user if before and options.password_stdin else None)
     profile = Profile(name, url, user or _ask_user(before), ca)
     old = ProfileTokenStore(former).load() if former else None
@@ -42,6 +45,25 @@ def login(options: SimpleNamespace) -> int:
     if former and old:
         _revoke(former, old)
     print(f"Signed in to {url} as {profile.user}.")
+    return DONE
+
+
+def _login_with_key(options: SimpleNamespace, profile: Profile, former: Profile | None) -> int:
+    """Save an API key, once the gateway accepts it."""
+    tokens = Tokens(read_standard_input())
+    if not tokens.is_key:
+        raise UsageMistake("This is not an API key; it has 39 characters and begins with pk_.")
+    with Gateway(profile.url, tokens=tokens, ca=profile.ca) as gateway:
+        session = gateway.whoami()
+    user = str(session.get("username"))
+    if options.user and options.user.casefold() != user.casefold():
+        raise UsageMistake(f"This is a key of {user}, not of {options.user}.")
+    old = ProfileTokenStore(former).load() if former else None
+    saved = replace(tokens, rights=tuple(session.get("rights", ())))
+    ProfileTokenStore(replace(profile, user=user), prefer_key_ring=True).save(saved)
+    if former and old:
+        _revoke(former, old)
+    print(f"Signed in to {profile.url} as {user}, with a key.")
     return DONE
 
 

@@ -53,7 +53,7 @@ class AuthSession:
         try:
             return (yield from self._checked(_with_token(request, token)))
         except NotSignedIn:
-            if request.body is not None and not request.body.replayable:
+            if (request.body is not None and not request.body.replayable) or self._has_key:
                 raise
         yield Exclusive(self._renew(token))
         assert self.tokens is not None
@@ -84,12 +84,18 @@ class AuthSession:
 
     def logout(self) -> Operation[None]:
         """Revoke the tokens and remove them from the store."""
-        if self.tokens is not None:
+        if self._has_key:
+            yield from self._save(None)  # other programs may use the key
+        elif self.tokens is not None:
             try:
                 yield from self.request(Request("POST", "/backend/logout"))
             except NotSignedIn:
                 pass
             yield from self._save(None)
+
+    @property
+    def _has_key(self) -> bool:
+        return self.tokens is not None and self.tokens.is_key
 
     def _token(self) -> Operation[str]:
         tokens = self.tokens

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
+_KEY_LENGTH = 39
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
@@ -13,6 +15,11 @@ class Tokens:
     expires_at: float | None = None
     """Unix time; None if unknown."""
     rights: tuple[str, ...] = ()
+
+    @property
+    def is_key(self) -> bool:
+        """Whether this is an API key: it is not renewed, and signing out does not end it."""
+        return self.access_token.startswith("pk_") and len(self.access_token) == _KEY_LENGTH
 
 
 class TokenStore(Protocol):

@@ -1,0 +1,64 @@
+"""`portico key`, and `portico user invite`."""
+
+import re
+from pathlib import Path
+
+from portico.accounts.api_keys import is_key
+
+from .conftest import Portico
+
+
+def test_keys_are_added_shown_and_ended(anna: Portico, home: Path) -> None:
+    assert anna("key", "list").out.startswith("There is no key yet")
+    scope = ("--rights", "list,upload", "--folder", "in", "--addresses", "10.0.0.0/8 ::1", "--expires", "90d")
+    added = anna("key", "add", "ANNA", "--name", "backup", *scope)
+    [text] = re.findall(r"shown only now: (\S+)\n", added.out)
+    assert is_key(text)
+    [key] = anna("key", "list", "--json").data
+    assert {**key, "id": "", "expiresAt": ""} == {
+        "user": "anna",
+        "id": "",
+        "name": "backup",
+        "rights": ["list", "upload"],
+        "folder": "/in",
+        "addresses": ["10.0.0.0/8", "::1/128"],
+        "expiresAt": "",
+        "lastUsedAt": None,
+        "lastUsedFrom": None,
+    }
+    assert is_key(anna("key", "add", "anna", "--name", "all", "--json").data["key"])
+    assert anna("key", "end", "anna", key["id"]).out == "Ended the key backup of ANNA.\n".replace(
+        "ANNA", "anna"
+    )
+    assert [each["name"] for each in anna("key", "list", "anna", "--json").data] == ["all"]
+    for words, sentence in (
+        (("key", "add", "anna"), "--name is missing"),
+        (("key", "add", "bob", "--name", "x"), "There is no user 'bob'"),
+        (("key", "add", "anna", "--name", "x", "--rights", "fly"), "'fly' is not a right"),
+        (("key", "add", "anna", "--name", "x", "--addresses", "here"), "not an address or range"),
+        (("key", "add", "anna", "--name", "x", "--expires", "soon"), "must be seconds or a time"),
+        (("key", "end", "anna", key["id"]), "There is no such key"),
+    ):
+        outcome = anna(*words)
+        assert outcome.code != 0
+        assert sentence in outcome.err
+    assert text not in b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file()).decode(
+        "latin-1"
+    )
+
+
+def test_an_invitation_is_a_link(anna: Portico, home: Path) -> None:
+    added = anna("user", "add", "bob", "--invite")
+    assert added.code == 0, added.err
+    [first] = re.findall(r"7 days: /invite#(\S{43})\n", added.out)
+    with (home / "application.properties").open("a") as properties:
+        properties.write("\nserver.public-url=https://files.example.com\n")
+    [second] = re.findall(
+        r"7 days: https://files\.example\.com/invite#(\S{43})\n", anna("user", "invite", "BOB").out
+    )
+    assert first != second
+    assert "server.public-url" not in anna("user", "invite", "bob").out
+    assert "There is no user" in anna("user", "invite", "carol").err
+    anna("user", "disable", "bob")
+    assert "is disabled" in anna("user", "invite", "bob").err
+    assert anna("user", "add", "carol", "--invite", "--generate").code != 0
