@@ -23,8 +23,19 @@ for _type, _suffix in (
     ("application/x-7z-compressed", ".7z"),
     ("application/yaml", ".yaml"),
     ("application/yaml", ".yml"),
+    ("audio/flac", ".flac"),
+    ("audio/mp4", ".m4a"),
+    ("audio/ogg", ".oga"),
+    ("audio/ogg", ".ogg"),
+    ("audio/ogg", ".opus"),
+    ("audio/wav", ".wav"),
+    ("image/avif", ".avif"),
     ("image/webp", ".webp"),
+    ("text/markdown", ".markdown"),
     ("text/markdown", ".md"),
+    ("video/mp4", ".m4v"),
+    ("video/ogg", ".ogv"),
+    ("video/x-matroska", ".mkv"),
 ):
     _TYPES.add_type(_type, _suffix)
 

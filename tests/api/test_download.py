@@ -428,6 +428,24 @@ async def test_a_ticket_starts_no_download_after_a_minute(gateway: Gateway, file
     assert (await gateway.client.get(address(file), params={"ticket": ticket})).status_code == 401
 
 
+async def test_a_player_renews_its_ticket(gateway: Gateway, file: str, clock: Clock) -> None:
+    credentials = await gateway.sign_in()
+
+    async def issued(ticket: str | None = None) -> str:
+        query = {"action": "TICKET"} | ({"ticket": ticket} if ticket else {})
+        response = await gateway.client.post(address(file), params=query, headers=credentials)
+        assert response.json()["expiresIn"] == Tickets.LIFETIME
+        return str(response.json()["ticket"])
+
+    ticket = await issued()
+    for _ in range(3):
+        clock.advance(Tickets.LIFETIME - 1)
+        assert await issued(ticket) == ticket
+    clock.advance(Tickets.LIFETIME)
+    assert await issued(ticket) != ticket, "another one, as that has expired"
+    assert (await gateway.client.get(address(file), params={"ticket": ticket})).status_code == 401
+
+
 async def test_a_ticket_ends_with_its_token(gateway: Gateway, file: str) -> None:
     credentials = await gateway.sign_in()
     response = await gateway.client.post(address(file), params={"action": "TICKET"}, headers=credentials)

@@ -20,6 +20,8 @@ TYPES = {
     "notes.md": "text/markdown",
     "a.yml": "application/yaml",
     "a.7z": "application/x-7z-compressed",
+    "film.m4v": "video/mp4",
+    "song.flac": "audio/flac",
     "a.parquet": "application/vnd.apache.parquet",
     "backup.tar.gz": "application/gzip",
     "a.gz": "application/gzip",

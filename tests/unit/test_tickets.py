@@ -80,3 +80,37 @@ async def test_the_sweep_takes_old_tickets(
     async with database.connect() as reading:
         assert (await reading.execute(select(func.count()).select_from(table))).scalar_one() == 1
     await tickets.redeem(ticket, "/new")
+
+
+async def test_a_ticket_is_renewed_within_its_sign_in(
+    tickets: Tickets, tokens: Sessions, alice: User, clock: Any
+) -> None:
+    pair = await tokens.issue(alice)
+    session = await tokens.session(pair.access_token)
+    ticket = await tickets.issue(session, "/film")
+    clock.advance(Tickets.LIFETIME - 1)
+    refreshed = await tokens.session((await tokens.refresh(pair.refresh_token)).access_token)
+    assert await tickets.renew(refreshed, ticket, "/film")
+    clock.advance(3600 - Tickets.LIFETIME)  # the first token expires, its ticket goes on with the second
+    assert await tickets.renew(refreshed, ticket, "/film") is False, "it has expired"
+    ticket = await tickets.issue(refreshed, "/film")
+    stranger = await tokens.session((await tokens.issue(alice)).access_token)
+    assert not await tickets.renew(stranger, ticket, "/film"), "another sign-in"
+    assert not await tickets.renew(refreshed, ticket, "/other")
+    assert not await tickets.renew(refreshed, "unknown", "/film")
+    await tokens.end(refreshed)
+    with pytest.raises(NotSignedIn):
+        await tickets.redeem(ticket, "/film")
+
+
+async def test_a_renewed_ticket_outlives_the_token_that_it_was_issued_for(
+    tickets: Tickets, tokens: Sessions, alice: User, clock: Any
+) -> None:
+    pair = await tokens.issue(alice)
+    first = await tokens.session(pair.access_token)
+    clock.advance(3590)
+    ticket = await tickets.issue(first, "/film")
+    second = await tokens.session((await tokens.refresh(pair.refresh_token)).access_token)
+    assert await tickets.renew(second, ticket, "/film")
+    clock.advance(20)
+    assert await tickets.redeem(ticket, "/film") == second

@@ -55,38 +55,6 @@ def test_download_goes_through_a_ticket(user: BrowserUser, root: Path) -> None:
     assert user.page.url.endswith("/")
 
 
-def test_preview_shows_and_never_runs(user: BrowserUser, root: Path) -> None:
-    script = "<script>document.title = 'owned'</script>"
-    (root / "1 page.html").write_text(script)
-    (root / "2 drawing.svg").write_text(f'<svg xmlns="http://www.w3.org/2000/svg">{script}</svg>')
-    (root / "3 picture.png").write_bytes(picture(40, 30))
-    (root / "4 broken.png").write_bytes(b"not a picture")
-    (root / "5 long.log").write_text("line of a log\n" * 50_000)
-    (root / "6 empty.txt").write_text("")
-    (root / "7 paper.pdf").write_bytes(b"%PDF-1.7")
-    user.press("r")
-    user.row("1 page.html").locator(".open").click()
-    stage = user.dialog.locator(".preview-content")
-    expect(stage.locator("pre")).to_have_text(script)
-    user.press("ArrowRight")
-    expect(user.dialog.locator("h2")).to_have_text("2 drawing.svg")
-    expect(stage.locator("pre")).to_contain_text(script)
-    user.press("ArrowRight")
-    expect(stage.get_by_role("img", name="Image 3 picture.png")).to_be_visible()
-    assert stage.locator("img").evaluate("img => [img.naturalWidth, img.naturalHeight]") == [40, 30]
-    user.dialog.get_by_role("button", name="Next file").click()
-    expect(stage).to_contain_text("This image can't be displayed")
-    user.dialog.get_by_role("button", name="Next file").click()
-    expect(stage).to_contain_text("Showing only the first 262 kB.")
-    user.dialog.get_by_role("button", name="Next file").click()
-    expect(stage).to_have_text("The file is empty.")
-    user.dialog.get_by_role("button", name="Next file").click()
-    expect(stage).to_contain_text("No preview available for this type of file")
-    user.press("Escape")
-    expect(user.active).to_have_text("7 paper.pdf")
-    assert "owned" not in user.page.title()
-
-
 def test_an_image_can_be_seen_in_its_actual_size(user: BrowserUser, root: Path) -> None:
     (root / "1 wide.png").write_bytes(picture(3000, 200))
     (root / "2 small.png").write_bytes(picture(40, 30))

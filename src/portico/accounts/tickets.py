@@ -2,7 +2,7 @@
 
 import secrets
 
-from sqlalchemy import bindparam, insert
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from portico.accounts.sessions import SESSION, Session, digest_of, not_signed_in, session_of
@@ -39,6 +39,28 @@ class Tickets:
         except IntegrityError:  # the session ended meanwhile
             raise not_signed_in() from None
         return ticket
+
+    async def renew(self, session: Session, ticket: str, path: str) -> bool:
+        """Give a ticket of the same sign-in another lifetime; False if there is none for this path.
+
+        A player goes on with the address that it has, also after the session has got another access token.
+        """
+        of_this_sign_in = select(access_tokens.c.digest).where(access_tokens.c.family == session.family)
+        now = self._database.now()
+        try:
+            renewed = await self._database.execute(
+                update(tickets)
+                .where(
+                    tickets.c.digest == digest_of(ticket),
+                    tickets.c.path == path,
+                    tickets.c.token.in_(of_this_sign_in),
+                    tickets.c.expires_at > now,
+                )
+                .values(token=session.token_digest, expires_at=now + self.LIFETIME * 1000)
+            )
+        except IntegrityError:  # the session ended meanwhile
+            raise not_signed_in() from None
+        return renewed > 0
 
     async def redeem(self, ticket: str, path: str) -> Session:
         """The session of a ticket for this path; it ends with its access token at the latest."""

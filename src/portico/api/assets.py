@@ -13,6 +13,7 @@ from portico.web.bundle import PREFIX, build, config_script
 
 _OWN_ORIGIN = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    "media-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 PAGE_POLICY = f"{_OWN_ORIGIN}, script-src *:*{PREFIX}; style-src *:*{PREFIX} *:*/portico.css"

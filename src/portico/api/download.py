@@ -92,7 +92,9 @@ async def _digest(request: Request, operations: Operations, path: Path, entry: E
 
 async def issue_ticket(request: Request, query: Query) -> Response:
     operations = await operations_of(request)
-    issued = await operations.ticket(path_of(request), recursive=query.flag("recursive"))
+    issued = await operations.ticket(
+        path_of(request), recursive=query.flag("recursive"), renewed=query.get("ticket")
+    )
     return JsonResponse(TicketBody(issued.text, issued.lifetime))
 
 

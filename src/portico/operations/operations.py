@@ -132,15 +132,20 @@ class Operations:
         await archive.plan()
         return archive
 
-    async def ticket(self, path: Path, *, recursive: bool = False) -> Ticket:
-        """A ticket with which this file can be downloaded without a token; if `recursive`, a folder as an archive."""
+    async def ticket(self, path: Path, *, recursive: bool = False, renewed: str | None = None) -> Ticket:
+        """A ticket with which this file can be downloaded without a token; if `recursive`, a folder as an archive.
+
+        One that is to be `renewed` stays the same, if it is for this path and has not expired.
+        """
         self._context.action = "ticket"
         session = self._actor.require_session()
         entry = await (await self._drive()).stat_for_download(path)
         if entry.is_folder and not recursive:
             raise IsAFolder(f"'{path.name}' is a folder; a ticket for its archive needs recursive=true.")
-        text = await self._resources.tickets.issue(session, str(path))
-        return Ticket(text, Tickets.LIFETIME)
+        tickets = self._resources.tickets
+        if renewed and await tickets.renew(session, renewed, str(path)):
+            return Ticket(renewed, Tickets.LIFETIME)
+        return Ticket(await tickets.issue(session, str(path)), Tickets.LIFETIME)
 
     # Storing
 

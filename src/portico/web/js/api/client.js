@@ -84,8 +84,13 @@ export async function read(path, { limit, signal } = {}) {
 
 /** A URL from which the browser itself can download the file, for a minute. @param {string} path */
 export async function downloadLink(path) {
-  const { ticket } = await (await post(path, { action: "TICKET" })).json();
+  const { ticket } = await ticketFor(path);
   return fileUrl(path, { ticket });
+}
+
+/** A ticket for a file. `renewed`: one that has not expired, which then stays the same. @param {string} path @param {{renewed?: string, signal?: AbortSignal}} [options] @returns {Promise<{ticket: string, expiresIn: number}>} */
+export async function ticketFor(path, { renewed, signal } = {}) {
+  return (await post(path, { action: "TICKET", ...(renewed ? { ticket: renewed } : {}) }, { signal })).json();
 }
 
 /** The same for a folder as one ZIP, and for some of its entries if they are posted to it. @param {string} path */

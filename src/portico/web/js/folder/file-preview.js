@@ -2,6 +2,7 @@
 
 import { preview } from "../dialogs/preview.js";
 import { download } from "./downloads.js";
+import { kindOf } from "../previews/kinds.js";
 import { fromHash, join, link } from "../paths.js";
 import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
@@ -30,7 +31,7 @@ export class FilePreview {
     this.close();
     const { view } = this;
     const folder = view.path;
-    const files = view.listing.shown.filter((other) => !other.folder);
+    const files = view.listing.shown.filter((other) => other === entry || (!other.folder && kindOf(other) !== "other"));
     this.folderTitle = document.title;
     let path = "";
     const open = preview(folder, files.includes(entry) ? files : [entry], entry, {

@@ -21,6 +21,13 @@ export function make(tag, options = {}, ...children) {
   return element;
 }
 
+/** An element with any number of children: a call has room for a hundred thousand arguments or so. @template {keyof HTMLElementTagNameMap} Tag @param {Tag} tag @param {ElementOptions} options @param {Child[]} children */
+export function makeWith(tag, options, children) {
+  const element = make(tag, options);
+  for (const child of present(children)) element.append(child);
+  return element;
+}
+
 /** A name as it is, isolated so that its direction does not affect the text around it. @param {string} text @param {ElementOptions} [options] */
 export function bdi(text, options = {}) {
   return make("bdi", options, text);
@@ -45,7 +52,7 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** @param {Child[]} children */
+/** @param {Child[]} children @returns {(Node | string)[]} */
 const present = (children) => children.filter((child) => child !== null && child !== undefined && child !== false);
 
 /** The closest ancestor of an event's target that matches. @param {Event} event @param {string} selector @returns {HTMLElement | null} */
