@@ -41,6 +41,10 @@ class AuditLine(msgspec.Struct, kw_only=True, gc=False):
     key_name: Text = msgspec.UNSET
     folder: Text = msgspec.UNSET
     """What the paths of that key start from, if it is not the user's root."""
+    link: Text = msgspec.UNSET
+    """The share link by which a guest did it; `user` is then its owner, and paths count from the link's folder."""
+    guest: Text = msgspec.UNSET
+    """The name that the guest has given."""
     client: Text = msgspec.UNSET
     """The client's address, if known."""
     action: str

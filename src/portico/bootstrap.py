@@ -12,10 +12,12 @@ from portico.accounts.api_keys import ApiKeys
 from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
 from portico.accounts.devices import Devices
+from portico.accounts.guests import Guests
 from portico.accounts.home_paths import HomePaths
 from portico.accounts.invitations import Invitations
 from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
+from portico.accounts.share_links import ShareLinks, SharePolicy
 from portico.accounts.signin import SignIn
 from portico.accounts.throttle import Throttle
 from portico.accounts.tickets import Tickets
@@ -37,6 +39,8 @@ from portico.operations.readiness import Readiness
 from portico.operations.receipts import Receipts
 from portico.operations.resources import Resources
 from portico.operations.upload_expiry import sweep_uploads
+from portico.operations.visits import Visits
+from portico.paths import Path
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PATH_OPTIONS
 from portico.settings import Settings, generated_client
@@ -120,6 +124,8 @@ async def open_gateway(
         tickets, keys = Tickets(database), ApiKeys(database)
         stack.push_async_callback(keys.close)
         invitations = Invitations(database, passwords)
+        links = ShareLinks(database, _share_policy(settings))
+        guests = Guests(database, links, passwords, throttle)
         idempotency_keys = IdempotencyKeys(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
         uploads = Uploads(database, Sealed(key.derive("uploads")), settings.node)
@@ -136,6 +142,9 @@ async def open_gateway(
             drives,
             sessions,
             tickets,
+            links,
+            guests,
+            passwords,
             audit,
             Admission(),
             long_work,
@@ -155,6 +164,8 @@ async def open_gateway(
                 _in_turn(leases, "sessions", sessions.sweep),
                 _in_turn(leases, "keys", keys.sweep),
                 _in_turn(leases, "invitations", invitations.sweep),
+                _in_turn(leases, "guests", guests.sweep),
+                _in_turn(leases, "links", lambda: links.sweep(settings.audit_keep or None)),
                 _in_turn(leases, "leases", leases.sweep),
                 _in_turn(leases, "throttle", throttle.sweep),
                 _in_turn(leases, "uploads", lambda: sweep_uploads(uploads, drives)),
@@ -165,7 +176,9 @@ async def open_gateway(
             _sweeping(readiness.watch, drives.watch, interval=WATCH_INTERVAL_SECONDS),
         ):
             yield Gateway(
-                authentication=Authentication(sign_in, sessions, tickets, keys, invitations, audit, metrics),
+                authentication=Authentication(
+                    sign_in, sessions, tickets, keys, invitations, guests, audit, metrics
+                ),
                 operations=partial(Operations, resources),
                 account=partial(OwnAccount, AccountResources(sign_in, sessions, keys, audit)),
                 idempotency=Idempotency(idempotency_keys),
@@ -173,6 +186,7 @@ async def open_gateway(
                 readiness=readiness,
                 stop=stop,
                 receipts=receipts,
+                visits=Visits(links, guests, drives, audit),
                 client_id=settings.client_id,
                 client_secret=settings.client_secret,
             )
@@ -185,6 +199,15 @@ async def agreed(settings: Settings, database: Database) -> tuple[Settings, Secr
     cluster = Cluster(database)
     key = await cluster.load_key(settings.secret_key_file)
     return settings.with_values(await cluster.agree(settings.of_the_cluster(), generated_client())), key
+
+
+def _share_policy(settings: Settings) -> SharePolicy:
+    return SharePolicy(
+        settings.share_enabled,
+        settings.share_max_lifetime or None,
+        settings.share_require_password,
+        tuple(Path.parse(path) for path in settings.share_paths),
+    )
 
 
 def _retention(settings: Settings, database: Database) -> list[Callable[[], Awaitable[object]]]:

@@ -150,6 +150,15 @@ class Drive:
         except (NotFound, NotAFolder):
             return None
 
+    async def find_root(self) -> Entry | None:
+        """What is at the root, which may be gone. Needs no right, as `find`."""
+        if self._root.is_root:
+            return await self._stat(Path())
+        try:
+            return await self._provider.stat(self._root)
+        except (NotFound, NotAFolder):
+            return None
+
     async def read_to_compare(self, path: Path, entry: Entry) -> Download:
         """This version of a file. Needs no right: its content must not be shown."""
         return await self._provider.read(path.under(self._root), etag=entry.etag)

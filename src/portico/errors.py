@@ -66,6 +66,12 @@ class AddressNotAllowed(PorticoError):
     code = "address-not-allowed"
 
 
+class LimitReached(PorticoError):
+    """A share link has been used as often as its owner allows."""
+
+    code = "limit-reached"
+
+
 class NotFound(PorticoError):
     code = "not-found"
 

@@ -10,16 +10,21 @@ class Right(StrEnum):
     UPLOAD = "upload"
     OVERWRITE = "overwrite"
     """Replace, rename and delete."""
+    SHARE = "share"
+    """Make links by which people without an account reach a part of one's files."""
 
 
-ALL_RIGHTS = frozenset(Right)
+ALL_RIGHTS = frozenset(Right) - {Right.SHARE}
+"""What one can do with files: a new user has all of it. The right to share is given by the administrator."""
+
+_WORDS = frozenset(map(str, Right))
 
 
 def parse_rights(text: str) -> frozenset[Right]:
     """Read `list,download` (commas or spaces); `ValueError` names the first word that is no right."""
     words = text.replace(",", " ").split()
     for word in words:
-        if word not in ALL_RIGHTS:
+        if word not in _WORDS:
             raise ValueError(f"{word!r} is not a right; the rights are {', '.join(Right)}")
     return frozenset(Right(word) for word in words)
 

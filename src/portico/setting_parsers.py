@@ -49,6 +49,17 @@ def whole_number(lowest: int, highest: int) -> Callable[[object], int]:
     return parse
 
 
+def folders(text: object) -> tuple[str, ...]:
+    """Paths of folders, separated by commas."""
+    if isinstance(text, tuple):
+        return text
+    found = tuple(folder.strip() for folder in str(text).split(",") if folder.strip())
+    for folder in found:
+        if not folder.startswith("/") or re.search(r"//|[\x00-\x1f\\\\]|/\.{1,2}(?:/|$)", folder):
+            raise ValueError("must be paths that begin with a slash, like /public, /outbox")
+    return found
+
+
 def duration(text: object) -> timedelta:
     if isinstance(text, timedelta):
         return text

@@ -219,6 +219,30 @@ class Settings:
         0,
         "How many bytes of files one ZIP download may contain, in bytes or like 500MB, 10GiB. 0: no limit.",
     )
+    share_enabled: bool = _setting(
+        "share.enabled",
+        setting_parsers.flag,
+        True,
+        "true: users with the right share make links for people without an account. false: nobody does, and no link works.",
+    )
+    share_max_lifetime: timedelta = _setting(
+        "share.max-lifetime",
+        setting_parsers.retention,
+        timedelta(0),
+        "The longest life of a share link, like 30d; links that are older end. 0: no limit.",
+    )
+    share_require_password: bool = _setting(
+        "share.require-password",
+        setting_parsers.flag,
+        False,
+        "true: a new share link needs a password.",
+    )
+    share_paths: tuple[str, ...] = _setting(
+        "share.paths",
+        setting_parsers.folders,
+        (),
+        "Folders that may be shared, with all that is in them, separated by commas and as users see them, like /public, /outbox. Links to anything else do not work. Empty: all.",
+    )
     path_depth: int = _setting(
         "limits.path-depth",
         setting_parsers.whole_number(1, 4096),

@@ -6,16 +6,11 @@ The tables are compared with the old migrations by a test. The statements are wr
 from typing import Any
 
 ADDED_AFTER_0002 = (
-    *("api_keys", "invitations"),
-    "audit_lines",
-    "cluster",
-    "digests",
-    "idempotency_keys",
-    "jobs",
-    "leases",
-    "uploads",
+    *("api_keys", "invitations", "jobs"),
+    *("audit_lines", "cluster", "digests", "idempotency_keys", "leases", "uploads"),
+    *("guest_tickets", "guest_downloads", "guests", "share_accesses", "share_links"),
 )
-"""Tables. None refers to another of them, so they can be dropped in this order."""
+"""Tables. None refers to a former one of them, so they can be dropped in this order."""
 
 REVISION_0002 = {
     "sqlite": """

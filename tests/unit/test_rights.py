@@ -16,7 +16,7 @@ def test_rights_are_read_back(rights: frozenset[Right]) -> None:
 
 
 def test_rights_have_a_fixed_order() -> None:
-    assert format_rights(reversed(Right)) == "list download upload overwrite"
+    assert format_rights(reversed(Right)) == "list download upload overwrite share"
     assert format_rights([Right.UPLOAD, Right.LIST, Right.UPLOAD]) == "list upload"
     assert parse_rights("overwrite list upload download list") == ALL_RIGHTS
 

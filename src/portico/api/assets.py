@@ -39,6 +39,7 @@ class WebPage:
         config = {"clientId": client_id, "clientSecret": client_secret}
         built = build(config)
         self.index = Asset.of("index.html", built.index)
+        self.guest = Asset.of("guest.html", built.guest)
         self.config = Asset.of("config.js", config_script(config).encode())
         self._assets = {
             address: Asset.of(address, content, caching=FOR_EVER) for address, content in built.assets.items()

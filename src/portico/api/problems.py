@@ -38,10 +38,13 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
     "invalid-cursor": ProblemType(400, "The cursor is not valid"),
     "digest-mismatch": ProblemType(400, "The content does not match its digest"),
     "not-signed-in": ProblemType(401, "Sign in first"),
-    "wrong-password": ProblemType(403, "The password is wrong"),
     "forbidden": ProblemType(403, "Not permitted"),
+    "more-needed": ProblemType(403, "The link asks for more"),
+    "wrong-password": ProblemType(403, "The password is wrong"),
+    "limit-reached": ProblemType(403, "The link is used up"),
     "address-not-allowed": ProblemType(403, "This address may not use the gateway"),
     "not-found": ProblemType(404, "Not found"),
+    "target-gone": ProblemType(404, "What the link was made for is gone"),
     "method-not-allowed": ProblemType(405, "Method not allowed"),
     "timeout": ProblemType(408, "The request timed out"),
     "not-a-folder": ProblemType(409, "Not a folder"),
@@ -88,6 +91,8 @@ class Problem(msgspec.Struct, omit_defaults=True):
     """Uploads: the files of the request that were refused or cut off."""
     faults: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     """Readiness: each check that fails, with a sentence. Only for monitors."""
+    needs: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Share links: what has to be sent to open it."""
 
 
 def problem_response(
@@ -97,6 +102,7 @@ def problem_response(
     stored: list[str] | None = None,
     failed: list[str] | None = None,
     faults: dict[str, str] | None = None,
+    needs: list[str] | None = None,
 ) -> Response:
     problem_type = PROBLEM_TYPES[error.code]
     log_cause(error)
@@ -104,6 +110,7 @@ def problem_response(
     body.stored = msgspec.UNSET if stored is None else stored
     body.failed = msgspec.UNSET if failed is None else failed
     body.faults = msgspec.UNSET if faults is None else faults
+    body.needs = msgspec.UNSET if needs is None else needs
     headers = headers_of(error, problem_type.status)
     if request.method == "HEAD":
         headers[ERROR_CODE] = error.code

@@ -183,8 +183,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def instance_of(scope: Scope) -> str:
-    """The path of the request as it was sent; never the query, which may hold a ticket."""
+    """The path of the request as it was sent; never the query, which may hold a ticket, nor the address of a link."""
     raw: bytes = scope["raw_path"]
+    if scope["path"].startswith("/s/"):
+        return "/s/…"
     return raw.partition(b"?")[0].decode("ascii", "replace")
 
 

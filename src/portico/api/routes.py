@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
-from portico.api import account, jobs, tus
+from portico.api import account, jobs, shares, tus
 from portico.api.archives import archive, archive_of_chosen
 from portico.api.changes import copy, delete, make_folder, move
 from portico.api.download import download, issue_ticket
@@ -160,6 +160,8 @@ ROUTES: dict[str, Methods] = {
     account.KEYS: {**_page(account.list_keys), "POST": account.add_key},
     tus.UPLOADS: {"OPTIONS": tus.describe, "POST": _create_upload},
     jobs.JOBS: _page(jobs.list_jobs),
+    shares.LINKS: {**_page(shares.list_links), "POST": shares.add_link},
+    shares.SHARE_SESSIONS: {"POST": shares.open_link},
     "/backend/1.0.0/receipts/key": _page(receipt_key),
     "/backend/openapi.json": _page(openapi),
     "/backend/docs": _page(docs),
@@ -177,6 +179,12 @@ ONE_OF_MANY: dict[str, Methods] = {
     account.SESSIONS: {"DELETE": account.end_session},
 }
 """By the address without its last segment, which is an id."""
+_GUEST_PAGE = _page(shares.guest_page)
+_LINK: dict[str, Methods] = {
+    "link": {**_page(shares.show_link), "PATCH": shares.change_link, "DELETE": shares.end_link},
+    "address": {"POST": shares.renew_address},
+    "accesses": _page(shares.list_accesses),
+}
 _UPLOAD: Methods = {
     "OPTIONS": tus.describe,
     "HEAD": tus.show,
@@ -212,6 +220,10 @@ class Routes(Router):
         if scope["path"].startswith(tus.UPLOADS + "/"):
             return _UPLOAD
         path: str = scope["path"]
+        if path.startswith(shares.PAGE):
+            return _GUEST_PAGE
+        if path.startswith(shares.LINKS + "/"):
+            return _LINK[shares.link_endpoint(path)]
         try:
             return ROUTES.get(path) or ONE_OF_MANY[path.rpartition("/")[0]]
         except KeyError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from portico.accounts.guests import Guest
 from portico.accounts.sessions import Session, Sessions
 from portico.accounts.users import User
 from portico.errors import Forbidden, NotSignedIn
@@ -50,6 +51,10 @@ class RequestContext:
     """The user's name, as soon as it is known: for the front end's log."""
     key: KeyInUse | None = None
     """If the user acts by an API key."""
+    link: str | None = None
+    """The id of the share link by which a guest came: `user` is its owner."""
+    guest: str | None = None
+    """The name that the guest has given."""
     slot: Slot | None = field(default=None, repr=False)
     attempt: Attempt | None = field(default=None, repr=False)
     """If the request has an idempotency key."""
@@ -84,17 +89,22 @@ class Actor:
     """The one file that this actor may download, and nothing else: see `Authentication.with_ticket`."""
     is_valid: Callable[[], Awaitable[bool]] | None = field(default=None, repr=False)
     """Asks whether the credential can be used still, if it is no session: that is as good as its user."""
+    guest: Guest | None = None
+    """If somebody acts who has no account: by a share link of the user."""
 
     @property
     def namespace(self) -> str:
-        """Tells apart what may not see each other's answers: a key may do less than its owner."""
+        """Tells those apart who must not see each other's requests: a key and a guest may do less than the owner."""
+        if self.guest is not None:
+            return f"guest {self.guest.id}"
         key = self.context.key
         return str(self.user.id) if key is None else f"{self.user.id}/{key.id}"
 
     def require_unrestricted(self) -> None:
         """`Forbidden` for an actor who is limited to one file."""
         if self.only_file is not None:
-            raise Forbidden("A ticket is valid for the download of one file only.")
+            by = "A ticket" if self.guest is None else "This link"
+            raise Forbidden(f"{by} is valid for the download of one file only.")
 
     def require_download(self, path: Path) -> None:
         if self.only_file is not None and str(self.only_file) != str(path):

@@ -6,6 +6,7 @@ from functools import partial
 
 from portico.accounts.api_keys import ApiKeys, UnknownKey, resembles_key
 from portico.accounts.devices import LIFETIME as DEVICE_LIFETIME
+from portico.accounts.guests import LENGTH, PREFIX, Guest, Guests
 from portico.accounts.invitations import Invitation, Invitations, UnknownInvitation
 from portico.accounts.names import name_key
 from portico.accounts.sessions import Sessions, TokenPair
@@ -29,6 +30,7 @@ class Authentication:
         tickets: Tickets,
         keys: ApiKeys,
         invitations: Invitations,
+        guests: Guests,
         audit: AuditTrail,
         metrics: Metrics,
     ) -> None:
@@ -37,6 +39,7 @@ class Authentication:
         self._tickets = tickets
         self._keys = keys
         self._invitations = invitations
+        self._guests = guests
         self._audit = audit
         self._metrics = metrics
 
@@ -88,10 +91,15 @@ class Authentication:
                 raise
 
     async def with_token(self, context: RequestContext, access_token: str) -> Actor:
-        """The actor behind an access token or an API key; `NotSignedIn` if it is unknown, expired or revoked."""
+        """The actor behind an access token, an API key, or the token of a guest.
+
+        `NotSignedIn` if it is unknown, expired or revoked.
+        """
         if resembles_key(access_token):
             return await self.with_key(context, access_token)
         asked_at = time.monotonic()
+        if _is_of_guest(access_token):
+            return _guest(context, asked_at, await self._guests.guest(access_token))
         session = await self._sessions.session(access_token)
         context.user = session.user.name
         return Actor(session.user, context, asked_at, session)
@@ -111,6 +119,8 @@ class Authentication:
     async def with_ticket(self, context: RequestContext, ticket: str, path: Path) -> Actor:
         """The actor behind a ticket for `path`, who may download that file and do nothing else."""
         asked_at = time.monotonic()
+        if _is_of_guest(ticket):
+            return _guest(context, asked_at, await self._guests.redeem(ticket, str(path)), only_file=path)
         session = await self._tickets.redeem(ticket, str(path))
         context.user = session.user.name
         return Actor(session.user, context, asked_at, session, only_file=path)
@@ -139,3 +149,14 @@ class Authentication:
         async with Change(self._audit, actor.context, "sign-out") as change:
             await change.begin()
             await self._sessions.end(session)
+
+
+def _is_of_guest(token: str) -> bool:
+    return len(token) == LENGTH and token.startswith(PREFIX)
+
+
+def _guest(context: RequestContext, asked_at: float, guest: Guest, only_file: Path | None = None) -> Actor:
+    context.user = guest.open.owner.name
+    context.link = guest.link.id
+    context.guest = guest.name
+    return Actor(guest.user, context, asked_at, only_file=only_file or guest.only_file, guest=guest)

@@ -11,6 +11,7 @@ from portico.operations.idempotency import Idempotency
 from portico.operations.operations import Operations
 from portico.operations.readiness import Readiness
 from portico.operations.receipts import Receipts
+from portico.operations.visits import Visits
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Gateway:
     stop: Callable[[], None]
     """Ends the requests that a client can continue with another worker or node."""
     receipts: Receipts
+    visits: Visits
+    """How guests open share links."""
     client_id: str
     client_secret: str
     """Of the OAuth client, equal on all nodes."""

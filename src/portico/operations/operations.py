@@ -17,12 +17,14 @@ from portico.operations.actor import Actor
 from portico.operations.archives import Archive
 from portico.operations.auditing import Change, line_of
 from portico.operations.concatenation import Concatenation
+from portico.operations.guest_rules import GuestRules, not_by_link, require_target
 from portico.operations.idempotency import Attempt
 from portico.operations.jobs import OwnJobs, count_files
 from portico.operations.receipts import Receipt
 from portico.operations.resources import Resources
 from portico.operations.resumable import ResumableUploads
 from portico.operations.searching import Criteria, SearchPage, search
+from portico.operations.sharing import Sharing
 from portico.operations.uploads import Upload
 from portico.paths import Path
 from portico.rights import Right
@@ -48,6 +50,7 @@ class Operations:
         self._resources = resources
         self._actor = actor
         self._context = actor.context
+        self._rules = GuestRules(resources, actor) if actor.guest else None
         self._opened: Drive | None = None
 
     def allows(self, right: Right) -> bool:
@@ -122,7 +125,14 @@ class Operations:
     ) -> Download:
         """As `Drive.read`."""
         self._context.action = "download"
-        return await (await self._drive(download=path)).read(path, start, stop, etag=etag)
+        download = await (await self._drive(download=path)).read(path, start, stop, etag=etag)
+        if self._rules:
+            try:
+                await self._rules.count_download("download", path, str(path), download.entry.size)
+            except BaseException:
+                await download.chunks.aclose()
+                raise
+        return download
 
     async def archive(self, folder: Path, chosen: Sequence[Path] = ()) -> Archive:
         """A folder or file as a ZIP, or `chosen` paths below a folder. Not made before it is read."""
@@ -130,6 +140,13 @@ class Operations:
         drive = await self._drive(download=folder)
         archive = Archive(drive, folder, chosen, self._resources.archive_limits)
         await archive.plan()
+        if self._rules:
+            try:
+                what = " ".join(["zip", str(folder), *sorted(map(str, chosen))])
+                await self._rules.count_download("zip", folder, what, archive.size)
+            except BaseException:
+                await archive.close()
+                raise
         return archive
 
     async def ticket(self, path: Path, *, recursive: bool = False, renewed: str | None = None) -> Ticket:
@@ -138,10 +155,14 @@ class Operations:
         One that is to be `renewed` stays the same, if it is for this path and has not expired.
         """
         self._context.action = "ticket"
-        session = self._actor.require_session()
-        entry = await (await self._drive()).stat_for_download(path)
+        guest = self._actor.guest
+        session = None if guest else self._actor.require_session()
+        entry = await (await self._drive(download=path if guest else None)).stat_for_download(path)
         if entry.is_folder and not recursive:
             raise IsAFolder(f"'{path.name}' is a folder; a ticket for its archive needs recursive=true.")
+        if guest:
+            return Ticket(await self._resources.guests.issue_ticket(guest, str(path)), Tickets.LIFETIME)
+        assert session
         tickets = self._resources.tickets
         if renewed and await tickets.renew(session, renewed, str(path)):
             return Ticket(renewed, Tickets.LIFETIME)
@@ -183,6 +204,9 @@ class Operations:
         """
         self._context.action = "upload"
         resources = self._resources
+        if self._rules:
+            self._rules.check_folder(folder)
+            on_conflict = OnConflict.RENAME
         drive = await self._drive(admitted=False)
         await resources.audit.check()  # before a large body is sent in vain
         recorded = digest or resources.always_digest
@@ -204,14 +228,22 @@ class Operations:
 
     async def _record_digests(self, drive: Drive, folder: Path, upload: Upload) -> None:
         digests = [
-            (drive.location(folder.child(entry.name)), entry, upload.digests[entry.name])
+            (drive.location(folder.child(upload.real_name(entry))), entry, upload.digests[entry.name])
             for entry in upload.stored
         ]
         await self._resources.digests.record(self._actor.user.connection, digests)
 
     def receipt(self, path: Path, entry: Entry, sha256: bytes | None) -> Receipt:
         """A signed receipt for a file that this actor has just stored."""
-        return self._resources.receipts.issue(self._actor.user.name, path, entry, sha256)
+        user = self._actor.user.name
+        if guest := self._actor.guest:
+            user = f"{guest.name or 'guest'} (link {guest.link.id} of {user})"
+        return self._resources.receipts.issue(user, path, entry, sha256)
+
+    @property
+    def sharing(self) -> Sharing:
+        """The actor's own share links."""
+        return Sharing(self._resources, self._actor, self._drive)
 
     @property
     def resumable(self) -> ResumableUploads:
@@ -227,6 +259,8 @@ class Operations:
 
     async def make_folder(self, path: Path) -> None:
         self._context.action = "mkdir"
+        if self._rules and self._rules.is_blind:
+            raise not_by_link()
         drive = await self._drive()
         async with Change(self._resources.audit, self._context, "mkdir", path) as change:
             await change.begin()
@@ -266,6 +300,8 @@ class Operations:
         return await count_files(await self._drive(), folder)
 
     async def _transfer(self, source: Path, target: Path, on_conflict: OnConflict | None) -> Path:
+        if self._rules:
+            raise not_by_link()
         drive = await self._drive()
         transfer = drive.move if self._context.action == "move" else drive.copy
         if self._context.attempt:
@@ -276,6 +312,11 @@ class Operations:
             await change.begin()
             place: Path = await self._cancellable(transfer(source, target, on_conflict))
             change.line.target = str(place)
+            if self._context.action == "move":
+                root = Path.parse(self._actor.user.root)
+                await self._resources.links.moved(
+                    self._actor.user.connection, source.under(root), place.under(root)
+                )
         return place
 
     async def _transfer_once(
@@ -318,5 +359,7 @@ class Operations:
         if admitted and self._context.slot is None:
             self._context.slot = self._resources.admission.enter(user.connection)
         if self._opened is None:
+            if self._actor.guest:
+                await require_target(self._resources.drives, self._actor.guest.open)
             self._opened = await self._resources.drives.of(user)
         return self._opened

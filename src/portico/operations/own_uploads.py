@@ -17,6 +17,7 @@ class OwnUploads:
         self._uploads = resources.uploads
         self._now = resources.now
         self._user = actor.user
+        self._guest = actor.guest.id if actor.guest else ""
 
     @asynccontextmanager
     async def claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[Claim]:
@@ -41,6 +42,7 @@ class OwnUploads:
         if (
             record.connection != self._user.connection
             or details.root != str(drive.root)
+            or details.guest != self._guest
             or record.expires_at <= self._now()
         ):
             raise no_such_upload()

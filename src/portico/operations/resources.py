@@ -5,7 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from portico.accounts.guests import Guests
+from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
+from portico.accounts.share_links import ShareLinks
 from portico.accounts.tickets import Tickets
 from portico.audit import AuditTrail
 from portico.drives import Drives
@@ -26,6 +29,10 @@ class Resources:
     drives: Drives
     sessions: Sessions
     tickets: Tickets
+    links: ShareLinks
+    guests: Guests
+    passwords: Passwords
+    """For those of links."""
     audit: AuditTrail
     admission: Admission
     long_work: CancellableWork

@@ -7,6 +7,7 @@ from datetime import timedelta
 from secrets import token_hex
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from portico.drive import Drive, OnConflict, ResumableUpload
@@ -14,6 +15,7 @@ from portico.entries import guess_content_type
 from portico.errors import Forbidden, InvalidRequest, OffsetMismatch, PorticoError, TooManyRequests
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
+from portico.operations.guest_rules import GuestRules
 from portico.operations.hashing import ExpectedDigest, Hashing, WantedDigest
 from portico.operations.own_uploads import OwnUploads
 from portico.operations.resources import Resources
@@ -50,14 +52,19 @@ class ResumableUploads:
         self._actor = actor
         self._drive = drive
         self._own = OwnUploads(resources, actor)
+        self._rules = GuestRules(resources, actor)
         self._completion = UploadCompletion(resources, actor)
 
     # The operations
 
     async def create(self, new: NewUpload, parts: list[str] | None = None) -> UploadStatus:
         """Begin an upload. One of no bytes is stored at once."""
+        if self._rules.is_guest:
+            new = msgspec.structs.replace(new, on_conflict=OnConflict.RENAME)
         async with self._refusals_audited(new.path):
+            self._rules.check_folder(new.path.parent)
             drive = await self._open()
+            self._rules.check_file(new.path.name, new.size)
             await self._check_new(drive, new.size)
             if new.on_conflict is OnConflict.REPLACE:
                 drive.require(Right.OVERWRITE)
@@ -134,7 +141,7 @@ class ResumableUploads:
             if offset != upload.offset:
                 raise _other_offset(upload.offset)
             total = await self._agreed_size(claim, drive, size)
-            limit = drive.size_limit(self._resources.max_file_size) if total is None else total
+            limit = self._size_limit(drive) if total is None else total
             room = Room(limit, limit - offset, is_announced=total is not None)
             if length is not None and length > room.left:
                 raise room.error()
@@ -214,12 +221,17 @@ class ResumableUploads:
                 change.line.outcome = error.code
             raise
 
+    def _size_limit(self, drive: Drive) -> int:
+        return self._rules.most_bytes(drive.size_limit(self._resources.max_file_size))
+
     async def _check_new(self, drive: Drive, size: int | None) -> None:
         await self._resources.audit.check()
-        limit = drive.size_limit(self._resources.max_file_size)
+        limit = self._size_limit(drive)
         if size is not None and size > limit:
             raise too_large(limit)
-        if await self._resources.uploads.open_by(self._actor.user.id) >= MAX_OPEN:
+        # Guests leave room for the owner.
+        most = MAX_OPEN // 2 if self._rules.is_guest else MAX_OPEN
+        if await self._resources.uploads.open_by(self._actor.user.id) >= most:
             raise TooManyRequests(
                 f"You have {MAX_OPEN} unfinished uploads; finish or end some of them first.", retry_after=60
             )
@@ -232,6 +244,7 @@ class ResumableUploads:
         size: int | None,
         upload_id: str | None = None,
     ) -> UploadStatus:
+        details.guest = self._rules.id
         now = self._resources.now()
         user = self._actor.user
         record = UploadRecord(
@@ -258,7 +271,7 @@ class ResumableUploads:
             raise InvalidRequest(f"The upload was announced with {known} bytes; that cannot be changed.")
         if size < claim.record.offset:
             raise InvalidRequest("More has arrived than this length; send the length of the whole file.")
-        if size > (limit := drive.size_limit(self._resources.max_file_size)):
+        if size > (limit := self._size_limit(drive)):
             raise too_large(limit)
         await claim.save(size=size)
         return size

@@ -3,13 +3,15 @@
 from contextlib import aclosing
 from datetime import timedelta
 
+import msgspec
 import structlog
 
 from portico.drive import Drive, ResumableUpload
 from portico.entries import Entry
 from portico.errors import PorticoError
-from portico.operations.actor import AccountCheck, Actor
+from portico.operations.actor import Actor
 from portico.operations.auditing import Change
+from portico.operations.guest_rules import GuestRules, commit_check
 from portico.operations.hashing import Hashing, WantedDigest
 from portico.operations.resources import Resources
 from portico.operations.upload_status import UploadDetails, UploadStatus, save_progress, status_of, text_of
@@ -27,7 +29,8 @@ class UploadCompletion:
     def __init__(self, resources: Resources, actor: Actor) -> None:
         self._resources = resources
         self._actor = actor
-        self._check_user = AccountCheck(resources.sessions, actor)
+        self._rules = GuestRules(resources, actor)
+        self._check_user = commit_check(resources, actor)
 
     async def complete(
         self,
@@ -38,11 +41,15 @@ class UploadCompletion:
         wanted: WantedDigest = WantedDigest(),
     ) -> UploadStatus:
         """Store the file; a partial upload becomes a part that nobody sees."""
-        path = Path.parse(claim.record.path)
+        path = stored = Path.parse(claim.record.path)
         if details.partial:
             details.entry = await upload.finish(lambda: save_progress(claim, upload))
         else:
             details.entry = await self._store(claim, drive, upload, details, path)
+            stored = path.parent.child(details.entry.name)
+            await self._rules.note_upload(stored, upload.offset)
+            if self._rules.is_blind:
+                details.entry = msgspec.structs.replace(details.entry, name=path.name)
         await claim.save(
             status=PART if details.partial else FINISHED,
             offset=upload.offset,
@@ -55,7 +62,6 @@ class UploadCompletion:
         )
         wanted = self._resources.wanted(wanted)
         if wanted.computed and not details.partial:
-            stored = path.parent.child(details.entry.name)
             await self._digest(claim, drive, stored, details.entry, details, wanted)
         return status_of(claim.record, details, offset=upload.offset, size=upload.offset)
 
@@ -67,13 +73,31 @@ class UploadCompletion:
             if details.replaces:
                 drive.require(Right.OVERWRITE)
             await self._check_user()
+            await self._count(claim, upload, details)
             await change.begin()
-            entry = await drive.finish_upload(
-                upload, path, details.on_conflict, lambda: save_progress(claim, upload)
-            )
+            try:
+                entry = await drive.finish_upload(
+                    upload, path, details.on_conflict, lambda: save_progress(claim, upload)
+                )
+            except PorticoError:
+                await self._discount(claim, upload, details)
+                raise
             if entry.name != path.name:
                 change.line.path = str(path.parent.child(entry.name))
         return entry
+
+    async def _count(self, claim: Claim, upload: ResumableUpload, details: UploadDetails) -> None:
+        """Once, even if the process dies before the file is stored, and another request goes on with it."""
+        if self._rules.is_guest and not details.counted:
+            async with self._rules.counted(upload.offset):
+                details.counted = True
+                await claim.save(details=text_of(details))
+
+    async def _discount(self, claim: Claim, upload: ResumableUpload, details: UploadDetails) -> None:
+        if details.counted:
+            details.counted = False
+            await claim.save(details=text_of(details))
+            await self._rules.give_back(upload.offset)
 
     async def _digest(
         self,

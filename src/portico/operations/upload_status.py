@@ -42,6 +42,10 @@ class UploadDetails(msgspec.Struct):
     """What was stored, once it is finished."""
     sha256: bytes | None = None
     """Of that, if it was asked for."""
+    guest: str = ""
+    """Who sends it by a share link."""
+    counted: bool = False
+    """Whether the link has counted it."""
 
 
 @dataclass(frozen=True, slots=True)

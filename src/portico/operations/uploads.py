@@ -1,14 +1,18 @@
 """`Upload`: the files that one request stores in one folder, and what became of each."""
 
 from collections.abc import AsyncIterator, Awaitable, Collection
+from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
+
+import msgspec
 
 from portico.drive import Drive, OnConflict, WriteOptions
 from portico.entries import Entry, guess_content_type
 from portico.errors import Changed, InvalidRequest, TooLarge, already_exists
 from portico.operations.actor import AccountCheck, Actor
 from portico.operations.auditing import Change
+from portico.operations.guest_rules import GuestRules, commit_check
 from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.operations.recovery import (
     AlreadyStored,
@@ -36,10 +40,15 @@ class Upload:
         self._actor = actor
         self._drive = drive
         self._folder = folder
-        self.on_conflict = on_conflict
+        self._on_conflict = on_conflict
+        self._rules = GuestRules(resources, actor) if actor.guest else None
         self._audit = resources.audit
-        self._check_user = AccountCheck(resources.sessions, actor)
+        self._check_user = (
+            commit_check(resources, actor) if actor.guest else AccountCheck(resources.sessions, actor)
+        )
         self._max_file_size = drive.size_limit(resources.max_file_size)
+        if self._rules:
+            self._max_file_size = self._rules.most_bytes(self._max_file_size)
         self._sha256 = sha256
         self._announced: int | None = None
         self._names: set[str] = set()
@@ -47,6 +56,21 @@ class Upload:
         self.failed: list[str] = []
         self.digests: dict[str, bytes] = {}
         """The SHA-256 of stored files by name, as far as it was computed."""
+        self._real_names: dict[str, str] = {}
+        """Of files whose sender must not learn them."""
+
+    @property
+    def on_conflict(self) -> OnConflict | None:
+        return self._on_conflict
+
+    @on_conflict.setter
+    def on_conflict(self, choice: OnConflict | None) -> None:
+        if self._rules is None:  # a guest replaces nothing, and learns of no conflict
+            self._on_conflict = choice
+
+    def real_name(self, entry: Entry) -> str:
+        """The name under which a file was stored."""
+        return self._real_names.get(entry.name, entry.name)
 
     def announce(self, size: int) -> None:
         """`size` bytes follow at most; `TooLarge` if the storage takes no file of that size."""
@@ -67,6 +91,8 @@ class Upload:
 
     async def find(self, name: str) -> Entry | None:
         """What an upload of `name` would meet; None if there is nothing."""
+        if self._rules and self._rules.is_blind:
+            return None
         return await self._drive.find(self._folder.child(name))
 
     async def store(
@@ -94,18 +120,28 @@ class Upload:
             if name in self._names:
                 raise InvalidRequest(f"'{name}' is given twice in this upload; send each name once.")
             self._names.add(name)
+            if self._rules:
+                self._rules.check_file(name, size)
             if size is not None and size > self._max_file_size:
                 raise self._too_large(name)
-            entry = await self._write(
-                path,
-                self._guarded(name, chunks, change, hashing, before_commit),
-                content_type or guess_content_type(name),
-                WriteOptions(
-                    at_most=self._announced if size is None else size, if_match=if_match, modified=modified
-                ),
-            )
+            async with AsyncExitStack() as counted:
+                entry = await self._write(
+                    path,
+                    self._guarded(name, chunks, change, hashing, before_commit, counted),
+                    content_type or guess_content_type(name),
+                    WriteOptions(
+                        at_most=self._announced if size is None else size,
+                        if_match=if_match,
+                        modified=modified,
+                    ),
+                )
             if entry.name != name:
                 change.line.path = str(self._folder.child(entry.name))
+        if self._rules:
+            await self._rules.note_upload(self._folder.child(entry.name), entry.size)
+            if self._rules.is_blind and entry.name != name:
+                self._real_names[name] = entry.name
+                entry = msgspec.structs.replace(entry, name=name)
         self.failed.pop()
         self.stored.append(entry)
         if hashing and (sha256 := hashing.sha256):
@@ -153,6 +189,7 @@ class Upload:
         change: Change,
         hashing: Hashing | None,
         before_commit: Awaitable[object] | None,
+        counted: AsyncExitStack,
     ) -> AsyncIterator[bytes]:
         """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""
         limit = self._max_file_size
@@ -171,6 +208,8 @@ class Upload:
         if before_commit is not None:
             await before_commit
         await self._check_user()
+        if self._rules:
+            await counted.enter_async_context(self._rules.counted(size))
         await change.begin()  # the provider commits next
 
     def _too_large(self, name: str) -> TooLarge:

@@ -26,6 +26,7 @@ MOMENTARY: Final = frozenset(
     {
         *("families", "access_tokens", "refresh_tokens", "tickets", "invitations"),
         *("attempts", "leases", "idempotency_keys", "jobs"),
+        *("guests", "guest_tickets", "guest_downloads"),
     }
 )
 """Tables that are not part of a backup: a session that was ended since must not come back with it, nor the answer to a

@@ -15,6 +15,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UniqueConstraint,
 )
 
 metadata = MetaData(
@@ -237,4 +238,78 @@ jobs = Table(
     Column("cancel_wanted", Boolean, nullable=False, default=False),
     Column("started_at", BigInteger, nullable=False, index=True),
     Column("ended_at", BigInteger),
+)
+
+# Links by which people without an account reach a file or folder. `path` counts from the root of the connection, so that a
+# link follows its folder, whoever moves it. A link that was ended stays for a while, with its accesses.
+share_links = Table(
+    "share_links",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("connection", ForeignKey("connections.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("digest", LargeBinary(32), nullable=False, unique=True),
+    Column("path", Text, nullable=False),
+    Column("is_folder", Boolean, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("password_hash", String(256)),
+    Column("title", String(256), nullable=False),
+    Column("note", Text, nullable=False),
+    Column("types", Text, nullable=False),
+    Column("ask_name", Boolean, nullable=False),
+    Column("folder_per_sender", Boolean, nullable=False),
+    Column("max_downloads", BigInteger),
+    Column("downloads", BigInteger, nullable=False),
+    Column("max_uploads", BigInteger),
+    Column("uploads", BigInteger, nullable=False),
+    Column("max_bytes", BigInteger),
+    Column("bytes", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, index=True),
+    Column("ended_at", BigInteger, index=True),
+)
+
+# A guest is somebody who has opened a link. `folder` is the sender's own, `folder_key` the same without regard to case.
+guests = Table(
+    "guests",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("link", ForeignKey("share_links.id", ondelete="CASCADE"), nullable=False),
+    Column("name", String(128), nullable=False),
+    Column("address", String(64), nullable=False),
+    Column("folder", String(256)),
+    Column("folder_key", String(512)),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+    UniqueConstraint("link", "folder_key"),
+)
+
+guest_tickets = Table(
+    "guest_tickets",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("guest", ForeignKey("guests.digest", ondelete="CASCADE"), nullable=False, index=True),
+    Column("path", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+
+# What a guest has downloaded, so that the ranges of one file are counted once. `file` is a digest of the path.
+guest_downloads = Table(
+    "guest_downloads",
+    metadata,
+    Column("guest", ForeignKey("guests.digest", ondelete="CASCADE"), primary_key=True),
+    Column("file", LargeBinary(32), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+)
+
+share_accesses = Table(
+    "share_accesses",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("link", ForeignKey("share_links.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("at", BigInteger, nullable=False, index=True),
+    Column("name", String(128), nullable=False),
+    Column("address", String(64), nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("path", Text, nullable=False),
+    Column("bytes", BigInteger),
 )

@@ -37,6 +37,8 @@ class BundleError(Exception):
 @dataclass(frozen=True, slots=True)
 class PageFiles:
     index: bytes
+    guest: bytes
+    """The page of share links."""
     assets: Mapping[str, bytes]
     """Content by path. Paths contain a hash of the content, so clients may cache them forever."""
 
@@ -52,16 +54,23 @@ def build(config: Mapping[str, str]) -> PageFiles:
     }
     sources["config.js"] = config_script(config)
     addresses = {language: asset.address for language, asset in languages.items()}
+    # A guest's page has the same modules; only the session is another one.
+    for_guests = {**sources, "api/session.js": sources["api/guest-session.js"]}
     named = [
+        _Asset("guest.js", join_modules(for_guests, "guest.js", addresses).encode()),
         _Asset("page.js", join_modules(sources, "main.js", addresses).encode()),
         _Asset("page.css", b"".join((web / name).read_bytes() for name in _STYLES)),
         _Asset("icon.svg", (web / "icon.svg").read_bytes()),
     ]
-    index = (web / "index.html").read_text("utf-8")
+    index, guest = ((web / name).read_text("utf-8") for name in ("index.html", "guest.html"))
     for asset in named:
-        index = index.replace(f'"{PREFIX}{asset.name}"', f'"{asset.address}"')
+        index, guest = (
+            page.replace(f'"{PREFIX}{asset.name}"', f'"{asset.address}"') for page in (index, guest)
+        )
     return PageFiles(
-        index.encode(), {asset.address: asset.content for asset in (*named, *languages.values())}
+        index.encode(),
+        guest.encode(),
+        {asset.address: asset.content for asset in (*named, *languages.values())},
     )
 
 

@@ -1,0 +1,256 @@
+"""Guests: those who have opened a share link. A guest has a token, as a user who has signed in, but for the link only."""
+
+import secrets
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from portico import clock
+from portico.accounts.credential_cache import CACHED_SECONDS
+from portico.accounts.passwords import Passwords
+from portico.accounts.sessions import digest_of
+from portico.accounts.share_links import (
+    LINK_COLUMNS,
+    Access,
+    LinkKind,
+    OpenLink,
+    ShareLink,
+    ShareLinks,
+    no_such_link,
+    open_link_of,
+)
+from portico.accounts.signin import WrongPassword
+from portico.accounts.throttle import Throttle, Treatment, attempt_of
+from portico.accounts.tickets import Tickets
+from portico.accounts.users import USER_COLUMNS, User
+from portico.errors import NotSignedIn, TooManyRequests
+from portico.paths import Path
+from portico.single_flight import SingleFlight
+from portico.store.database import SWEEP_WAIT, AnyRow, Database
+from portico.store.tables import guest_tickets, guests, share_accesses, share_links, users
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+LIFETIME: Final = timedelta(hours=24)
+"""How long a guest's token is valid, unless the link ends before."""
+MAX_GUESTS: Final = 10_000
+"""Of one link at a time."""
+
+PREFIX: Final = "ps_"
+LENGTH: Final = 46
+"""Of a guest's token or ticket: no token of a user is that long."""
+_SHARED_SECONDS = 0.2
+_MAX_CACHED = 10_000
+
+_GUEST = (
+    select(
+        guests.c.digest.label("guest_digest"),
+        guests.c.name.label("guest_name"),
+        guests.c.folder.label("guest_folder"),
+        guests.c.expires_at.label("guest_expires_at"),
+        *LINK_COLUMNS,
+        *USER_COLUMNS,
+    )
+    .select_from(guests)
+    .join(share_links, share_links.c.id == guests.c.link)
+    .join(users, users.c.id == share_links.c.user_id)
+)
+_BY_DIGEST = _GUEST.where(guests.c.digest == bindparam("digest"))
+_BY_TICKET = (
+    _GUEST.add_columns(guest_tickets.c.path, guest_tickets.c.expires_at.label("ticket_expires_at"))
+    .join(guest_tickets, guest_tickets.c.guest == guests.c.digest)
+    .where(guest_tickets.c.digest == bindparam("digest"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    digest: bytes = field(repr=False)
+    name: str
+    """As the guest gave it; empty if it was not asked for."""
+    folder: str | None
+    """The sender's own folder, within the link's."""
+    expires_at: datetime
+    open: OpenLink = field(repr=False)
+
+    @property
+    def link(self) -> ShareLink:
+        return self.open.link
+
+    @property
+    def id(self) -> str:
+        return self.digest.hex()[:32]
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the guest must not learn what others have stored."""
+        return self.link.kind is LinkKind.REQUEST
+
+    @property
+    def user(self) -> User:
+        """The owner, with no more than the guest may have."""
+        place = self.open.place
+        if self.folder is None:
+            return place
+        return replace(place, root=str(Path.parse(place.root).child(self.folder)))
+
+    @property
+    def only_file(self) -> Path | None:
+        """The only thing that may be downloaded, if the link is not for a folder."""
+        return None if self.link.is_folder else Path((Path.parse(self.link.path).name,))
+
+    @property
+    def place(self) -> Path:
+        """The guest's root, from the root of the connection."""
+        return Path.parse(self.user.root)
+
+
+class Guests:
+    def __init__(
+        self, database: Database, links: ShareLinks, passwords: Passwords, throttle: Throttle
+    ) -> None:
+        self._database = database
+        self._links = links
+        self._passwords = passwords
+        self._throttle = throttle
+        self._cache: dict[bytes, tuple[float, Guest]] = {}
+        self._queries: SingleFlight[bytes, Guest | None] = SingleFlight(_SHARED_SECONDS)
+
+    # Opening a link
+
+    async def check_password(self, found: OpenLink | None, password: str, address: str) -> OpenLink:
+        """The link, if the password is right or none is needed; throttled as sign-ins are.
+
+        `NotFound` for a link that there is not, in the same time.
+        """
+        if not password and (found is None or found.password_hash is None):
+            if found is None:
+                raise no_such_link()
+            return found
+        # No user name begins like this.
+        attempt = attempt_of(f"/s/{found.link.id if found else ''}", address)
+        if await self._throttle.check(attempt) is Treatment.DELAYED:
+            await self._throttle.wait(attempt)
+        hashed = found.password_hash if found else None
+        if await self._passwords.verify(hashed, password, attempt) and found:
+            await self._database.execute(self._throttle.success(attempt))
+            return found
+        if found is not None and hashed is None:
+            return found
+        await self._throttle.failed(attempt)
+        if found is None:
+            raise no_such_link()
+        access = Access(self._database.now(), "", address, "wrong-password", "", None)
+        await self._links.note(found.link.id, access)
+        raise WrongPassword("The password of this link is wrong.")
+
+    async def add(self, found: OpenLink, name: str, address: str, folder: str | None) -> str | None:
+        """The token of a new guest; None if another guest has taken the folder."""
+        token = PREFIX + secrets.token_urlsafe(32)
+        now = self._database.now()
+        row = {
+            "digest": digest_of(token),
+            "link": found.link.id,
+            "name": name,
+            "address": address[:64],
+            "folder": folder,
+            "folder_key": None if folder is None else folder.casefold(),
+            "expires_at": now + LIFETIME // timedelta(milliseconds=1),
+        }
+        visit = {"link": found.link.id, "at": now, "name": name, "address": address[:64], "action": "open"}
+
+        async def store(transaction: "AsyncConnection") -> None:
+            number = select(func.count()).where(guests.c.link == found.link.id)
+            if (await transaction.execute(number)).scalar_one() >= MAX_GUESTS:
+                raise TooManyRequests(
+                    "Too many people have opened this link; try again later.", retry_after=60
+                )
+            await transaction.execute(insert(guests).values(row))
+            await transaction.execute(insert(share_accesses).values(visit | {"path": "", "bytes": None}))
+
+        try:
+            await self._database.transact(store)
+        except IntegrityError:
+            if folder is None:  # the link is gone
+                raise no_such_link() from None
+            return None
+        return token
+
+    # Using it
+
+    async def guest(self, token: str) -> Guest:
+        """The guest with this token; `NotSignedIn` if it is unknown or expired, or the link cannot be used any more."""
+        digest = digest_of(token)
+        cached = self._cache.get(digest)
+        if cached is not None and clock.monotonic() < cached[0]:
+            return cached[1]
+        guest = await self._queries.run(digest, lambda: self._query(digest))
+        if guest is None:
+            raise link_ended()
+        return guest
+
+    async def is_current(self, guest: Guest) -> bool:
+        """Whether the guest may still do what began before, at the same place; asked without a cache."""
+        row = await self._database.first(_BY_DIGEST, {"digest": guest.digest})
+        found = open_link_of(row, self._links.policy, self._database.now())
+        return found is not None and found.link.path == guest.link.path and found.place == guest.open.place
+
+    async def issue_ticket(self, guest: Guest, path: str) -> str:
+        ticket = PREFIX + secrets.token_urlsafe(32)
+        expires_at = self._database.now() + Tickets.LIFETIME * 1000
+        try:
+            await self._database.execute(
+                insert(guest_tickets).values(
+                    digest=digest_of(ticket), guest=guest.digest, path=path, expires_at=expires_at
+                )
+            )
+        except IntegrityError:
+            raise link_ended() from None
+        return ticket
+
+    async def redeem(self, ticket: str, path: str) -> Guest:
+        row = await self._database.first(_BY_TICKET, {"digest": digest_of(ticket)})
+        guest = self._guest_of(row)
+        if guest is None or row is None or row.path != path or row.ticket_expires_at <= self._database.now():
+            raise NotSignedIn("The ticket is unknown, expired or for another path; ask for a new one.")
+        return guest
+
+    def forget(self) -> None:
+        """Clear the cache, and do not share queries that are under way."""
+        self._cache.clear()
+        self._queries.forget_all()
+
+    async def sweep(self) -> None:
+        now = self._database.now()
+        for table in (guest_tickets, guests):
+            await self._database.execute(delete(table).where(table.c.expires_at <= now), wait=SWEEP_WAIT)
+
+    async def _query(self, digest: bytes) -> Guest | None:
+        queried_at = clock.monotonic()
+        guest = self._guest_of(await self._database.first(_BY_DIGEST, {"digest": digest}))
+        if guest is not None:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            self._cache[digest] = queried_at + CACHED_SECONDS, guest
+        return guest
+
+    def _guest_of(self, row: AnyRow | None) -> Guest | None:
+        now = self._database.now()
+        found = open_link_of(row, self._links.policy, now)
+        if found is None or row is None or row.guest_expires_at <= now:
+            return None
+        return Guest(
+            row.guest_digest,
+            row.guest_name,
+            row.guest_folder,
+            clock.to_datetime(row.guest_expires_at),
+            found,
+        )
+
+
+def link_ended() -> NotSignedIn:
+    return NotSignedIn("The link has ended, or it was opened too long ago; open it again.")

@@ -1,0 +1,413 @@
+"""Share links: by them, people without an account reach a file or a folder of a user's tree.
+
+The address of a link is random, and stored only as a SHA-256. What a guest may do is never more than what the owner may do
+at that moment: every look at a link is a look at its owner, too.
+"""
+
+import builtins
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import and_, case, delete, func, insert, or_, select, update
+
+from portico.accounts.users import USER_COLUMNS, User, user_of
+from portico.errors import Forbidden, LimitReached, NotFound
+from portico.paths import Path
+from portico.rights import Right
+from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
+from portico.store.tables import guest_downloads, share_accesses, share_links, users
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+MAX_LINKS: Final = 1000
+"""Links of one user."""
+MAX_ACCESSES: Final = 10_000
+"""Accesses of one link that a sweep leaves."""
+SAME_DOWNLOAD: Final = timedelta(hours=1)
+"""How long requests of one guest for the same file count as one download: a player or a continued download asks for range
+after range."""
+
+_TOKEN_BYTES = 24
+_MAX_TOKEN = 64
+
+
+class LinkKind(StrEnum):
+    DOWNLOAD = "download"
+    REQUEST = "request"
+    """Upload only: a file request."""
+    BOTH = "both"
+
+    @property
+    def rights(self) -> frozenset[Right]:
+        return _RIGHTS[self]
+
+    @property
+    def takes_files(self) -> bool:
+        return self is not LinkKind.DOWNLOAD
+
+
+_RIGHTS = {
+    LinkKind.DOWNLOAD: frozenset({Right.LIST, Right.DOWNLOAD}),
+    LinkKind.REQUEST: frozenset({Right.UPLOAD}),
+    LinkKind.BOTH: frozenset({Right.LIST, Right.DOWNLOAD, Right.UPLOAD}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SharePolicy:
+    """What the administrator allows."""
+
+    enabled: bool = True
+    max_lifetime: timedelta | None = None
+    require_password: bool = False
+    paths: tuple[Path, ...] = ()
+    """What may be shared, as users see it; without any, everything."""
+
+    def allows(self, path: Path) -> bool:
+        return not self.paths or any(allowed.holds(path) for allowed in self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLink:
+    id: str
+    user_id: int
+    connection: str
+    path: str
+    """From the root of the connection."""
+    is_folder: bool
+    kind: LinkKind
+    has_password: bool
+    title: str
+    note: str
+    types: tuple[str, ...]
+    """Such as `.pdf` or `image/*`; without any, all types are taken."""
+    ask_name: bool
+    folder_per_sender: bool
+    max_downloads: int | None
+    downloads: int
+    max_uploads: int | None
+    uploads: int
+    max_bytes: int | None
+    bytes: int
+    created_at: int
+    expires_at: int | None
+    ended_at: int | None
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing can be done with it any more."""
+        downloads = self.max_downloads is not None and self.downloads >= self.max_downloads
+        uploads = self.max_uploads is not None and self.uploads >= self.max_uploads
+        match self.kind:
+            case LinkKind.DOWNLOAD:
+                return downloads
+            case LinkKind.REQUEST:
+                return uploads
+        return downloads and uploads
+
+    def path_for(self, user: User) -> Path | None:
+        """The path as this user sees it; None if it is out of the user's sight."""
+        root, path = Path.parse(user.root), Path.parse(self.path)
+        if user.connection != self.connection or not root.holds(path):
+            return None
+        return Path(path.segments[len(root.segments) :])
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLink:
+    """A link that can be used now, with its owner as of now."""
+
+    link: ShareLink
+    owner: User
+    password_hash: str | None
+
+    @property
+    def place(self) -> User:
+        """The owner, limited to what the link is for: its folder, or the folder of its file."""
+        path = Path.parse(self.link.path)
+        root = path if self.link.is_folder else path.parent
+        return replace(self.owner, root=str(root), rights=self.owner.rights & self.link.kind.rights)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What somebody did with a link."""
+
+    at: int
+    name: str
+    address: str
+    action: str
+    path: str
+    bytes: int | None
+
+
+LINK_COLUMNS = tuple(
+    column.label(f"link_{column.name}") for column in share_links.c if column.name != "digest"
+)
+_OPEN = select(*LINK_COLUMNS, *USER_COLUMNS).join(users, users.c.id == share_links.c.user_id)
+
+
+def link_of(row: AnyRow) -> ShareLink:
+    """The link in a row that holds `LINK_COLUMNS`."""
+    found: dict[str, Any] = {
+        name.removeprefix("link_"): value
+        for name, value in row._mapping.items()
+        if str(name).startswith("link_")
+    }
+    found["has_password"] = found.pop("password_hash") is not None
+    found["kind"] = LinkKind(found["kind"])
+    found["types"] = tuple(found["types"].split())
+    return ShareLink(**found)
+
+
+def open_link_of(row: AnyRow | None, policy: SharePolicy, now: int) -> OpenLink | None:
+    """The link and its owner, if it can be used now; from a row of `LINK_COLUMNS` and `USER_COLUMNS`."""
+    if row is None or not policy.enabled:
+        return None
+    link, owner = link_of(row), user_of(row)
+    path = link.path_for(owner)
+    if (
+        link.ended_at is not None
+        or ((end := _end(link, policy)) is not None and end <= now)
+        or owner.disabled
+        or Right.SHARE not in owner.rights
+        or path is None
+        or not policy.allows(path)
+    ):
+        return None
+    return OpenLink(link, owner, row.link_password_hash)
+
+
+def _end(link: ShareLink, policy: SharePolicy) -> int | None:
+    if policy.max_lifetime is None:
+        return link.expires_at
+    longest = link.created_at + _milliseconds(policy.max_lifetime)
+    return longest if link.expires_at is None else min(longest, link.expires_at)
+
+
+def no_such_link() -> NotFound:
+    """The same for an unknown link, one that has ended, and one whose owner may not share any more."""
+    return NotFound("There is no such link, or it has ended; ask for a new one where you got it.")
+
+
+class ShareLinks:
+    def __init__(self, database: Database, policy: SharePolicy) -> None:
+        self._database = database
+        self.policy = policy
+
+    # The owner's
+
+    async def add(self, user: User, path: Path, values: Mapping[str, Any]) -> tuple[ShareLink, str]:
+        """A new link to a path of the user, and its token. `values` are columns."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        row = {
+            "id": secrets.token_hex(8),
+            "user_id": user.id,
+            "connection": user.connection,
+            "digest": digest_of(token),
+            "path": str(path.under(Path.parse(user.root))),
+            "downloads": 0,
+            "uploads": 0,
+            "bytes": 0,
+            "created_at": self._database.now(),
+            **values,
+        }
+
+        async def store(transaction: "AsyncConnection") -> ShareLink:
+            mine = select(func.count()).where(
+                share_links.c.user_id == user.id, share_links.c.ended_at.is_(None)
+            )
+            if (await transaction.execute(mine)).scalar_one() >= MAX_LINKS:
+                raise Forbidden(f"You have {MAX_LINKS} links; end some of them first.")
+            stored = insert(share_links).values(row).returning(*LINK_COLUMNS)
+            return link_of((await transaction.execute(stored)).one())
+
+        return await self._database.transact(store), token
+
+    async def list(self, user: User) -> builtins.list[ShareLink]:
+        """The user's links within the user's root, the newest first."""
+        query = (
+            select(*LINK_COLUMNS)
+            .where(share_links.c.user_id == user.id)
+            .order_by(share_links.c.created_at.desc(), share_links.c.id)
+        )
+        links = [link_of(row) for row in await self._database.fetch(query)]
+        return [link for link in links if link.path_for(user) is not None]
+
+    async def get(self, user: User, link_id: str) -> ShareLink:
+        query = select(*LINK_COLUMNS).where(share_links.c.id == link_id, share_links.c.user_id == user.id)
+        row = await self._database.first(query)
+        if row is None or (link := link_of(row)).path_for(user) is None:
+            raise NotFound("You have no such link; list your links.")
+        return link
+
+    async def change(self, user: User, link_id: str, values: Mapping[str, Any]) -> ShareLink:
+        """Change columns of a link that has not ended."""
+        await self.get(user, link_id)
+        mine = share_links.c.id == link_id, share_links.c.user_id == user.id, share_links.c.ended_at.is_(None)
+        statement = update(share_links).where(*mine).values(dict(values)).returning(*LINK_COLUMNS)
+        rows = await self._database.write(statement)
+        if not rows:
+            raise NotFound("The link has ended; make a new one.")
+        return link_of(rows[0])
+
+    async def renew(self, user: User, link_id: str) -> tuple[ShareLink, str]:
+        """Give the link another address; who knows the former one can do nothing with it any more."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        return await self.change(user, link_id, {"digest": digest_of(token)}), token
+
+    async def end(self, user: User, link_id: str) -> None:
+        await self.change(user, link_id, {"ended_at": self._database.now()})
+
+    async def accesses(
+        self, user: User, link_id: str, size: int, before: int | None = None
+    ) -> builtins.list[tuple[int, Access]]:
+        """What was done with a link, the newest first, each with its number; those `before` a number."""
+        await self.get(user, link_id)
+        query = select(share_accesses).where(share_accesses.c.link == link_id)
+        if before is not None:
+            query = query.where(share_accesses.c.id < before)
+        rows = await self._database.fetch(query.order_by(share_accesses.c.id.desc()).limit(size))
+        return [
+            (row.id, Access(row.at, row.name, row.address, row.action, row.path, row.bytes)) for row in rows
+        ]
+
+    # The guests'
+
+    async def find(self, token: str) -> OpenLink | None:
+        """The link with this token, if it can be used now."""
+        row = await self._database.first(_OPEN.where(share_links.c.digest == digest_of(token)))
+        return open_link_of(row, self.policy, self._database.now())
+
+    async def count_download(self, link: ShareLink, guest: bytes, file: str, access: Access) -> None:
+        """Count a download, unless the guest has begun it before; `LimitReached` if there were enough of them."""
+        now = self._database.now()
+        key = sha256(file.encode()).digest()
+        since = now - _milliseconds(SAME_DOWNLOAD)
+        mine = guest_downloads.c.guest == guest, guest_downloads.c.file == key
+        if await self._database.first(
+            select(guest_downloads.c.at).where(*mine, guest_downloads.c.at > since)
+        ):
+            return
+
+        async def count(transaction: "AsyncConnection") -> None:
+            # Of requests of the same guest at the same time, one inserts the row; the others wait for it.
+            noted = upsert(
+                self._database.dialect, guest_downloads, {"at": now}, where=guest_downloads.c.at <= since
+            ).values(guest=guest, file=key, at=now)
+            if not (await transaction.execute(noted)).rowcount:
+                return
+            left = or_(
+                share_links.c.max_downloads.is_(None), share_links.c.downloads < share_links.c.max_downloads
+            )
+            counted = (
+                update(share_links)
+                .where(share_links.c.id == link.id, share_links.c.ended_at.is_(None), left)
+                .values(downloads=share_links.c.downloads + 1)
+            )
+            if not (await transaction.execute(counted)).rowcount:
+                raise LimitReached("This link has been downloaded as often as its owner allows.")
+            await transaction.execute(_noted(link.id, access))
+
+        await self._database.transact(count)
+
+    async def reserve_upload(self, link_id: str, size: int) -> None:
+        """Count a file that is about to be stored; `LimitReached` if the link takes no more."""
+        statement = (
+            update(share_links)
+            .where(
+                share_links.c.id == link_id,
+                share_links.c.ended_at.is_(None),
+                or_(share_links.c.max_uploads.is_(None), share_links.c.uploads < share_links.c.max_uploads),
+                or_(
+                    share_links.c.max_bytes.is_(None),
+                    share_links.c.bytes + size <= share_links.c.max_bytes,
+                ),
+            )
+            .values(uploads=share_links.c.uploads + 1, bytes=share_links.c.bytes + size)
+        )
+        if not await self._database.execute(statement):
+            raise takes_no_more()
+
+    async def give_back(self, link_id: str, size: int) -> None:
+        """The file was not stored after all."""
+        await self._database.execute(
+            update(share_links)
+            .where(share_links.c.id == link_id)
+            .values(uploads=share_links.c.uploads - 1, bytes=share_links.c.bytes - size)
+        )
+
+    async def note(self, link_id: str, access: Access) -> None:
+        await self._database.execute(_noted(link_id, access))
+
+    # The gateway's
+
+    async def moved(self, connection: str, source: Path, target: Path) -> None:
+        """Links follow what was moved within a connection."""
+        old, new = str(source), str(target)
+        below = func.substr(share_links.c.path, 1, len(old) + 1) == f"{old}/"
+        await self._database.execute(
+            update(share_links)
+            .where(share_links.c.connection == connection, or_(share_links.c.path == old, below))
+            .values(
+                path=case(
+                    (share_links.c.path == old, new),
+                    else_=func.concat(new, func.substr(share_links.c.path, len(old) + 1))
+                    if self._database.dialect == "postgresql"
+                    else new + func.substr(share_links.c.path, len(old) + 1),
+                )
+            )
+        )
+
+    async def sweep(self, keep: timedelta | None) -> None:
+        """Remove old accesses, and links that have long ended; `keep` None: none of them for their age."""
+        now = self._database.now()
+        if keep is not None:
+            old = now - _milliseconds(keep)
+            ended = or_(
+                share_links.c.ended_at <= old,
+                and_(share_links.c.expires_at.is_not(None), share_links.c.expires_at <= old),
+            )
+            await self._database.execute(delete(share_links).where(ended), wait=SWEEP_WAIT)
+            await self._database.execute(
+                delete(share_accesses).where(share_accesses.c.at <= old), wait=SWEEP_WAIT
+            )
+        number = func.row_number().over(
+            partition_by=share_accesses.c.link, order_by=share_accesses.c.id.desc()
+        )
+        numbered = select(share_accesses.c.id, number.label("number")).subquery()
+        surplus = select(numbered.c.id).where(numbered.c.number > MAX_ACCESSES)
+        await self._database.execute(
+            delete(share_accesses).where(share_accesses.c.id.in_(surplus)), wait=SWEEP_WAIT
+        )
+
+
+def digest_of(token: str) -> bytes:
+    """What is stored of a token."""
+    return sha256(token[:_MAX_TOKEN].encode("utf-8", "surrogatepass")).digest()
+
+
+def takes_no_more() -> LimitReached:
+    return LimitReached("This link takes no more files, or no more bytes, than its owner allows.")
+
+
+def _noted(link_id: str, access: Access) -> Any:
+    return insert(share_accesses).values(
+        link=link_id,
+        at=access.at,
+        name=access.name,
+        address=access.address[:64],
+        action=access.action,
+        path=access.path,
+        bytes=access.bytes,
+    )
+
+
+def _milliseconds(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)

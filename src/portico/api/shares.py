@@ -1,0 +1,300 @@
+"""Share links: their owners' requests, and how a guest opens one. All else a guest does by the addresses of users."""
+
+from typing import Annotated, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico import timestamps
+from portico.api.problems import problem_response
+from portico.api.request_body import read_small
+from portico.api.requests import Query, context_of, operations_of, services_of, single_header
+from portico.api.schemas import EntryBody, JsonResponse, entry_body
+from portico.errors import InvalidRequest, NotFound, UnsupportedMediaType
+from portico.operations.sharing import LinkKind, LinkOptions, SharedLink
+from portico.operations.visits import MoreNeeded, Visit
+from portico.paths import Path
+
+LINKS = "/backend/1.0.0/account/links"
+SHARE_SESSIONS = "/backend/1.0.0/share-sessions"
+PAGE = "/s/"
+
+_MAX_BODY = 64 * 1024
+_MAX_ACCESSES = 1000
+_ACCESSES = 100
+T = TypeVar("T")
+
+Count = Annotated[int, msgspec.Meta(ge=1)] | None
+
+
+class LinkOptionsBody(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What the owner decides of a link. What is left out stays as it is; null takes a limit away."""
+
+    title: str | msgspec.UnsetType = msgspec.UNSET
+    note: str | msgspec.UnsetType = msgspec.UNSET
+    password: str | msgspec.UnsetType | None = msgspec.UNSET
+    expires_at: str | msgspec.UnsetType | None = msgspec.UNSET
+    max_downloads: Count | msgspec.UnsetType = msgspec.UNSET
+    max_uploads: Count | msgspec.UnsetType = msgspec.UNSET
+    max_bytes: Count | msgspec.UnsetType = msgspec.UNSET
+    types: list[str] | msgspec.UnsetType = msgspec.UNSET
+    ask_name: bool | msgspec.UnsetType = msgspec.UNSET
+    folder_per_sender: bool | msgspec.UnsetType = msgspec.UNSET
+
+    def options(self) -> LinkOptions:
+        expires_at: int | msgspec.UnsetType | None = msgspec.UNSET
+        if isinstance(self.expires_at, str):
+            expires_at = _moment(self.expires_at)
+        elif self.expires_at is None:
+            expires_at = None
+        return LinkOptions(
+            title=self.title,
+            note=self.note,
+            password=self.password,
+            expires_at=expires_at,
+            max_downloads=self.max_downloads,
+            max_uploads=self.max_uploads,
+            max_bytes=self.max_bytes,
+            types=self.types,
+            ask_name=self.ask_name,
+            folder_per_sender=self.folder_per_sender,
+        )
+
+
+class NewLinkBody(LinkOptionsBody, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    path: str
+    kind: LinkKind = LinkKind.DOWNLOAD
+
+
+class LinkBody(msgspec.Struct, kw_only=True, rename="camel"):
+    """A share link, as its owner sees it. The address is shown when it is made, and never again."""
+
+    id: str
+    path: str
+    is_folder: bool
+    kind: LinkKind
+    state: str
+    title: str
+    note: str
+    has_password: bool
+    types: list[str]
+    ask_name: bool
+    folder_per_sender: bool
+    max_downloads: int | None
+    downloads: int
+    max_uploads: int | None
+    uploads: int
+    max_bytes: int | None
+    bytes: int
+    created_at: str
+    expires_at: str | None
+    address: str | msgspec.UnsetType = msgspec.UNSET
+    token: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class LinksBody(msgspec.Struct):
+    content: list[LinkBody]
+
+
+class AccessBody(msgspec.Struct):
+    at: str
+    action: str
+    """`open`, `download`, `zip`, `upload` or `wrong-password`."""
+    name: str
+    """As the guest gave it."""
+    client: str
+    path: str
+    bytes: int | None
+
+
+class AccessesBody(msgspec.Struct, rename="camel"):
+    next_cursor: str | None
+    content: list[AccessBody]
+
+
+class OpeningBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How a link is opened: with the end of its address, or all of it."""
+
+    link: str
+    password: str | None = None
+    name: str = ""
+
+
+class VisitBody(msgspec.Struct, kw_only=True, rename="camel"):
+    """A guest's token, to be sent as a bearer token, and what the link is for."""
+
+    token: str
+    expires_at: str
+    kind: LinkKind
+    owner: str
+    title: str
+    note: str
+    name: str
+    rights: list[str]
+    types: list[str]
+    link_expires_at: str | None
+    has_own_folder: bool
+    files_left: int | None
+    bytes_left: int | None
+    file: EntryBody | msgspec.UnsetType = msgspec.UNSET
+
+
+async def list_links(request: Request) -> Response:
+    sharing = (await operations_of(request)).sharing
+    return JsonResponse(LinksBody([_link(request, link) for link in await sharing.list()]))
+
+
+async def add_link(request: Request) -> Response:
+    sharing = (await operations_of(request)).sharing
+    body = await _read(request, NewLinkBody)
+    link = await sharing.add(Path.parse(body.path), body.kind, body.options())
+    return JsonResponse(_link(request, link), 201)
+
+
+async def show_link(request: Request) -> Response:
+    sharing = (await operations_of(request)).sharing
+    return JsonResponse(_link(request, await sharing.get(_id(request))))
+
+
+async def change_link(request: Request) -> Response:
+    sharing = (await operations_of(request)).sharing
+    body = await _read(request, LinkOptionsBody)
+    return JsonResponse(_link(request, await sharing.change(_id(request), body.options())))
+
+
+async def end_link(request: Request) -> Response:
+    await (await operations_of(request)).sharing.end(_id(request))
+    return Response(status_code=204)
+
+
+async def renew_address(request: Request) -> Response:
+    sharing = (await operations_of(request)).sharing
+    return JsonResponse(_link(request, await sharing.renew(_id(request))), 201)
+
+
+async def list_accesses(request: Request) -> Response:
+    sharing = (await operations_of(request)).sharing
+    query = Query(request)
+    size = min(query.page_size(_ACCESSES), _MAX_ACCESSES)
+    cursor = query.cursor()
+    if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 18):
+        raise InvalidRequest("The cursor is malformed; send it as the former page has it.")
+    found = await sharing.accesses(_id(request), size, int(cursor) if cursor else None)
+    content = [
+        AccessBody(
+            timestamps.from_epoch(access.at),
+            access.action,
+            access.name,
+            access.address,
+            access.path,
+            access.bytes,
+        )
+        for _, access in found
+    ]
+    return JsonResponse(AccessesBody(str(found[-1][0]) if len(found) == size else None, content))
+
+
+async def open_link(request: Request) -> Response:
+    """No session is needed: the link is the credential, with a password if it has one."""
+    context_of(request).action = "share-open"
+    body = await _read(request, OpeningBody)
+    token = body.link.rstrip("/").rpartition("/")[2]
+    visits = services_of(request).gateway.visits
+    try:
+        visit = await visits.open(context_of(request), token, body.password, body.name)
+    except MoreNeeded as error:
+        return problem_response(request, error, needs=error.needs)
+    return JsonResponse(_visit(visit), 201)
+
+
+async def guest_page(request: Request) -> Response:
+    """The page of a link; the same for all of them. It is never kept, so that it ends with the link."""
+    services = services_of(request)
+    response = services.page.guest.response(request)
+    response.headers["Cache-Control"] = "no-store"
+    if not await services.gateway.visits.is_open(request.scope["path"].removeprefix(PAGE)):
+        response.status_code = 404
+    return response
+
+
+def link_endpoint(path: str) -> str:
+    """Which part of a link an address below `LINKS` names: `link`, `address` or `accesses`."""
+    _, _, part = path.removeprefix(f"{LINKS}/").partition("/")
+    if part not in ("", "address", "accesses"):
+        raise NotFound("There is nothing at this address; see /backend/docs for the API.")
+    return part or "link"
+
+
+def _id(request: Request) -> str:
+    path: str = request.scope["path"]
+    return path.removeprefix(f"{LINKS}/").partition("/")[0]
+
+
+async def _read(request: Request, kind: type[T]) -> T:
+    media_type = (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise UnsupportedMediaType("Send the body as application/json.")
+    try:
+        return msgspec.json.decode(await read_small(request, _MAX_BODY), type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"The body is not as expected: {error}.") from None
+    except (ValueError, RecursionError):
+        raise InvalidRequest("The body is not JSON.") from None
+
+
+def _moment(text: str) -> int:
+    try:
+        return round(timestamps.parse(text.strip()).timestamp() * 1000)
+    except ValueError:
+        raise InvalidRequest("expiresAt is no time; write 2026-11-14T09:30:00Z.") from None
+
+
+def _link(request: Request, shared: SharedLink) -> LinkBody:
+    link = shared.link
+    body = LinkBody(
+        id=link.id,
+        path=str(shared.path),
+        is_folder=link.is_folder,
+        kind=link.kind,
+        state=shared.state,
+        title=link.title,
+        note=link.note,
+        has_password=link.has_password,
+        types=list(link.types),
+        ask_name=link.ask_name,
+        folder_per_sender=link.folder_per_sender,
+        max_downloads=link.max_downloads,
+        downloads=link.downloads,
+        max_uploads=link.max_uploads,
+        uploads=link.uploads,
+        max_bytes=link.max_bytes,
+        bytes=link.bytes,
+        created_at=timestamps.from_epoch(link.created_at),
+        expires_at=None if link.expires_at is None else timestamps.from_epoch(link.expires_at),
+    )
+    if shared.token:
+        body.token = shared.token
+        body.address = f"{services_of(request).public_url}{PAGE}{shared.token}"
+    return body
+
+
+def _visit(visit: Visit) -> VisitBody:
+    return VisitBody(
+        token=visit.token,
+        expires_at=timestamps.from_datetime(visit.expires_at),
+        kind=visit.kind,
+        owner=visit.owner,
+        title=visit.title,
+        note=visit.note,
+        name=visit.name,
+        rights=sorted(visit.rights),
+        types=list(visit.types),
+        link_expires_at=None
+        if visit.link_expires_at is None
+        else timestamps.from_epoch(visit.link_expires_at),
+        has_own_folder=visit.has_own_folder,
+        files_left=visit.files_left,
+        bytes_left=visit.bytes_left,
+        file=entry_body(Path((visit.file.name,)), visit.file) if visit.file else msgspec.UNSET,
+    )

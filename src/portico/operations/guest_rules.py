@@ -1,0 +1,152 @@
+"""What holds for guests beyond their rights: limits of the link, what they must not see, and that its place is there."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import structlog
+
+from portico.accounts.guests import Guest, link_ended
+from portico.accounts.share_links import Access, OpenLink, takes_no_more
+from portico.accounts.users import User
+from portico.drives import Drives
+from portico.entries import guess_content_type
+from portico.errors import Forbidden, NotFound, PorticoError, UnsupportedMediaType
+from portico.operations.actor import AccountCheck, Actor
+from portico.operations.resources import Resources
+from portico.paths import Path
+
+log = structlog.get_logger()
+
+
+class TargetGone(NotFound):
+    """What a link was made for is not there any more."""
+
+    code = "target-gone"
+
+
+async def require_target(drives: Drives, found: OpenLink) -> None:
+    """`TargetGone` if there is no such file or folder, or it has become the other."""
+    drive = await drives.of(found.place)
+    if found.link.is_folder:
+        entry = await drive.find_root()
+    else:
+        entry = await drive.find(Path((Path.parse(found.link.path).name,)))
+    if entry is None or entry.is_folder != found.link.is_folder:
+        raise TargetGone("What this link was made for is gone, or was replaced; ask where you got the link.")
+
+
+def commit_check(resources: Resources, actor: Actor) -> Callable[[], Awaitable[None]]:
+    """Asked before a file is committed: whether the actor may still store it."""
+    guest = actor.guest
+    if guest is None:
+        return AccountCheck(resources.sessions, actor)
+
+    async def check() -> None:
+        if not await resources.guests.is_current(guest):
+            raise link_ended()
+        await require_target(resources.drives, guest.open)
+
+    return check
+
+
+class GuestRules:
+    """The rules for one actor; for a user, none of them says anything."""
+
+    def __init__(self, resources: Resources, actor: Actor) -> None:
+        self._links = resources.links
+        self._now = resources.now
+        self._address = actor.context.address
+        self._guest = actor.guest
+
+    @property
+    def is_guest(self) -> bool:
+        return self._guest is not None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the actor must not learn what others have stored."""
+        return self._guest is not None and self._guest.is_blind
+
+    @property
+    def id(self) -> str:
+        """Of the guest; empty for a user."""
+        return self._guest.id if self._guest else ""
+
+    def check_folder(self, folder: Path) -> None:
+        """A sender without a folder of their own could otherwise learn of files by their names."""
+        if self.is_blind and self._guest and self._guest.folder is None and not folder.is_root:
+            raise Forbidden("This link takes files without folders; send each file by its name alone.")
+
+    def most_bytes(self, limit: int) -> int:
+        """The size limit of a file."""
+        if self._guest is None or self._guest.link.max_bytes is None:
+            return limit
+        return min(limit, max(0, self._guest.link.max_bytes - self._guest.link.bytes))
+
+    def check_file(self, name: str, size: int | None) -> None:
+        """Before it is sent: whether the link takes it. What counts is `counted`."""
+        if self._guest is None:
+            return
+        link = self._guest.link
+        if link.types and not any(_matches(name, kind) for kind in link.types):
+            raise UnsupportedMediaType(
+                f"This link does not take '{name}'; it takes {', '.join(link.types)} only."
+            )
+        if link.max_uploads is not None and link.uploads >= link.max_uploads:
+            raise takes_no_more()
+        if link.max_bytes is not None and link.bytes + (size or 0) > link.max_bytes:
+            raise takes_no_more()
+
+    async def reserve(self, size: int) -> None:
+        if self._guest:
+            await self._links.reserve_upload(self._guest.link.id, size)
+
+    async def give_back(self, size: int) -> None:
+        if self._guest:
+            await asyncio.shield(self._links.give_back(self._guest.link.id, size))
+
+    @asynccontextmanager
+    async def counted(self, size: int) -> AsyncGenerator[None]:
+        """A file that is stored within this is counted; `LimitReached` if it is one too many."""
+        await self.reserve(size)
+        try:
+            yield
+        except BaseException:
+            await self.give_back(size)
+            raise
+
+    async def count_download(self, action: str, path: Path, what: str, size: int | None) -> None:
+        """`LimitReached` if it is one too many."""
+        if self._guest is not None:
+            access = self._access(self._guest, action, path, size)
+            await self._links.count_download(self._guest.link, self._guest.digest, what, access)
+
+    async def note_upload(self, path: Path, size: int | None) -> None:
+        """The file is stored: that it cannot be noted changes nothing."""
+        if self._guest is None:
+            return
+        try:
+            await self._links.note(self._guest.link.id, self._access(self._guest, "upload", path, size))
+        except PorticoError as error:
+            log.warning("access-not-noted", link=self._guest.link.id, code=error.code, cause=error.cause)
+
+    def _access(self, guest: Guest, action: str, path: Path, size: int | None) -> Access:
+        seen = owner_path(guest.open.owner, path.under(guest.place))
+        return Access(self._now(), guest.name, self._address, action, str(seen), size)
+
+
+def not_by_link() -> Forbidden:
+    return Forbidden("This is not possible by a link.")
+
+
+def owner_path(owner: User, path: Path) -> Path:
+    """A path of the connection, as the owner sees it."""
+    return Path(path.segments[len(Path.parse(owner.root).segments) :])
+
+
+def _matches(name: str, kind: str) -> bool:
+    if kind.startswith("."):
+        return name.lower().endswith(kind)
+    guessed = guess_content_type(name)
+    return guessed == kind or (kind.endswith("/*") and guessed.startswith(kind[:-1]))

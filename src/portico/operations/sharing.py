@@ -1,0 +1,246 @@
+"""`Sharing`: the share links of one actor."""
+
+import builtins
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from portico.accounts.passwords import check_password
+from portico.accounts.share_links import Access, LinkKind, ShareLink
+from portico.drive import Drive
+from portico.errors import Forbidden, InvalidRequest, not_found
+from portico.operations.actor import Actor
+from portico.operations.auditing import Change
+from portico.operations.resources import Resources
+from portico.paths import Path
+from portico.rights import Right
+
+__all__ = ["Access", "LinkKind", "LinkOptions", "SharedLink", "Sharing"]
+
+MAX_TITLE, MAX_NOTE, MAX_TYPES, MAX_COUNT = 200, 4000, 50, 10**15
+_TYPE = re.compile(r"\.[a-z0-9][a-z0-9.+-]{0,15}|[a-z]+/(?:\*|[a-z0-9][a-z0-9.+-]{0,100})")
+
+
+class OpenDrive(Protocol):
+    async def __call__(self) -> Drive: ...
+
+
+class LinkOptions(msgspec.Struct, kw_only=True):
+    """What the owner decides of a link; what is `UNSET` stays as it is."""
+
+    title: str | msgspec.UnsetType = msgspec.UNSET
+    note: str | msgspec.UnsetType = msgspec.UNSET
+    password: str | msgspec.UnsetType | None = msgspec.UNSET
+    expires_at: int | msgspec.UnsetType | None = msgspec.UNSET
+    """Milliseconds since the epoch."""
+    max_downloads: int | msgspec.UnsetType | None = msgspec.UNSET
+    max_uploads: int | msgspec.UnsetType | None = msgspec.UNSET
+    max_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
+    types: Sequence[str] | msgspec.UnsetType = msgspec.UNSET
+    ask_name: bool | msgspec.UnsetType = msgspec.UNSET
+    folder_per_sender: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLink:
+    """A link, as its owner sees it."""
+
+    link: ShareLink
+    path: Path
+    state: str
+    """`open`, `used-up`, `expired` or `ended`."""
+    token: str | None = None
+    """Right after it was made or renewed; nobody can learn it later."""
+
+
+class Sharing:
+    def __init__(self, resources: Resources, actor: Actor, drive: OpenDrive) -> None:
+        self._resources = resources
+        self._links = resources.links
+        self._actor = actor
+        self._drive = drive
+
+    async def add(self, path: Path, kind: LinkKind, options: LinkOptions) -> SharedLink:
+        """Make a link to a file or folder."""
+        self._begin("share-add", makes=True)
+        user, policy = self._actor.user, self._links.policy
+        if not policy.allows(path):
+            raise Forbidden("This folder must not be shared; the administrator decides which may.")
+        missing = kind.rights - user.rights
+        if missing:
+            raise Forbidden(
+                f"You lack the right '{sorted(missing)[0]}' yourself; ask the administrator for it."
+            )
+        entry = await (await self._drive()).find(path)
+        if entry is None:
+            raise not_found(path.name)
+        if kind.takes_files and not entry.is_folder:
+            raise InvalidRequest("Files can be sent to a folder only; share the folder.")
+        values = {
+            "kind": str(kind),
+            "is_folder": entry.is_folder,
+            "title": "",
+            "note": "",
+            "types": "",
+            "password_hash": None,
+            "expires_at": self._latest_end(),
+            "ask_name": kind is LinkKind.REQUEST,
+            "folder_per_sender": False,
+            "max_downloads": None,
+            "max_uploads": None,
+            "max_bytes": None,
+            **await self._values(options),
+        }
+        if policy.require_password and values["password_hash"] is None:
+            raise InvalidRequest("Links need a password here; give it one.")
+        if not kind.takes_files and values["folder_per_sender"]:
+            raise InvalidRequest("A folder for each sender is for links that take files.")
+        if values["folder_per_sender"] and kind is LinkKind.BOTH:
+            raise InvalidRequest(
+                "A folder for each sender is for file requests; guests could not see the rest."
+            )
+        async with self._change("share-add", path) as change:
+            await change.begin()
+            link, token = await self._links.add(user, path, values)
+            change.line.link = link.id
+        return self._shared(link, token)
+
+    async def list(self) -> list[SharedLink]:
+        self._begin("share-list")
+        return [self._shared(link) for link in await self._links.list(self._actor.user)]
+
+    async def get(self, link_id: str) -> SharedLink:
+        self._begin("share-list")
+        return self._shared(await self._links.get(self._actor.user, link_id))
+
+    async def change(self, link_id: str, options: LinkOptions) -> SharedLink:
+        self._begin("share-change", makes=True)
+        link = await self._links.get(self._actor.user, link_id)
+        values = await self._values(options)
+        if self._links.policy.require_password and "password_hash" in values and not values["password_hash"]:
+            raise InvalidRequest("Links need a password here; give it another one.")
+        if values.get("folder_per_sender") and link.kind is not LinkKind.REQUEST:
+            raise InvalidRequest("A folder for each sender is for file requests.")
+        if not values:
+            return self._shared(link)
+        async with self._change("share-change", self._path(link), link.id) as change:
+            change.line.changed = sorted(name.removesuffix("_hash") for name in values)
+            await change.begin()
+            link = await self._links.change(self._actor.user, link_id, values)
+        self._resources.guests.forget()
+        return self._shared(link)
+
+    async def renew(self, link_id: str) -> SharedLink:
+        """Give the link another address. Guests who have opened it stay."""
+        self._begin("share-change", makes=True)
+        link = await self._links.get(self._actor.user, link_id)
+        async with self._change("share-change", self._path(link), link.id) as change:
+            change.line.changed = ["address"]
+            await change.begin()
+            link, token = await self._links.renew(self._actor.user, link_id)
+        return self._shared(link, token)
+
+    async def end(self, link_id: str) -> None:
+        self._begin("share-end")
+        link = await self._links.get(self._actor.user, link_id)
+        async with self._change("share-end", self._path(link), link.id) as change:
+            await change.begin()
+            await self._links.end(self._actor.user, link_id)
+        self._resources.guests.forget()
+
+    async def accesses(
+        self, link_id: str, size: int, before: int | None = None
+    ) -> builtins.list[tuple[int, Access]]:
+        """What was done with a link, the newest first, each with its number; those `before` a number."""
+        self._begin("share-log")
+        return await self._links.accesses(self._actor.user, link_id, size, before)
+
+    def _begin(self, action: str, *, makes: bool = False) -> None:
+        self._actor.context.action = action
+        self._actor.require_unrestricted()
+        if self._actor.guest is not None:
+            raise Forbidden("A link cannot make links.")
+        if makes and not self._links.policy.enabled:
+            raise Forbidden("Sharing is switched off here; the administrator can allow it.")
+        # Whoever has signed in may see and end links, even without the right to make any.
+        if (makes or self._actor.session is None) and Right.SHARE not in self._actor.user.rights:
+            raise Forbidden("You lack the right 'share'; ask the administrator for it.")
+
+    def _change(self, action: str, path: Path, link_id: str | None = None) -> Change:
+        change = Change(self._resources.audit, self._actor.context, action, path)
+        if link_id:
+            change.line.link = link_id
+        return change
+
+    def _path(self, link: ShareLink) -> Path:
+        return link.path_for(self._actor.user) or Path()
+
+    def _shared(self, link: ShareLink, token: str | None = None) -> SharedLink:
+        now = self._resources.now()
+        end = link.expires_at
+        if self._links.policy.max_lifetime:
+            latest = link.created_at + self._links.policy.max_lifetime // timedelta(milliseconds=1)
+            end = latest if end is None else min(end, latest)
+        if link.ended_at is not None:
+            state = "ended"
+        elif end is not None and end <= now:
+            state = "expired"
+        else:
+            state = "used-up" if link.is_used_up else "open"
+        return SharedLink(link, self._path(link), state, token)
+
+    def _latest_end(self) -> int | None:
+        longest = self._links.policy.max_lifetime
+        return None if longest is None else self._resources.now() + longest // timedelta(milliseconds=1)
+
+    async def _values(self, options: LinkOptions) -> dict[str, Any]:
+        """The columns that the options set; `InvalidRequest` if they make no sense."""
+        given = {
+            name: value
+            for name, value in msgspec.structs.asdict(options).items()
+            if value is not msgspec.UNSET
+        }
+        for name, most in (("title", MAX_TITLE), ("note", MAX_NOTE)):
+            if name in given and (len(given[name]) > most or "\0" in given[name]):
+                raise InvalidRequest(f"The {name} may have {most} characters; shorten it.")
+        for name in ("max_downloads", "max_uploads", "max_bytes"):
+            if given.get(name) is not None and not 1 <= given[name] <= MAX_COUNT:
+                raise InvalidRequest(
+                    "A limit is a whole number of at least 1; leave it out if there is none."
+                )
+        if "expires_at" in given:
+            self._check_end(given["expires_at"])
+        if "types" in given:
+            given["types"] = " ".join(_types(given["types"]))
+        if "password" in given:
+            password = given.pop("password")
+            if password is not None:
+                check_password(password)
+            given["password_hash"] = (
+                None if password is None else await self._resources.passwords.hash(password)
+            )
+        return given
+
+    def _check_end(self, end: int | None) -> None:
+        latest = self._latest_end()
+        if end is not None and end <= self._resources.now():
+            raise InvalidRequest("The link would have expired already; choose a later time.")
+        if latest is not None and (end is None or end > latest + 60_000):
+            longest = self._links.policy.max_lifetime
+            raise InvalidRequest(f"A link may live for {longest} here; choose an earlier end.")
+
+
+def _types(types: Sequence[str]) -> list[str]:
+    """Extensions like `.pdf`, and media types like `image/*`."""
+    found = [kind.strip().lower() for kind in types if kind.strip()]
+    found = [kind if "/" in kind or kind.startswith(".") else f".{kind}" for kind in found]
+    if len(found) > MAX_TYPES:
+        raise InvalidRequest(f"A link may name {MAX_TYPES} types; name fewer.")
+    for kind in found:
+        if not _TYPE.fullmatch(kind):
+            raise InvalidRequest(f"'{kind[:40]}' is no type; write .pdf or image/*.")
+    return found

@@ -1,0 +1,151 @@
+"""`Visits`: a link is opened, and somebody without an account becomes a guest."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from portico.accounts.guests import Guest, Guests
+from portico.accounts.share_links import LinkKind, OpenLink, ShareLinks
+from portico.audit import DONE, AuditTrail
+from portico.drives import Drives
+from portico.entries import Entry
+from portico.errors import InvalidRequest, LimitReached, PorticoError
+from portico.operations.actor import RequestContext
+from portico.operations.auditing import line_of
+from portico.operations.guest_rules import require_target
+from portico.paths import Path, name_flaw
+
+MAX_NAME = 100
+_UNWANTED = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
+"""Some services cannot hold these in the name of a folder."""
+
+
+class MoreNeeded(PorticoError):
+    """The link asks for a password or a name."""
+
+    code = "more-needed"
+
+    def __init__(self, needs: list[str]) -> None:
+        super().__init__(f"This link asks for a {' and a '.join(needs)}; send it along.")
+        self.needs = needs
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a guest gets to know of a link."""
+
+    token: str = field(repr=False)
+    expires_at: datetime
+    owner: str
+    kind: LinkKind
+    title: str
+    note: str
+    name: str
+    """What is shared: of a file or a download. Empty for a file request."""
+    file: Entry | None
+    """If it is a link to a file."""
+    rights: frozenset[str]
+    types: tuple[str, ...]
+    link_expires_at: int | None
+    has_own_folder: bool
+    files_left: int | None
+    bytes_left: int | None
+
+
+class Visits:
+    def __init__(self, links: ShareLinks, guests: Guests, drives: Drives, audit: AuditTrail) -> None:
+        self._links = links
+        self._guests = guests
+        self._drives = drives
+        self._audit = audit
+
+    async def is_open(self, token: str) -> bool:
+        """Whether there is such a link now."""
+        return await self._links.find(token) is not None
+
+    async def open(
+        self, context: RequestContext, token: str, password: str | None = None, name: str = ""
+    ) -> Visit:
+        """Open a link. `MoreNeeded` if it asks for what was not given; `NotFound` if there is no such link."""
+        context.action = "share-open"
+        found = await self._links.find(token)
+        if found is not None:
+            context.user, context.link = found.owner.name, found.link.id
+            needs = ["password"] if found.password_hash and not password else []
+            needs += ["name"] if found.link.ask_name and not name.strip() else []
+            if needs:
+                raise MoreNeeded(needs)
+        line = line_of(context, "share-open")
+        try:
+            found = await self._guests.check_password(found, password or "", context.address)
+        except PorticoError as error:
+            if error.code == "wrong-password":
+                line.outcome = error.code
+                await self._audit.record(line)
+            raise
+        if found.link.is_used_up:
+            raise LimitReached("This link has been used as often as its owner allows.")
+        await require_target(self._drives, found)
+        given = _checked(name) if found.link.ask_name else ""
+        text = await self._added(found, given, context.address)
+        guest = await self._guests.guest(text)
+        context.guest = guest.name
+        line = line_of(context, "share-open", outcome=DONE)
+        await self._audit.record(line)
+        return await self._visit(text, guest)
+
+    async def _added(self, found: OpenLink, name: str, address: str) -> str:
+        if not found.link.folder_per_sender:
+            token = await self._guests.add(found, name, address, None)
+            assert token
+            return token
+        drive = await self._drives.of(found.place)
+        for folder in _folders(name):
+            if await drive.find(Path((folder,))) is None and (
+                token := await self._guests.add(found, name, address, folder)
+            ):
+                return token
+        raise AssertionError("there is no end of names")
+
+    async def _visit(self, token: str, guest: Guest) -> Visit:
+        link, file = guest.link, None
+        if guest.only_file:
+            file = await (await self._drives.of(guest.open.place)).find(guest.only_file)
+        shown = "" if guest.is_blind else (guest.open.link.path_for(guest.open.owner) or Path()).name
+        return Visit(
+            token,
+            guest.expires_at,
+            guest.open.owner.name,
+            link.kind,
+            link.title,
+            link.note,
+            shown,
+            file,
+            frozenset(map(str, guest.user.rights)),
+            link.types,
+            link.expires_at,
+            guest.folder is not None,
+            None if link.max_uploads is None else max(0, link.max_uploads - link.uploads),
+            None if link.max_bytes is None else max(0, link.max_bytes - link.bytes),
+        )
+
+
+def _checked(name: str) -> str:
+    name = unicodedata.normalize("NFC", " ".join(name.split()))
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise InvalidRequest(f"A name has 1 to {MAX_NAME} characters; choose another one.")
+    return name
+
+
+def _folders(name: str) -> Iterator[str]:
+    """Names for the folder of a sender, in the order in which they are tried."""
+    plain = _UNWANTED.sub("_", name).strip(". ") or "guest"
+    if name_flaw(plain):
+        plain = f"_{plain}"
+    yield plain
+    number = 1
+    while True:
+        yield f"{plain} ({number})"
+        number += 1

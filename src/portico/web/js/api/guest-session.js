@@ -1,0 +1,58 @@
+/** In a guest's page this takes the place of `session.js`: the token is that of an opened share link. */
+
+import { SignedOut } from "./errors.js";
+
+/** @typedef {{token: string, kind: string, owner: string, title: string, note: string, name: string, rights: string[], types: string[], expiresAt: string, linkExpiresAt: string | null, hasOwnFolder: boolean, filesLeft: number | null, bytesLeft: number | null, file?: import("../types.js").EntryBody}} Visit */
+
+/** Kept for a reload only, and apart for each link. */
+const STORAGE_KEY = `portico.guest:${location.pathname}`;
+
+/** Emits `open`, and `end`. */
+class GuestSession extends EventTarget {
+  constructor() {
+    super();
+    /** @type {Visit | null} */
+    this.visit = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
+  }
+
+  get isOpen() {
+    return this.visit !== null;
+  }
+
+  /** Tells apart what the browser remembers of unfinished uploads. */
+  get username() {
+    return this.visit?.token.slice(-8) ?? "";
+  }
+
+  /** @param {...string} rights */
+  may(...rights) {
+    return rights.every((right) => this.visit?.rights.includes(right));
+  }
+
+  /** @param {Visit} visit */
+  open(visit) {
+    this.visit = visit;
+    sessionStorage.setItem(STORAGE_KEY, JSON.stringify(visit));
+    this.dispatchEvent(new Event("open"));
+  }
+
+  async token() {
+    if (!this.visit) throw new SignedOut();
+    return this.visit.token;
+  }
+
+  /** It cannot be renewed: the link has to be opened again. @param {string} _stale @returns {Promise<string>} */
+  async renewed(_stale) {
+    this.end();
+    throw new SignedOut();
+  }
+
+  end() {
+    if (!this.visit) return;
+    this.visit = null;
+    sessionStorage.removeItem(STORAGE_KEY);
+    this.dispatchEvent(new CustomEvent("end", { detail: { requested: false, username: "" } }));
+  }
+}
+
+export const session = new GuestSession();

@@ -1,0 +1,316 @@
+"""Share links: their limits, their end, what guests must not see, and the mistakes of others."""
+
+import asyncio
+import io
+import json
+import sqlite3
+from base64 import b64encode, urlsafe_b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from portico import clock as clock_module
+from portico import timestamps
+from portico.api.shares import LINKS, SHARE_SESSIONS
+
+from .conftest import Clock, OpenGateway
+from .gateways import Gateway
+from .shares import SHARER, owner, share
+
+
+def metadata(**fields: str) -> str:
+    return ",".join(f"{name} {b64encode(value.encode()).decode()}" for name, value in fields.items())
+
+
+async def test_a_request_shows_a_sender_nothing_of_others(gateway: Gateway) -> None:
+    gateway.put("box/report.pdf", b"of somebody else")
+    shared = await share(gateway, "/box", "request", askName=True)
+    assert (await shared.open()).json()["needs"] == ["name"]
+    guest = await shared.guest(name="Anna")
+    assert guest.visit["rights"] == ["upload"]
+    assert guest.visit["name"] == ""  # not even that of the folder
+
+    stored = await guest.put("report.pdf", b"of Anna", headers={"Prefer": "return=representation"})
+    assert stored.status_code == 201
+    (entry,) = stored.json()["content"]
+    assert (entry["name"], entry["absolutePath"]) == ("report.pdf", "/report.pdf")
+    assert entry["receipt"]
+    # A condition tells nothing, either.
+    for condition in ({"If-None-Match": "*"}, {"Expect": "100-continue"}):
+        again = await guest.put("report.pdf", b"again", headers=condition)
+        assert (again.status_code, again.headers["Content-Location"][-10:]) == (201, "report.pdf")
+    assert (await guest.put("report.pdf", headers={"If-Match": "*"})).status_code == 412
+    assert (await guest.put("other.pdf", headers={"If-Match": "*"})).status_code == 412
+    form = await guest.call("POST", "", files=[("data", ("report.pdf", b"by form"))])
+    assert form.headers["Content-Location"].endswith("/report.pdf")
+    headers = {"Upload-Length": "6", "Upload-Metadata": metadata(filename="report.pdf", onConflict="fail")}
+    begun = await guest.tus("POST", headers=headers)
+    where = begun.headers["Location"]
+    content = {"Content-Type": "application/offset+octet-stream", "Upload-Offset": "0"}
+    done = await guest.tus("PATCH", where, headers=content, content=b"by tus")
+    assert done.headers["Content-Location"].endswith("/report.pdf")
+
+    # Another guest, and even the owner, have nothing to do with that upload.
+    other = await shared.guest(name="Bert")
+    assert (await other.tus("HEAD", where)).status_code == 404
+    own = await gateway.client.head(
+        where, headers={**await gateway.sign_in(SHARER), "Tus-Resumable": "1.0.0"}
+    )
+    assert own.status_code == 404
+    # The owner sees who sent what.
+    assert len(list((gateway.files / "box").iterdir())) == 6
+    assert (gateway.files / "box/report.pdf").read_bytes() == b"of somebody else"
+    uploads = [access for access in await shared.accesses() if access["action"] == "upload"]
+    assert [(each["name"], each["path"]) for each in uploads][-1] == ("Anna", "/box/report (1).pdf")
+    assert (await shared.show())["uploads"] == 5
+
+
+async def test_each_sender_has_a_folder(gateway: Gateway) -> None:
+    (gateway.files / "box").mkdir()
+    shared = await share(gateway, "/box", "request", folderPerSender=True)
+    for number in range(3):
+        guest = await shared.guest(name="Anna / ../ <b>" if number else "Anna")
+        assert guest.visit["hasOwnFolder"]
+        assert (await guest.put("sub/file.txt")).status_code == 201
+    assert sorted(each.name for each in (gateway.files / "box").iterdir()) == [
+        "Anna",
+        "Anna _ .._ _b_",
+        "Anna _ .._ _b_ (1)",
+    ]
+    # The receipt says who sent it.
+    (entry,) = (await guest.put("x", headers={"Prefer": "return=representation"})).json()["content"]
+    claims = entry["receipt"].split(".")[1]
+    assert "link" in json.loads(urlsafe_b64decode(claims + "=="))["user"]
+
+
+async def test_limits(gateway: Gateway) -> None:
+    (gateway.files / "box").mkdir()
+    shared = await share(
+        gateway, "/box", "both", maxUploads=2, maxBytes=10, types=["txt", "image/*"], maxDownloads=1
+    )
+    guest = await shared.guest()
+    assert (await guest.put("a.exe")).json()["code"] == "unsupported-media-type"
+    assert (await guest.put("big.txt", b"x" * 11)).json()["code"] == "limit-reached"
+    assert (await guest.put("big.txt", content=_chunks(b"x" * 11))).json()["code"] == "too-large"
+    assert (await shared.show())["uploads"] == 0
+    assert (await guest.put("a.txt", b"x" * 6)).status_code == 201
+    assert (await guest.put("b.png", b"x" * 5)).status_code == 403
+    assert (await guest.put("b.png", b"x" * 4)).status_code == 201
+    assert (await guest.put("c.txt", b"")).json()["code"] == "limit-reached"
+    headers = {"Upload-Length": "0", "Upload-Metadata": metadata(filename="d.txt")}
+    assert (await guest.tus("POST", headers=headers)).status_code == 403
+    shown = await shared.show()
+    assert (shown["uploads"], shown["bytes"], shown["state"]) == (2, 10, "open")
+    # Ranges of one file are one download; another file, or an archive, is another one.
+    for span in ("bytes=0-1", "bytes=2-3", "bytes=0-"):
+        assert (await guest.call("GET", "a.txt", headers={"Range": span})).status_code == 206
+    assert (await guest.call("GET", "b.png")).json()["code"] == "limit-reached"
+    assert (await guest.call("GET", "", params={"action": "ZIP"})).json()["code"] == "limit-reached"
+    assert (await guest.call("HEAD", "b.png")).status_code == 200
+    assert (await shared.show())["downloads"] == 1
+    assert (await shared.open()).json()["code"] == "limit-reached"
+
+
+async def _chunks(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+async def test_a_race_for_the_last_downloads(gateway: Gateway) -> None:
+    gateway.put("box/a.txt", b"content")
+    shared = await share(gateway, maxDownloads=5)
+    guests = [await shared.guest() for _ in range(20)]
+    # Each asks twice at the same time: that is one download.
+    answers = await asyncio.gather(*(guest.call("GET", "a.txt") for guest in guests * 2))
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses.count(200), statuses.count(403)) == (10, 30)
+    assert (await shared.show())["downloads"] == 5
+
+
+async def test_a_password_is_asked_by_everything_and_throttled(gateway: Gateway, log: io.StringIO) -> None:
+    gateway.put("box/a.txt")
+    shared = await share(gateway, password="a good password", title="For you", note="Hello")
+    assert "password" not in shared.body
+    assert shared.body["hasPassword"]
+    asked = await shared.open()
+    assert (asked.status_code, asked.json()["needs"]) == (403, ["password"])
+    assert "For you" not in asked.text
+    # The address of the link is no way around it, nor is it a token.
+    for header in ({"Authorization": f"Bearer {shared.token}"}, {}):
+        assert (
+            await gateway.client.get("/backend/1.0.0/filesystem/a.txt", headers=header)
+        ).status_code == 401
+    page = await gateway.client.get(f"/s/{shared.token}")
+    assert page.status_code == 200
+    assert "For you" not in page.text
+    for _ in range(10):
+        wrong = await shared.open(password="a bad password")
+        assert (wrong.status_code, wrong.json()["code"]) == (403, "wrong-password")
+    assert (await shared.open(password="a good password")).status_code == 429
+    other = await share(gateway, password="another password")
+    guest = await other.guest(password="another password")
+    assert (await guest.call("GET", "a.txt")).status_code == 200
+    assert {access["action"] for access in await shared.accesses()} == {"wrong-password"}
+    # Nothing secret is written down.
+    written = log.getvalue() + (gateway.settings.home / "audit.log").read_text()
+    database = "\n".join(sqlite3.connect(gateway.settings.home / "portico.db").iterdump())
+    for secret in (shared.token, other.token, guest.visit["token"], "another password", "a good password"):
+        assert secret not in written
+        assert secret not in database
+    assert '"path":"/s/…"' in written.replace(" ", "")
+    assert other.body["id"] in (gateway.settings.home / "audit.log").read_text()
+
+
+Change = Callable[[Gateway], Awaitable[object]]
+
+
+async def _rename(gateway: Gateway) -> None:
+    moved = await gateway.call("POST", "box", user=SHARER, params={"action": "MOVE", "target": "/moved/deep"})
+    assert moved.status_code == 201, moved.text
+
+
+async def _delete(gateway: Gateway) -> None:
+    assert (await gateway.call("DELETE", "box", user=SHARER, params={"recursive": "true"})).status_code == 204
+
+
+async def _replace(gateway: Gateway) -> None:
+    await _delete(gateway)
+    gateway.put("box", b"a file")
+
+
+@pytest.mark.parametrize(
+    ("change", "guest_sees", "opens"),
+    [
+        (lambda gateway: gateway.users.change(SHARER, disabled=True), 401, 404),
+        (lambda gateway: gateway.users.change(SHARER, rights=set()), 401, 404),
+        (lambda gateway: gateway.users.change(SHARER, root="/elsewhere"), 401, 404),
+        (lambda gateway: gateway.users.delete(SHARER), 401, 404),
+        (_rename, 200, 201),
+        (_delete, 404, 404),
+        (_replace, 404, 404),
+    ],
+    ids=["disabled", "right", "root", "owner-deleted", "renamed", "deleted", "replaced"],
+)
+async def test_what_a_guest_sees_when_things_change(
+    gateway: Gateway, clock: Clock, change: Change, guest_sees: int, opens: int
+) -> None:
+    gateway.put("box/in/a.txt", b"content")
+    shared = await share(gateway, "/box", "both")
+    inner = await share(gateway, "/box/in/a.txt")
+    guest, file_guest = await shared.guest(), await inner.guest()
+    assert (await guest.call("GET", "in/a.txt")).status_code == 200
+    await change(gateway)
+    clock.advance(1)
+    assert (await guest.call("GET", "in/a.txt")).status_code == guest_sees
+    assert (await guest.call("GET", "", params={"action": "LIST"})).status_code == guest_sees
+    assert (await file_guest.call("GET", "a.txt")).status_code == guest_sees
+    assert (await guest.put("new.txt")).status_code == (201 if guest_sees == 200 else guest_sees)
+    assert (await shared.open()).status_code == opens
+    if change in (_delete, _replace):
+        assert (await shared.open()).json()["code"] == "target-gone"
+    if change in (_rename, _delete, _replace):
+        assert not (gateway.files / "box").is_dir()  # nothing makes it again
+
+
+async def test_the_end_of_a_link(gateway: Gateway, clock: Clock) -> None:
+    gateway.put("box/a.txt", b"content")
+    ended, expiring = await share(gateway, "/box", "both"), await share(gateway, expiresAt=_in(seconds=3600))
+    guests = [await ended.guest(), await expiring.guest()]
+    ticket = (await guests[0].call("POST", "a.txt", params={"action": "TICKET"})).json()["ticket"]
+    by_ticket = {"params": {"ticket": ticket}}
+    answer = await gateway.client.get("/backend/1.0.0/filesystem/a.txt", **by_ticket)  # type: ignore[arg-type]
+    assert answer.content == b"content"
+    # Nothing of it is kept by a browser or a proxy without asking, and nothing runs.
+    assert answer.headers["Cache-Control"] == "private, no-cache"
+    assert "sandbox" in answer.headers["Content-Security-Policy"]
+    assert answer.headers["Content-Disposition"].startswith("attachment")
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    for destination in ("script", "iframe", "object"):
+        run = await gateway.client.get(
+            "/backend/1.0.0/filesystem/a.txt",
+            headers={"Sec-Fetch-Dest": destination},
+            **by_ticket,  # type: ignore[arg-type]
+        )
+        assert run.status_code == 403
+    page = await gateway.client.get(f"/s/{ended.token}")
+    assert (page.headers["Cache-Control"], page.headers["Referrer-Policy"]) == ("no-store", "no-referrer")
+    renewed = await owner(gateway, "POST", f"/{ended.body['id']}/address")
+    assert (await ended.open()).status_code == 404
+    ended.body = renewed
+    assert (await ended.open()).status_code == 201
+
+    await ended.end()
+    clock.advance(3601)
+    for link, guest in zip((ended, expiring), guests, strict=True):
+        assert (await guest.call("GET", "a.txt")).status_code == 401
+        assert (await guest.call("GET", "a.txt", headers={"If-None-Match": "*"})).status_code == 401
+        gone = await link.open()
+        assert (gone.status_code, gone.json()["code"]) == (404, "not-found")
+        assert gone.headers["Cache-Control"] == "no-store"
+        assert (await gateway.client.get(f"/s/{link.token}")).status_code == 404
+    by_ticket_now = await gateway.client.get("/backend/1.0.0/filesystem/a.txt", **by_ticket)  # type: ignore[arg-type]
+    assert by_ticket_now.status_code == 401
+    unknown = await gateway.client.post(SHARE_SESSIONS, json={"link": "x" * 32})
+    assert {**unknown.json(), "requestId": ""} == {**gone.json(), "requestId": ""}
+
+
+async def test_an_upload_under_way_when_the_link_ends(gateway: Gateway) -> None:
+    (gateway.files / "box").mkdir()
+    shared = await share(gateway, "/box", "request", askName=False)
+    guest = await shared.guest()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"first"
+        await shared.end()
+        yield b"second"
+
+    assert (await guest.put("a.txt", body())).status_code == 401
+    assert not list((gateway.files / "box").iterdir())
+    assert (await shared.show())["uploads"] == 0
+
+
+async def test_what_the_administrator_decides(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(
+        **{"share.max-lifetime": "2d", "share.require-password": "true", "share.paths": "/box, /out"}
+    )
+    gateway.put("box/a.txt")
+    gateway.put("other/a.txt")
+    credentials = await gateway.sign_in(SHARER)
+
+    async def refused(user: str = SHARER, **body: Any) -> str:
+        headers = credentials if user == SHARER else await gateway.sign_in(user)
+        answer = await gateway.client.post(LINKS, headers=headers, json=body)
+        assert 400 <= answer.status_code < 500
+        return str(answer.json()["code"])
+
+    good: dict[str, Any] = {"path": "/box", "password": "a password"}
+    assert await refused(path="/box") == "invalid-request"
+    assert await refused(**(good | {"path": "/other"})) == "forbidden"
+    assert await refused(**(good | {"expiresAt": _in(seconds=3 * 86_400)})) == "invalid-request"
+    assert await refused(**(good | {"expiresAt": "2020-01-01T00:00:00Z"})) == "invalid-request"
+    assert await refused(**(good | {"path": "/box/a.txt", "kind": "request"})) == "invalid-request"
+    assert await refused(**(good | {"path": "/box/none"})) == "not-found"
+    assert await refused(**(good | {"types": ["a b"]})) == "invalid-request"
+    assert await refused(**(good | {"password": "short"})) == "invalid-request"
+    assert await refused(**(good | {"unknown": 1})) == "invalid-request"
+    assert await refused("web", **good) == "forbidden"
+    made = await share(gateway, **good)
+    assert made.body["expiresAt"] is not None
+    changed = await owner(gateway, "PATCH", f"/{made.body['id']}", json={"title": "New", "maxDownloads": 3})
+    assert (changed["title"], changed["maxDownloads"], changed["hasPassword"]) == ("New", 3, True)
+    (listed,) = (await owner(gateway, "GET"))["content"]
+    assert listed == changed
+    # Others do not see it.
+    answer = await gateway.client.get(f"{LINKS}/{made.body['id']}", headers=await gateway.sign_in("web"))
+    assert answer.status_code == 404
+
+
+async def test_off_altogether(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"share.enabled": "false"})
+    (gateway.files / "box").mkdir()
+    answer = await gateway.client.post(LINKS, headers=await gateway.sign_in(SHARER), json={"path": "/box"})
+    assert answer.json()["code"] == "forbidden"
+
+
+def _in(seconds: int) -> str:
+    return timestamps.from_epoch(clock_module.now() + seconds * 1000)
