@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from .cheap_argon2 import CheapArgon2
+from .cheap_libraries import with_plain_tracebacks, without_public_authorities
 
 if TYPE_CHECKING:
     from .servers.postgres import PostgresServer
@@ -54,6 +55,14 @@ def migrated_template(postgres: "PostgresServer") -> str:
     url = postgres.new_database()
     migrate(url)
     return url.rpartition("/")[2]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_libraries() -> Iterator[None]:
+    with_plain_tracebacks()
+    with pytest.MonkeyPatch.context() as patch:
+        without_public_authorities(patch)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

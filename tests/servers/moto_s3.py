@@ -39,6 +39,8 @@ def _application() -> Any:
 
 
 class _Handler(MotoRequestHandler):  # type: ignore[misc]
+    protocol_version = "HTTP/1.1"
+
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Nobody reads it."""
 

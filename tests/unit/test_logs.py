@@ -19,12 +19,13 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.BytesIO]:
     """Standard error that is not a terminal, with the logging of a worker."""
     root = logging.getLogger()
     before = (root.handlers, root.level)
+    structure = structlog.get_config()
     buffer = io.BytesIO()
     stderr = io.TextIOWrapper(buffer)
     monkeypatch.setattr(sys, "stderr", stderr)
     logs.configure("info")
     yield buffer
-    structlog.reset_defaults()
+    structlog.configure(**structure)
     root.handlers = before[0]
     root.setLevel(before[1])
 

@@ -1,0 +1,43 @@
+"""What libraries do at length for every client and every error, and no test looks at."""
+
+import os
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import structlog
+
+
+def without_public_authorities(patch: pytest.MonkeyPatch) -> None:
+    """Do not load the public certificate authorities: 40 ms of CPU for every HTTP client, even if it never uses TLS. Test
+    servers have certificates of their own, which are loaded."""
+    load: Callable[..., None] = ssl.SSLContext.load_verify_locations
+    public = set(_public_bundles())
+
+    def load_others(
+        context: ssl.SSLContext, cafile: Any = None, capath: Any = None, cadata: Any = None
+    ) -> None:
+        if cafile is None or cafile not in public:
+            load(context, cafile, capath, cadata)
+
+    patch.setattr(ssl.SSLContext, "load_verify_locations", load_others)
+    patch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: None)
+
+
+def _public_bundles() -> Iterator[str | None]:
+    paths = ssl.get_default_verify_paths()
+    yield from (paths.cafile, paths.openssl_cafile)
+    yield from map(os.environ.get, ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"))
+    with suppress(ImportError):
+        import certifi
+
+        yield certifi.where()
+
+
+def with_plain_tracebacks() -> None:
+    """Until it is configured, structlog draws tracebacks in colours with all local variables, for a second of CPU."""
+    *others, _ = structlog.get_config()["processors"]
+    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*others, renderer])
