@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Connection, MetaData, Table, column, func, insert, select, table, text
+from sqlalchemy import Connection, MetaData, Table, column, func, insert, select, table, text, tuple_
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
 
 from portico.errors import NotPossible, PorticoError
@@ -158,13 +158,14 @@ def _tables(connection: Connection, names: set[str]) -> list[Table]:
 
 async def _batches(connection: "AsyncConnection", tables: list[Table]) -> AsyncIterator[Batch]:
     for each in tables:
-        (key,) = each.primary_key
+        keys = tuple(each.primary_key)
         names = tuple(each.columns.keys())
-        page = select(each).order_by(key).limit(_BATCH)
+        page = select(each).order_by(*keys).limit(_BATCH)
         rows = (await connection.execute(page)).all()
         yield Batch(each.name, names, [tuple(row) for row in rows])
         while len(rows) == _BATCH:
-            rows = (await connection.execute(page.where(key > rows[-1]._mapping[key]))).all()
+            last = tuple(rows[-1]._mapping[key] for key in keys)
+            rows = (await connection.execute(page.where(tuple_(*keys) > last))).all()
             yield Batch(each.name, names, [tuple(row) for row in rows])
 
 
