@@ -104,3 +104,19 @@ def test_rename_finds_a_free_name_on_every_node(cluster: Cluster, postgres: Post
         with ThreadPoolExecutor(8) as threads:
             assert set(threads.map(upload, range(24))) == {204}
         assert len(names(here, "Renamed")) == 24
+
+
+def test_a_job_of_one_node_is_seen_by_the_other(cluster: Cluster) -> None:
+    one, two = cluster.nodes
+    with cluster.client(one) as here, cluster.client(two) as there:
+        for name in ("1", "2"):
+            assert here.post(f"{FILES}/tree", files={"data": (name, b"x")}).status_code == 204
+        copy = f"{FILES}/tree?action=COPY&target=/copy"
+        answer = here.post(copy, headers={"Prefer": "respond-async, wait=0"})
+        assert answer.status_code == 202
+        place = answer.headers["Location"]
+        wait_until(lambda: there.get(place).json()["state"] != "running", "the job has ended")
+        job = there.get(place).json()
+        assert (job["state"], job["result"], job["entriesDone"], job["bytesDone"]) == ("done", "/copy", 2, 2)
+        assert there.delete(place).json() == job
+        assert here.get(place).status_code == 404

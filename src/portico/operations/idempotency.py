@@ -36,7 +36,7 @@ class Attempt:
 
     async def begin(self) -> None:
         """Called before a change takes effect. `RequestRunning` if another attempt has taken over."""
-        if not self._answered and not await self._claim.is_owned() and not self._answered:
+        if not await self._claim.is_owned() and not self._answered:
             raise _running()
         self._begun = True
 

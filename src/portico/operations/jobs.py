@@ -40,6 +40,7 @@ PER_USER: Final = 10
 """Jobs of one user that run at the same time."""
 LISTED: Final = 100
 _COUNTABLE: Final = ("copy", "move")
+"""What is being removed cannot be counted."""
 _COUNTED_AT_ONCE: Final = 1000
 _MOST_COUNTED: Final = 1_000_000
 _RETRY_SECONDS: Final = 5
@@ -208,26 +209,14 @@ class OwnJobs:
             with suppress(PorticoError):
                 if self._jobs.has_room(self._user):
                     await self._jobs.adopt(record, task, counted, unwanted.set)
-                    self._count(task, operations, source, counted)
+                    if kind in _COUNTABLE:
+                        _count(task, operations, source, counted)
                     return _job(replace(record, entries=counted.entries, size=counted.size))
             return await _while_client_waits(task, unwanted, self._actor.context.client_gone())
-        except asyncio.CancelledError:  # of the request itself: its work does not outlive it
+        except BaseException:  # also a cancellation of the request itself: the work does not outlive it
             unwanted.set()
             await asyncio.wait({task})
             raise
-
-    def _count(
-        self, task: asyncio.Task[Path | None], operations: "Operations", source: Path, counted: Tally
-    ) -> None:
-        """Find out how many files there are, while they are copied. What is being removed cannot be counted."""
-
-        async def count() -> None:
-            with suppress(PorticoError):
-                counted.total = await operations.count_files(source)
-
-        if self._actor.context.action in _COUNTABLE:
-            counting = asyncio.create_task(count())
-            task.add_done_callback(lambda _: counting.cancel())
 
     async def get(self, job_id: str) -> Job:
         return _job(await self._record(job_id))
@@ -254,6 +243,19 @@ class OwnJobs:
         if record is None:
             raise NotFound("There is no such job; it is forgotten a day after its end.")
         return record
+
+
+def _count(task: asyncio.Task[Path | None], operations: "Operations", source: Path, counted: Tally) -> None:
+    """Find out how many files there are, as long as the work goes on."""
+
+    async def count() -> None:
+        if task.done():  # then its admission slot is given back, and must not be taken again
+            return
+        with suppress(PorticoError):
+            counted.total = await operations.count_files(source)
+
+    counting = asyncio.create_task(count())
+    task.add_done_callback(lambda _: counting.cancel())
 
 
 async def _is_done(task: asyncio.Task[Any], wait: float) -> bool:

@@ -94,24 +94,30 @@ class JobRecords:
         self._owner = f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{node[:40]}"
         self._lifetime = lifetime
         self._renewals = Renewals("job", renewal, self._save)
+        self._mine: set[str] = set()
+        """The jobs of this process that have not ended in the database."""
 
     # The process that does the work
 
     async def add(self, record: JobRecord, tally: Tally, cancel: Callable[[], None]) -> OwnedJob:
-        await self._database.execute(
-            insert(jobs).values(
-                id=record.id,
-                user_id=record.user_id,
-                kind=record.kind,
-                state=RUNNING,
-                source=record.source,
-                target=record.target,
-                request_id=record.request_id,
-                owner=self._owner,
-                owned_until=self._until(),
-                started_at=record.started_at,
-            )
+        statement = insert(jobs).values(
+            id=record.id,
+            user_id=record.user_id,
+            kind=record.kind,
+            state=RUNNING,
+            source=record.source,
+            target=record.target,
+            request_id=record.request_id,
+            owner=self._owner,
+            owned_until=self._until(),
+            started_at=record.started_at,
         )
+        self._mine.add(record.id)
+        try:
+            await self._database.execute(statement)
+        except BaseException:  # it may have been inserted, and then counts as interrupted soon
+            self._mine.discard(record.id)
+            raise
         job = OwnedJob(record.id, tally, cancel)
         self._renewals.add(job)
         return job
@@ -147,6 +153,7 @@ class JobRecords:
             ],
         )
         running = [job for job in held if job.state == RUNNING]
+        self._mine.difference_update(job.id for job in held if job.state != RUNNING)
         if not running:
             return []
         columns = jobs.c.id, or_(jobs.c.cancel_wanted, users.c.disabled).label("unwanted")
@@ -210,7 +217,7 @@ class JobRecords:
         await self._database.execute(delete(jobs).where(old), wait=SWEEP_WAIT)
 
     def _is_dead(self, row: AnyRow) -> bool:
-        if row.state != RUNNING or row.owner == self._owner:
+        if row.state != RUNNING or row.id in self._mine:
             return False
         expired: bool = row.owned_until <= self._database.now()
         return expired or processes.state_of(row.owner) is ProcessState.ENDED
