@@ -1,5 +1,6 @@
 import pytest
 
+from portico import tally
 from portico.drive import Drive, OnConflict
 from portico.errors import (
     AlreadyExists,
@@ -305,3 +306,17 @@ async def test_an_empty_folder_goes_alone(drive: Drive) -> None:
     await drive.delete(at("empty"))
     with pytest.raises(NotFound):
         await drive.stat(at("empty"))
+
+
+@pytest.mark.usefixtures("before")
+async def test_files_are_counted_for_those_who_watch(drive: Drive) -> None:
+    counted = tally.Tally()
+    tally.CURRENT.set(counted)
+    await drive.copy(at("a"), at("copy"))
+    assert (counted.entries, counted.size) == (2, 5)
+    await drive.copy(at("file"), at("copied"))
+    assert (counted.entries, counted.size) == (3, 9)
+    await drive.delete(at("copy"), recursive=True)
+    assert counted.entries == 5
+    await drive.move(at("a"), at("other"))
+    assert counted.entries >= 7, "folders that move as a whole count as well"

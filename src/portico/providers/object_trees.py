@@ -57,7 +57,8 @@ async def copy_tree(
                 await _check_merge(store, target, key, folders)
             if done := await copy_object(store, version, key, replace=replace):
                 copied.append(done)
-            count(size=entry.size)
+            if not entry.name.endswith("/"):
+                count(size=entry.size)
         except NotFound:
             return  # deleted in the meantime
 
@@ -108,7 +109,8 @@ async def remove_tree(store: KeyStore, prefix: str) -> None:
                 if keys := [entry.name for entry in listing.objects]:
                     await store.remove(keys)
                     removed += len(keys)
-                    count(len(keys), sum(entry.size or 0 for entry in listing.objects))
+                    files = [entry for entry in listing.objects if not entry.name.endswith("/")]
+                    count(len(files), sum(entry.size or 0 for entry in files))
             if not await store.holds_keys(prefix):
                 return
         await remove_empty_folders(store, prefix)

@@ -37,6 +37,7 @@ async def copy(share: Share, source: Path, target: Path, *, replace: bool) -> No
     if not found.entry.is_folder:
         await check_file_target(share, target, replace=replace)
         await _copy_file(share, source, target, replace=replace)
+        count(size=found.entry.size)
         return
     if await check_folder_target(share, target, replace=replace):
         await _check_merge(share, source, target)

@@ -53,7 +53,7 @@ export function watchRowDrag(view) {
     if (!selection.has(entry.name)) selection.only(index);
     dragged = { listing: view.listing, entries: selection.selected };
     event.dataTransfer.effectAllowed = "move";
-    event.dataTransfer.setData(TYPE, "");
+    event.dataTransfer.setData(TYPE, "entries");
     const label = make("div", { class: "drag-label" }, t("moveTitle", { count: dragged.entries.length }));
     document.body.append(label);
     event.dataTransfer.setDragImage(label, -12, -12);
