@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -432,3 +433,38 @@ def test_nothing_of_http_is_loaded() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+async def test_a_job_holds_its_place_until_it_is_done(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front = installation.front_end
+    await front.sign_in("web")
+    await front.call("store", at("/tree/file"), chunks(b"content"))
+    genuine, go_on = LocalProvider.copy, asyncio.Event()
+
+    async def halting(*arguments: Any, **options: Any) -> None:
+        await go_on.wait()
+        await genuine(*arguments, **options)
+
+    async def begin(context: RequestContext) -> Any:
+        jobs = (await front.operations(context)).jobs
+        copy = partial(Operations.copy, source=at("/tree"), target=at("/copy"))
+        return await jobs.run("copy", at("/tree"), at("/copy"), copy, wait=0)
+
+    async def look(context: RequestContext) -> Any:
+        return await (await front.operations(context)).jobs.get(job.id)
+
+    monkeypatch.setattr(LocalProvider, "copy", halting)
+    monkeypatch.setattr(admission, "MAX_WAITING", 1)
+    job = await front.request(begin)
+    assert job.state == "running"
+    with pytest.raises(Unavailable):
+        await front.call("list", at("/"), 1)
+    go_on.set()
+    async with asyncio.timeout(60):
+        while (job := await front.request(look)).state == "running":
+            await asyncio.sleep(0.01)
+    assert (job.state, job.result) == ("done", at("/copy"))
+    await front.call("list", at("/"), 1)
+    assert installation.audited[-1] == ("copy", "/tree", "done")
