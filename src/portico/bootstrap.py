@@ -38,6 +38,7 @@ from portico.operations.jobs import Jobs
 from portico.operations.readiness import Readiness
 from portico.operations.receipts import Receipts
 from portico.operations.resources import Resources
+from portico.operations.trash_expiry import sweep_trash
 from portico.operations.upload_expiry import sweep_uploads
 from portico.operations.visits import Visits
 from portico.paths import Path
@@ -52,6 +53,7 @@ from portico.store.jobs import JobRecords
 from portico.store.leases import Leases
 from portico.store.running_nodes import running_node
 from portico.store.sealed import Sealed
+from portico.store.trash import TrashRecords
 from portico.store.upload_log import UploadLogs
 from portico.store.uploads import Uploads
 from portico.tracing import Tracing
@@ -84,6 +86,7 @@ async def open_gateway(
         paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
         upload_memory = MemoryBudget()
         leases = Leases(database, settings.node)
+        trash = TrashRecords(database)
         drives = Drives(
             Connections(database, Vault(key), paths),
             CursorSeal(key.derive("cursors")),
@@ -94,6 +97,8 @@ async def open_gateway(
             path_depth=settings.path_depth,
             tracing=tracing,
             upload_logs=UploadLogs(database, Sealed(key.derive("uploads")), settings.node),
+            trash=trash,
+            trash_keep=settings.trash_keep,
         )
         stack.push_async_callback(drives.close)
 
@@ -169,6 +174,7 @@ async def open_gateway(
                 _in_turn(leases, "leases", leases.sweep),
                 _in_turn(leases, "throttle", throttle.sweep),
                 _in_turn(leases, "uploads", lambda: sweep_uploads(uploads, drives)),
+                _in_turn(leases, "trash", lambda: sweep_trash(trash, drives, settings.trash_keep)),
                 _in_turn(leases, "idempotency-keys", idempotency_keys.sweep),
                 _in_turn(leases, "jobs", jobs.records.sweep),
                 *(_in_turn(leases, "audit", sweep) for sweep in _retention(settings, database)),

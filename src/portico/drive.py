@@ -5,15 +5,17 @@ settles name conflicts. Paths given to it count from the user's root.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from itertools import chain
 from typing import TypeAlias
 
 import msgspec
 
 from portico.cursors import CursorSeal
+from portico.drive_trash import DriveTrash
 from portico.drive_walk import DriveWalk
 from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page, presentable
 from portico.errors import (
@@ -33,8 +35,9 @@ from portico.name_conflicts import FreeName, NameClaims, free_name
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.base import Provider
 from portico.providers.resumable import ResumableUpload, Save
-from portico.providers.write_options import WriteOptions
+from portico.providers.write_options import KeptFile, WriteOptions
 from portico.rights import Right
+from portico.store.trash import Trashed
 
 __all__ = ["Drive", "OnConflict", "ResumableUpload", "WriteOptions"]
 
@@ -64,10 +67,11 @@ class Drive:
         *,
         path_depth: int = PATH_DEPTH,
         claims: NameClaims | None = None,
+        trash: Callable[[], DriveTrash] | None = None,
     ) -> None:
         """`path_depth`: the maximum number of levels of a new path, counted from the root.
 
-        `claims`: the drives of one provider share them.
+        `claims`: the drives of one provider share them. `trash`: where deleted and replaced files are kept.
         """
         self._provider = provider
         self._root = root
@@ -76,6 +80,9 @@ class Drive:
         self._path_depth = path_depth
         self._writable: set[Path] = set()
         self._claims = claims or NameClaims("")
+        self._make_trash = trash
+        self.trashed: list[str] = []
+        """The ids of what was put into the trash."""
 
     def allows(self, right: Right) -> bool:
         return right in self._rights
@@ -216,7 +223,7 @@ class Drive:
             options, replace=replace, ancestors_checked=folder in self._writable
         )
         if on_conflict is not OnConflict.RENAME:
-            entry = await self._provider.write(path.under(self._root), chunks, content_type, options)
+            entry = await self._write(path.under(self._root), chunks, content_type, options)
         else:
             everywhere = on_name is not None or not self._provider.renames_at_commit
             async with self._free_name(path, everywhere=everywhere) as free:
@@ -226,6 +233,24 @@ class Drive:
                 options = msgspec.structs.replace(options, alternatives=others)
                 entry = await self._provider.write(free.path.under(self._root), chunks, content_type, options)
         self._writable.add(folder)
+        return entry
+
+    async def _write(
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions
+    ) -> Entry:
+        """As `Provider.write`; the file that it replaces is kept."""
+        if not (options.replace and self._keeps):
+            return await self._provider.write(path, chunks, content_type, options)
+        replacement = self.trash.replacement(path)
+        if self._provider.keeps_at_commit:
+            replacement.kept = KeptFile()
+            options = msgspec.structs.replace(options, kept=replacement.kept)
+        try:
+            entry = await self._provider.write(path, replacement.after(chunks), content_type, options)
+        except PorticoError:
+            await replacement.failed()
+            raise
+        await replacement.done()
         return entry
 
     # Content in several requests
@@ -264,7 +289,8 @@ class Drive:
     ) -> Entry:
         """Make the file visible."""
         try:
-            return await upload.finish(save)
+            async with self._replacing(path, self._may_replace(on_conflict)):
+                return await upload.finish(save)
         except (AlreadyExists, IsAFolder):
             if on_conflict is not OnConflict.RENAME:
                 raise
@@ -317,12 +343,57 @@ class Drive:
             raise NotPossible("The root folder cannot be moved.")
         return await self._transfer(self._provider.move, source, target, on_conflict, on_name)
 
-    async def delete(self, path: Path, *, recursive: bool = False) -> None:
+    async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> None:
+        """Move it to the trash, if there is one; if `permanent`, remove it for good."""
         self.require(Right.OVERWRITE)
         if path.is_root:
             raise NotPossible("The root folder cannot be deleted.")
+        place = path.under(self._root)
         with _with_advice("Repeat the request to continue."):
-            await self._provider.delete(path.under(self._root), recursive=recursive)
+            if permanent or not (self._keeps and await self.trash.delete(place, recursive=recursive)):
+                await self._provider.delete(place, recursive=recursive)
+
+    # The trash
+
+    @cached_property
+    def trash(self) -> DriveTrash:
+        if self._make_trash is None:
+            raise NotFound("There is no trash here.")
+        trash = self._make_trash()
+        trash.ids = self.trashed
+        return trash
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether what is deleted or replaced is kept."""
+        return self._make_trash is not None and self.trash.is_on
+
+    async def restore(self, record: Trashed, on_conflict: OnConflict = OnConflict.FAIL) -> Path:
+        """Move it back to where it was; the path that it has then. What it replaces is kept, too."""
+        self.require(Right.UPLOAD, Right.OVERWRITE)
+        target = self.trash.path_of(record)
+        async with self.trash.restoring(record) as place:
+            if on_conflict is not OnConflict.RENAME:
+                return await self._restore(place, target, replace=on_conflict is OnConflict.REPLACE)
+            async with self._free_name(target) as free:
+                return await self._restore(place, free.path, replace=False)
+
+    async def _restore(self, place: Path, target: Path, *, replace: bool) -> Path:
+        with _with_advice("To continue, restore it again with onConflict=replace."):
+            async with self._replacing(target, replace, place):
+                await self._provider.restore(place, target.under(self._root), replace=replace)
+        return target
+
+    @asynccontextmanager
+    async def _replacing(
+        self, target: Path, replace: bool, source: Path | None = None
+    ) -> AsyncIterator[None]:
+        """Around a change that may replace what is at `target`; `source` is a path of the provider."""
+        if not (replace and self._keeps):
+            yield
+            return
+        async with self.trash.replacing(target.under(self._root), source):
+            yield
 
     async def _transfer(
         self,
@@ -347,8 +418,10 @@ class Drive:
         if source.holds(target) or target.holds(source):
             raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
         self._check_depth(target)
+        place = source.under(self._root)
         with _with_advice(self._resume_advice(target, replace)):
-            await transfer(source.under(self._root), target.under(self._root), replace=replace)
+            async with self._replacing(target, replace, place):
+                await transfer(place, target.under(self._root), replace=replace)
         return target
 
     def _resume_advice(self, target: Path, replace: bool) -> str:

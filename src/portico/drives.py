@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 import structlog
@@ -14,6 +15,7 @@ from portico.accounts.users import User
 from portico.accounts.vault import BadSecretKey
 from portico.cursors import CursorSeal
 from portico.drive import PATH_DEPTH, Drive
+from portico.drive_trash import DriveTrash
 from portico.errors import (
     FolderUnusable,
     InvalidPath,
@@ -36,6 +38,7 @@ from portico.providers.registry import PREFIX_OPTION, open_provider
 from portico.rights import ALL_RIGHTS, Right
 from portico.single_flight import SingleFlight
 from portico.store.leases import Leases
+from portico.store.trash import TrashRecords
 from portico.store.upload_log import UploadLogs
 from portico.tracing import Tracing
 
@@ -84,8 +87,12 @@ class Drives:
         path_depth: int = PATH_DEPTH,
         tracing: Tracing | None = None,
         upload_logs: UploadLogs | None = None,
+        trash: TrashRecords | None = None,
+        trash_keep: timedelta = timedelta(0),
     ) -> None:
         """`timeout`, `memory`: as `open_provider` takes them. `leases`: shared with other workers and nodes."""
+        self._trash = trash
+        self._trash_keep = trash_keep
         self._connections = connections
         self._timeout = timeout
         self._memory = memory or MemoryBudget()
@@ -104,21 +111,41 @@ class Drives:
         """What was logged of connections that fail in a way that nobody has foreseen."""
 
     async def of(self, user: User) -> Drive:
-        return await self._drive(user.connection, Path.parse(user.root), user.rights)
+        return await self._drive(user.connection, Path.parse(user.root), user.rights, user.name)
 
     async def of_connection(self, name: str) -> Drive:
         """All of a connection, for the gateway's own clean-up."""
         return await self._drive(name, Path(), ALL_RIGHTS)
 
-    async def _drive(self, connection: str, root: Path, rights: Collection[Right]) -> Drive:
+    async def names(self) -> Collection[str]:
+        """Of all connections."""
+        return list(await self._connections.revisions())
+
+    async def _drive(
+        self, connection: str, root: Path, rights: Collection[Right], user: str | None = None
+    ) -> Drive:
         opened = await self._open(connection)
+        root = root.under(opened.prefix)
+        trash = None
+        if self._trash:
+            trash = partial(
+                DriveTrash,
+                opened.provider,
+                self._trash,
+                connection,
+                prefix=opened.prefix,
+                root=root,
+                user=user,
+                keep=self._trash_keep,
+            )
         return Drive(
             opened.provider,
-            root.under(opened.prefix),
+            root,
             rights,
             self._seal,
             path_depth=self._path_depth,
             claims=opened.claims,
+            trash=trash,
         )
 
     async def check(self) -> None:

@@ -38,6 +38,7 @@ class InstrumentedProvider(Provider):
         self.kind = inner.kind  # type: ignore[misc]
         self.max_page_size = inner.max_page_size  # type: ignore[misc]
         self.renames_at_commit = inner.renames_at_commit  # type: ignore[misc]
+        self.keeps_at_commit = inner.keeps_at_commit  # type: ignore[misc]
         self.says_replaced = inner.says_replaced  # type: ignore[misc]
         self.max_file_size = inner.max_file_size  # type: ignore[misc]
         self.identity = inner.identity
@@ -119,6 +120,18 @@ class InstrumentedProvider(Provider):
 
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
         await self.timed("move", self._inner.move(source, target, replace=replace))
+
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        await self.timed("move_to_trash", self._inner.move_to_trash(path, place))
+
+    async def keep(self, path: Path, place: Path) -> None:
+        await self.timed("keep", self._inner.keep(path, place))
+
+    async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
+        await self.timed("restore", self._inner.restore(place, target, replace=replace))
+
+    async def purge(self, place: Path) -> None:
+        await self.timed("purge", self._inner.purge(place))
 
     async def check(self, *, writable: bool) -> None:
         if type(self._inner).check is not Provider.check:  # otherwise it asks nothing, and says nothing

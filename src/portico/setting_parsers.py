@@ -189,6 +189,15 @@ def retention(text: object) -> timedelta:
         raise ValueError("must be 0, which means forever, or a time like 90d") from None
 
 
+def trash_keep(text: object) -> timedelta:
+    if isinstance(text, timedelta) or re.fullmatch("0+[smhdw]?", str(text).lower()):
+        return text if isinstance(text, timedelta) else timedelta(0)
+    try:
+        return duration(text)
+    except ValueError:
+        raise ValueError("must be 0, which turns the trash off, or a time like 30d") from None
+
+
 def flag(text: object) -> bool:
     if str(text).lower() not in ("true", "false"):
         raise ValueError("must be true or false")

@@ -243,6 +243,12 @@ class Settings:
         (),
         "Folders that may be shared, with all that is in them, separated by commas and as users see them, like /public, /outbox. Links to anything else do not work. Empty: all.",
     )
+    trash_keep: timedelta = _setting(
+        "trash.keep",
+        setting_parsers.trash_keep,
+        timedelta(days=30),
+        "How long what was deleted or replaced can be brought back, like 30d. It takes up space in the storage meanwhile. 0: not at all.",
+    )
     path_depth: int = _setting(
         "limits.path-depth",
         setting_parsers.whole_number(1, 4096),

@@ -411,7 +411,7 @@ async def test_long_work_ends_early(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(LocalProvider, operation, endless)
-    arguments = {"recursive": True} if operation == "delete" else {"target": at("/new")}
+    arguments = {"recursive": True, "permanent": True} if operation == "delete" else {"target": at("/new")}
     work = asyncio.create_task(front.call(operation, at("/tree"), **arguments))
     await begun.wait()
     if ending == "the client hangs up":

@@ -7,7 +7,7 @@ from typing import Any
 
 ADDED_AFTER_0002 = (
     *("api_keys", "invitations", "jobs"),
-    *("audit_lines", "cluster", "digests", "idempotency_keys", "leases", "uploads"),
+    *("audit_lines", "cluster", "digests", "idempotency_keys", "leases", "trash", "uploads"),
     *("guest_tickets", "guest_downloads", "guests", "share_accesses", "share_links"),
 )
 """Tables. None refers to a former one of them, so they can be dropped in this order."""

@@ -24,7 +24,7 @@ LAYERS: list[set[str]] = [
     {"api"},
     {"web"},
     {"operations"},
-    {"drives", "drive", "drive_walk", "name_conflicts", "listing_order", "instrumented"},
+    {"drives", "drive", "drive_trash", "drive_walk", "name_conflicts", "listing_order", "instrumented"},
     {"providers"},
     {"accounts"},
     {"store"},
@@ -42,7 +42,7 @@ filesystem imports the client.
 FORBIDDEN: dict[str, set[str]] = {
     "api": {
         *("settings", "cli", "app", "audit", "accounts", "store", "providers"),
-        *("drive", "drive_walk", "drives", "name_conflicts", "listing_order", "instrumented"),
+        *("drive", "drive_trash", "drive_walk", "drives", "name_conflicts", "listing_order", "instrumented"),
     },
     "operations": {"settings", "providers", "instrumented", "name_conflicts"},
     "providers": {"accounts", "store", "settings", "api", "drive", "drives"},

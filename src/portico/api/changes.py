@@ -37,10 +37,10 @@ async def copy(request: Request, query: Query) -> Response:
 
 
 async def delete(request: Request, query: Query) -> Response:
-    recursive = query.flag("recursive")
+    recursive, permanent = query.flag("recursive"), query.flag("permanent")
     path = path_of(request)
 
     async def change(operations: Operations) -> None:
-        await operations.delete(path, recursive=recursive)
+        await operations.delete(path, recursive=recursive, permanent=permanent)
 
     return await carried_out(request, "delete", change, path)

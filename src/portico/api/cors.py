@@ -11,7 +11,7 @@ Headers = list[tuple[bytes, bytes]]
 EXPOSED = (
     "Accept-Ranges, Allow, Content-Disposition, Content-Location, Content-Range, ETag, Idempotency-Key-Lifetime, "
     "Idempotency-Replayed, Location, Preference-Applied, Repr-Digest, Retry-After, WWW-Authenticate, X-Error-Code, "
-    "X-Modified, X-Request-Id, Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, Upload-Concat, "
+    "X-Modified, X-Request-Id, X-Trash-Id, Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, Upload-Concat, "
     "Upload-Defer-Length, Upload-Expires, Upload-Length, Upload-Metadata, Upload-Offset"
 )
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"

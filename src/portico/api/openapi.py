@@ -38,6 +38,7 @@ from portico.api.schemas import (
     StoredBody,
     TicketBody,
     TokenBody,
+    TrashBody,
 )
 
 Json = dict[str, Any]
@@ -47,6 +48,7 @@ _BODIES = (
     PageBody,
     SearchBody,
     StoredBody,
+    TrashBody,
     TokenBody,
     SessionBody,
     TicketBody,

@@ -22,12 +22,16 @@ from portico.api.put import put
 from portico.api.receipts import receipt_key
 from portico.api.requests import FILESYSTEM, Query, context_of, operations_of, path_of
 from portico.api.search import search
+from portico.api.trash import TRASH, empty_trash, list_trash, remove_trashed, restore
 from portico.api.upload import upload
 from portico.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFolder, NotFound
 from portico.operations import Operations
 from portico.paths import Path
 from portico.rights import Right
 from portico.web.bundle import PREFIX
+
+_MAX_TRASH_IDS = 50
+"""In one header. All of them are in the trash."""
 
 
 class ReadAction(StrEnum):
@@ -129,13 +133,44 @@ async def _delete(request: Request) -> Response:
 
 async def _once(request: Request, change: Callable[[], Awaitable[Response]]) -> Response:
     """Every change goes through this: with a key, it is done once for all requests that repeat it."""
+
+    async def changed() -> Response:
+        return _with_trash_ids(request, await change())
+
     if IDEMPOTENCY_KEY in request.headers:
-        return await answered_once(request, change)
-    return await change()
+        return await answered_once(request, changed)
+    return await changed()
+
+
+def _with_trash_ids(request: Request, response: Response) -> Response:
+    """The response, which says what the request has put into the trash: "undo" is one more request."""
+    if ids := context_of(request).trashed:
+        response.headers["X-Trash-Id"] = ", ".join(ids[:_MAX_TRASH_IDS])
+    return response
 
 
 async def _create_upload(request: Request) -> Response:
     return await _once(request, lambda: tus.create(request))
+
+
+async def _append(request: Request) -> Response:
+    return _with_trash_ids(request, await tus.append(request))
+
+
+async def _post_to_upload(request: Request) -> Response:
+    return _with_trash_ids(request, await tus.post_to_upload(request))
+
+
+async def _restore(request: Request) -> Response:
+    return await _once(request, lambda: restore(request))
+
+
+async def _remove_trashed(request: Request) -> Response:
+    return await _once(request, lambda: remove_trashed(request))
+
+
+async def _empty_trash(request: Request) -> Response:
+    return await _once(request, lambda: empty_trash(request))
 
 
 Methods = Mapping[str, Callable[[Request], Awaitable[Response]]]
@@ -162,6 +197,7 @@ ROUTES: dict[str, Methods] = {
     jobs.JOBS: _page(jobs.list_jobs),
     shares.LINKS: {**_page(shares.list_links), "POST": shares.add_link},
     shares.SHARE_SESSIONS: {"POST": shares.open_link},
+    TRASH: {**_page(list_trash), "DELETE": _empty_trash},
     "/backend/1.0.0/receipts/key": _page(receipt_key),
     "/backend/openapi.json": _page(openapi),
     "/backend/docs": _page(docs),
@@ -185,12 +221,13 @@ _LINK: dict[str, Methods] = {
     "address": {"POST": shares.renew_address},
     "accesses": _page(shares.list_accesses),
 }
+_TRASHED: Methods = {"POST": _restore, "DELETE": _remove_trashed}
 _UPLOAD: Methods = {
     "OPTIONS": tus.describe,
     "HEAD": tus.show,
-    "PATCH": tus.append,
+    "PATCH": _append,
     "DELETE": tus.end,
-    "POST": tus.post_to_upload,
+    "POST": _post_to_upload,
 }
 
 
@@ -224,6 +261,8 @@ class Routes(Router):
             return _GUEST_PAGE
         if path.startswith(shares.LINKS + "/"):
             return _LINK[shares.link_endpoint(path)]
+        if path.startswith(TRASH + "/"):
+            return _TRASHED
         try:
             return ROUTES.get(path) or ONE_OF_MANY[path.rpartition("/")[0]]
         except KeyError:

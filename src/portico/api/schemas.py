@@ -41,6 +41,30 @@ class SearchBody(msgspec.Struct):
     content: list[EntryBody]
 
 
+class TrashedBody(msgspec.Struct):
+    """A file or folder that was deleted, or a file that was replaced."""
+
+    id: str
+    path: str
+    """Where it was, from the user's root."""
+    name: str
+    isFolder: bool  # noqa: N815
+    size: Annotated[int, msgspec.Meta(ge=0)] | None
+    """In bytes; null for a folder."""
+    reason: Literal["deleted", "replaced"]
+    deletedBy: str | None  # noqa: N815
+    deletedAt: str  # noqa: N815
+    expiresAt: str  # noqa: N815
+    """When it is removed for good."""
+
+
+class TrashBody(msgspec.Struct):
+    """A part of the trash, the newest first; only a nextCursor of null ends it."""
+
+    nextCursor: str | None  # noqa: N815
+    content: list[TrashedBody]
+
+
 class StoredEntryBody(EntryBody, gc=False):
     """A file that an upload stored, under its final name."""
 

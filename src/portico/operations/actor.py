@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -58,6 +58,9 @@ class RequestContext:
     slot: Slot | None = field(default=None, repr=False)
     attempt: Attempt | None = field(default=None, repr=False)
     """If the request has an idempotency key."""
+
+    trashed: Sequence[str] = ()
+    """The ids of what the request has put into the trash."""
 
     def release(self) -> None:
         """Give the admission slot back: the answer begins, or never will."""

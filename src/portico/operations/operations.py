@@ -25,6 +25,7 @@ from portico.operations.resources import Resources
 from portico.operations.resumable import ResumableUploads
 from portico.operations.searching import Criteria, SearchPage, search
 from portico.operations.sharing import Sharing
+from portico.operations.trash import Trash
 from portico.operations.uploads import Upload
 from portico.paths import Path
 from portico.rights import Right
@@ -276,8 +277,11 @@ class Operations:
         self._context.action = "move"
         return await self._transfer(source, target, on_conflict)
 
-    async def delete(self, path: Path, *, recursive: bool = False) -> None:
-        """Delete a file or an empty folder; with `recursive` any folder, until the client hangs up."""
+    async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> None:
+        """Delete a file or an empty folder; with `recursive` any folder, until the client hangs up.
+
+        It is moved to the trash, if there is one, unless `permanent`.
+        """
         self._context.action = "delete"
         drive = await self._drive()
         async with Change(self._resources.audit, self._context, "delete", path) as change:
@@ -286,9 +290,14 @@ class Operations:
             if attempt and attempt.is_repeated and await recovery.is_gone(drive, attempt, path):
                 return
             if recursive:
-                await self._cancellable(drive.delete(path, recursive=True))
+                await self._cancellable(drive.delete(path, recursive=True, permanent=permanent))
             else:
-                await drive.delete(path)
+                await drive.delete(path, permanent=permanent)
+
+    @property
+    def trash(self) -> Trash:
+        """What was deleted or replaced, and can be brought back."""
+        return Trash(self._resources, self._actor, self._drive)
 
     @property
     def jobs(self) -> OwnJobs:
@@ -362,4 +371,5 @@ class Operations:
             if self._actor.guest:
                 await require_target(self._resources.drives, self._actor.guest.open)
             self._opened = await self._resources.drives.of(user)
+            self._context.trashed = self._opened.trashed
         return self._opened

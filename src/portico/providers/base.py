@@ -2,9 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import ClassVar
 
 from portico.entries import Download, Entry, Page
+from portico.errors import NotFound
 from portico.paths import Path
 from portico.providers.resumable import ResumableUpload
 from portico.providers.tree_walk import TreeWalk
@@ -12,6 +14,10 @@ from portico.providers.write_options import WriteOptions
 
 TIMEOUT_SECONDS = 30.0
 """The default timeout of a request with all its attempts, or without progress while content is transferred."""
+
+
+class NotKept(Exception):
+    """What was to be put into the trash does not fit there: it can only be deleted for good."""
 
 
 class Provider(ABC):
@@ -32,6 +38,9 @@ class Provider(ABC):
 
     says_replaced: ClassVar[bool] = False
     """Whether the entry that `write` returns says whether it replaced a file."""
+
+    keeps_at_commit: ClassVar[bool] = False
+    """Whether `write` keeps the file that it replaces where `WriteOptions.kept` says. Otherwise, `keep` is called."""
 
     identity: str
     """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""
@@ -159,6 +168,29 @@ class Provider(ABC):
 
         A file that is replaced meanwhile is moved or stays, in either case as its newest version.
         """
+
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        """Move a file, or a folder with its content, to a hidden place that nothing has.
+
+        As cheaply as the service can. Whenever this ends, each file is in its folder or in the trash. What is there may
+        have any form, as long as `restore` and `purge` understand it. A file that is replaced meanwhile stays.
+
+        `NotKept`: the service cannot hold it there, and nothing was moved.
+        """
+        await self.move(path, place, replace=False)
+
+    async def keep(self, path: Path, place: Path) -> None:
+        """Keep the file, which is about to be replaced, in a hidden place. It stays where it is, too."""
+        await self.copy(path, place, replace=False)
+
+    async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
+        """Move what `move_to_trash` or `keep` put into the place to its target. Errors as in `move`."""
+        await self.move(place, target, replace=replace)
+
+    async def purge(self, place: Path) -> None:
+        """Remove what is in the place for good. It need not be there."""
+        with suppress(NotFound):
+            await self.delete(place, recursive=True)
 
     async def check(self, *, writable: bool) -> None:  # noqa: B027
         """Raise what prevents this machine from using the storage, or from writing if `writable`. Sends no request."""

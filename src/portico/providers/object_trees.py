@@ -5,11 +5,13 @@ a source is removed only after its copy exists, and what was removed stays remov
 """
 
 from collections import defaultdict
+from contextlib import suppress
 
 from portico.entries import Entry
 from portico.errors import (
     AlreadyExists,
     Changed,
+    InvalidPath,
     NotFound,
     PorticoError,
     ProviderFailed,
@@ -98,6 +100,39 @@ async def remove_copied(store: KeyStore, copied: list[Version]) -> None:
     except PorticoError as error:
         done = f"All {len(copied)} files were copied, and {removed} of them removed at the source"
         raise error.after(done) from error
+
+
+async def move_tree(store: KeyStore, source: str, target: str) -> int:
+    """Move everything below one prefix to another, where nothing is, page by page: each object is in one or in both.
+
+    Returns how many there were.
+    """
+    moved = 0
+
+    async def copy_one(version: Version) -> None:
+        goal = target + version.key[len(source) :]
+        if not store.fits(goal):
+            raise InvalidPath(
+                f"The path of '{name_of(version.key)}' is too long to be kept in the trash; "
+                "delete it for good, with permanent=true."
+            )
+        with suppress(NotFound):  # deleted in the meantime
+            if done := await copy_object(store, version, goal, replace=True):
+                copied.append(done)
+
+    try:
+        for _ in range(store.removal_passes):
+            async for listing in store.pages(source, flat=True):
+                copied: list[Version] = []
+                await for_each(copy_one, [Version(entry.name, entry.etag) for entry in listing.objects])
+                await store.remove_versions(copied)
+                moved += len(copied)
+            if not await store.holds_keys(source):
+                return moved
+        await remove_empty_folders(store, source)
+    except PorticoError as error:
+        raise error.after(f"{moved} files were deleted") from error
+    return moved
 
 
 async def remove_tree(store: KeyStore, prefix: str) -> None:

@@ -26,13 +26,15 @@ from portico.errors import (
 )
 from portico.paths import Path
 from portico.providers.ancestors import existing_depth
+from portico.providers.base import NotKept
 from portico.providers.key_store_uploads import KeyStoreUpload
 from portico.providers.key_walk import KeyWalk
-from portico.providers.keys import KeyStore, Version, entries_of, folder_entry, folder_key, key_of
+from portico.providers.keys import KeyStore, Version, entries_of, folder_entry, folder_key, key_of, name_of
 from portico.providers.memory import MemoryBudget
 from portico.providers.object_trees import (
     copy_object,
     copy_tree,
+    move_tree,
     remove_copied,
     remove_empty_folders,
     remove_tree,
@@ -263,6 +265,45 @@ class ObjectStore(KeyStore):
             await remove_empty_folders(self, folder_key(source))
         else:
             await self.remove_versions(copied)
+
+    # The trash
+
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        self._check_key(path)
+        entry = await self._found(path)
+        if entry and not entry.is_folder:
+            await self._move_file_to_trash(Version(key_of(path), entry.etag), place)
+            return
+        origin, goal = folder_key(path), folder_key(place)
+        if not self.fits(origin) or not (entry or await self._is_folder(path)):
+            raise not_found(path.name)
+        if not await move_tree(self, origin, goal):
+            await self.mark(goal)  # an empty folder is kept, too
+        if entry:
+            await self.remove([origin])
+
+    async def _move_file_to_trash(self, seen: Version, place: Path) -> None:
+        if not self.fits(key_of(place)):
+            raise NotKept
+        copied = await copy_object(self, seen, key_of(place), replace=True)
+        if copied is None:
+            raise changed(name_of(seen.key))
+        await self.remove_versions([copied])
+
+    async def keep(self, path: Path, place: Path) -> None:
+        entry = await self.find(key_of(path))
+        if entry is None:
+            raise not_found(path.name)
+        if entry.is_folder:
+            raise is_a_folder(path.name)
+        if not self.fits(key_of(place)):
+            raise NotKept
+        await copy_object(self, Version(key_of(path), entry.etag), key_of(place), replace=True)
+
+    async def purge(self, place: Path) -> None:
+        await self.remove([key_of(place)])
+        if await self._is_folder(place):
+            await remove_tree(self, folder_key(place))
 
     async def _transfer(self, source: Path, target: Path, replace: bool) -> tuple[list[Version], bool]:
         """Copy a file or a tree. Returns what was copied, and whether it was a tree."""

@@ -8,6 +8,15 @@ import msgspec
 from portico.paths import Path
 
 
+class KeptFile:
+    """Where a file that is replaced is kept; known only at the end of the content, if there is such a file."""
+
+    __slots__ = ("place",)
+
+    def __init__(self) -> None:
+        self.place: Path | None = None
+
+
 class WriteOptions(msgspec.Struct, frozen=True):
     """What `Provider.write` is asked for beside the content; it says there what is promised."""
 
@@ -25,3 +34,5 @@ class WriteOptions(msgspec.Struct, frozen=True):
     ancestors_checked: bool = False
     """The caller knows from `check_ancestors`, or from a file that it has just written, that the folder can be written
     to."""
+    kept: KeptFile | None = None
+    """For a provider that `keeps_at_commit`."""

@@ -313,3 +313,20 @@ share_accesses = Table(
     Column("path", Text, nullable=False),
     Column("bytes", BigInteger),
 )
+
+# What was deleted or replaced and can be brought back. Its content is in the storage, by the id. The row is written before
+# the content is moved there. `path` is that in the bucket, container, share or folder; it begins with a slash.
+trash = Table(
+    "trash",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("connection", ForeignKey("connections.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("path", Text, nullable=False),
+    Column("is_folder", Boolean, nullable=False),
+    Column("size", BigInteger),
+    Column("reason", String(16), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("user", String(256)),
+    Column("deleted_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)

@@ -147,6 +147,10 @@ class AzureFilesProvider(Provider):
         with translated(source.name):
             await trees.move(self._share, source, target, replace=replace)
 
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        with translated(path.name):
+            await trees.move_to_trash(self._share, path, place)
+
     async def sweep(self) -> int:
         with translated("staging"):
             return await removal.sweep(self._share)

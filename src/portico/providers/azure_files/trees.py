@@ -95,6 +95,18 @@ async def _copy_file(share: Share, source: Path, target: Path, *, replace: bool)
         raise
 
 
+async def move_to_trash(share: Share, path: Path, place: Path) -> None:
+    """One rename, whatever it holds. If something in a folder is in use, what is not is moved."""
+    found = await _found(share, path)
+    try:
+        await relocate(share, found, path, place, replace=False)
+    except ServiceError as error:
+        if error.status != 409 or not found.entry.is_folder:
+            raise
+        await make_folders(share, place)
+        await _merge(share, path, place)
+
+
 async def _check_merge(share: Share, source: Path, target: Path) -> None:
     """Fail before anything changes if a file and a folder would collide."""
     pending = [(source, target)]

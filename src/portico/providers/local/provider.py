@@ -36,6 +36,7 @@ class LocalProvider(Provider):
     kind = "local"
     renames_at_commit = True
     says_replaced = True
+    keeps_at_commit = True
     max_page_size = 5000
     max_file_size = 2**63 - 1
 
@@ -83,6 +84,7 @@ class LocalProvider(Provider):
             alternatives=options.alternatives,
             if_match=options.if_match,
             modified=options.modified,
+            kept=options.kept,
         )
         return await upload(self._threads, self._buffers, path, chunks, staged)
 
@@ -140,6 +142,14 @@ class LocalProvider(Provider):
             if cancelled:
                 raise asyncio.CancelledError
             await self._threads.run_long(self._threads.trees, source, trees.merge, self._top, source, target)
+
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        await self._threads.run_change(path, trees.move_to_trash, self._top, path, place)
+
+    async def keep(self, path: Path, place: Path) -> None:
+        linked, _ = await self._threads.run_change(path, trees.link, self._top, path, place)
+        if not linked:
+            await self.copy(path, place)
 
     async def check(self, *, writable: bool) -> None:
         await self._threads.run(self._threads.metadata, Path(), self._check, writable)

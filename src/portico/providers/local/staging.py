@@ -39,6 +39,9 @@ _RESUMABLE = "upload-"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 """From file systems that have no locks, or not for a descriptor that only reads."""
 
+_NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""From file systems that have no hard links, or no more for this file."""
+
 
 def check_same_disk(folder: int, staging: int, top: Volume, path: Path) -> None:
     """`ProviderRefused` if a staged file cannot be renamed into the folder."""
@@ -126,6 +129,20 @@ def commit_staged(staging: int, name: str, folder: int, target: Path, *, replace
         if lstat(staging, name) is not None:
             raise  # the folder is gone
         raise service_unavailable(f"the staged file {name} for {target} was removed", 1) from error
+
+
+def link_replaced(folder: int, name: str, trash: int, kept_name: str) -> bool:
+    """Link a file that is about to be replaced into the trash, durably; False if the file system has no links."""
+    try:
+        os.link(name, kept_name, src_dir_fd=folder, dst_dir_fd=trash, follow_symlinks=False)
+    except FileExistsError:  # an earlier attempt of the same commit
+        return True
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            return False
+        raise
+    os.fsync(trash)
+    return True
 
 
 @contextmanager

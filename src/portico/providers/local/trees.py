@@ -5,8 +5,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from portico.errors import NotFound, NotPossible, PorticoError, already_exists
+from portico.errors import NotFound, NotPossible, PorticoError, already_exists, cannot_replace_folder
 from portico.paths import Path, name_flaw
+from portico.providers.base import NotKept
 from portico.providers.local.cancellation import CancelToken
 from portico.providers.local.confined_fs import Volume, found, is_folder, lstat, opened_folder, visible
 from portico.providers.local.downloads import OpenFile
@@ -15,6 +16,7 @@ from portico.providers.local.staging import (
     check_replaceable,
     check_same_disk,
     commit_staged,
+    link_replaced,
     move_into,
     move_to_staging,
     new_file,
@@ -51,6 +53,31 @@ def delete(top: Volume, path: Path, recursive: bool) -> str | None:
             os.unlink(path.name, dir_fd=folder)
         os.fsync(folder)
     return None
+
+
+def move_to_trash(top: Volume, path: Path, place: Path) -> None:
+    """One rename, whatever it holds. `NotKept` if it is on another disk."""
+    with (
+        found(top, path) as (folder, _),
+        opened_folder(top, place.parent, make=True) as trash,
+    ):
+        try:
+            os.rename(path.name, place.name, src_dir_fd=folder, dst_dir_fd=trash)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                raise NotKept from error
+            raise
+        os.fsync(trash)
+        os.fsync(folder)
+
+
+def link(top: Volume, path: Path, place: Path) -> bool:
+    """Give a file one more name; False if the file system cannot do that."""
+    with found(top, path) as (folder, info):
+        if is_folder(info):
+            raise cannot_replace_folder(path.name)
+        with opened_folder(top, place.parent, make=True) as trash:
+            return link_replaced(folder, path.name, trash, place.name)
 
 
 def rename(top: Volume, source: Path, target: Path, replace: bool) -> bool:

@@ -31,10 +31,12 @@ from portico.providers.local.staging import (
     commit_lock,
     commit_staged,
     create_staged,
+    link_replaced,
     open_staging,
     write_all,
 )
 from portico.providers.local.threads import Threads
+from portico.providers.write_options import KeptFile
 
 MAX_BUFFER = 2**18
 """Bytes. A larger buffer makes no upload faster, and takes more memory."""
@@ -161,7 +163,9 @@ class StagedFile:
         alternatives: Iterator[Path] | None = None,
         if_match: str | None = None,
         modified: datetime | None = None,
+        kept: KeptFile | None = None,
     ) -> None:
+        self._kept = kept
         self._top = top
         self._target = target
         self._replace = replace
@@ -226,8 +230,12 @@ class StagedFile:
         with self._opened_target_folder() as folder:
             while True:
                 try:
-                    with commit_lock(self._staging, alone=self._if_match is not None):
+                    # Two that replace the same file must not both keep that one, and lose the first one's.
+                    keeps = self._kept is not None and self._kept.place is not None
+                    with commit_lock(self._staging, alone=self._if_match is not None or keeps):
                         self._check_replaceable(folder)
+                        if keeps:
+                            self._keep_replaced(folder)
                         commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
                     break
                 except (AlreadyExists, IsAFolder):
@@ -238,6 +246,15 @@ class StagedFile:
                         self.check_target()
                     raise
             os.fsync(folder)
+
+    def _keep_replaced(self, folder: int) -> None:
+        """The name is never missing: the old file has two names until the new one takes its own."""
+        kept = False
+        if self._replaced and self._kept and (place := self._kept.place):
+            with suppress(FileNotFoundError), opened_folder(self._top, place.parent, make=True) as trash:
+                kept = link_replaced(folder, self._target.name, trash, place.name)
+        if self._kept and not kept:
+            self._kept.place = None
 
     @contextmanager
     def _opened_target_folder(self) -> Iterator[int]:

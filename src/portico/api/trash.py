@@ -1,0 +1,64 @@
+"""The trash: what was deleted or replaced, and can be brought back."""
+
+from enum import StrEnum
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico import timestamps
+from portico.api.requests import Query, address_of, operations_of
+from portico.api.schemas import JsonResponse, TrashBody, TrashedBody
+from portico.errors import InvalidRequest
+from portico.operations import OnConflict
+from portico.operations.trash import REPLACED, TrashedItem
+
+TRASH = "/backend/1.0.0/trash"
+
+
+class _Action(StrEnum):
+    RESTORE = "RESTORE"
+
+
+async def list_trash(request: Request) -> Response:
+    query = Query(request)
+    page = await (await operations_of(request)).trash.list(query.page_size(), query.cursor())
+    return JsonResponse(TrashBody(page.cursor, [_body(item) for item in page.items]))
+
+
+async def restore(request: Request) -> Response:
+    query = Query(request)
+    if query.choice("action", _Action) is None:
+        raise InvalidRequest("The parameter 'action' must be RESTORE.")
+    on_conflict = query.choice("onConflict", OnConflict) or OnConflict.FAIL
+    operations = await operations_of(request)
+    path = await operations.trash.restore(_id_of(request), on_conflict)
+    return Response(status_code=201, headers={"Location": address_of(path)})
+
+
+async def remove_trashed(request: Request) -> Response:
+    await (await operations_of(request)).trash.remove(_id_of(request))
+    return Response(status_code=204)
+
+
+async def empty_trash(request: Request) -> Response:
+    await (await operations_of(request)).trash.empty()
+    return Response(status_code=204)
+
+
+def _id_of(request: Request) -> str:
+    path: str = request.scope["path"]
+    return path[len(TRASH) + 1 :]
+
+
+def _body(item: TrashedItem) -> TrashedBody:
+    return TrashedBody(
+        id=item.id,
+        path=str(item.path),
+        name=item.path.name,
+        isFolder=item.is_folder,
+        size=item.size,
+        reason="replaced" if item.reason == REPLACED else "deleted",
+        deletedBy=item.user,
+        deletedAt=timestamps.from_epoch(item.deleted_at),
+        expiresAt=timestamps.from_epoch(item.expires_at),
+    )

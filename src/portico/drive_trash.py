@@ -1,0 +1,301 @@
+"""`DriveTrash`: what was deleted or replaced in a Web User's tree, kept in a hidden folder of the connection.
+
+The database has a row for each, written before its content is moved there. Paths here are those of the provider.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import structlog
+
+from portico.entries import Entry
+from portico.errors import IsAFolder, NotAFolder, NotFound, PorticoError
+from portico.paths import RESERVED_PREFIX, Path
+from portico.providers.base import NotKept, Provider
+from portico.providers.tasks import for_each
+from portico.providers.write_options import KeptFile
+from portico.store.trash import DELETED, MOVING, REMOVING, REPLACED, RESTORING, Trashed, TrashRecords
+
+_FOLDER = f"{RESERVED_PREFIX}trash"
+_PAGE = 1000
+_MILLISECOND = timedelta(milliseconds=1)
+
+log = structlog.get_logger()
+
+
+class DriveTrash:
+    """Made for one request, like its drive."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        records: TrashRecords,
+        connection: str,
+        *,
+        prefix: Path,
+        root: Path,
+        user: str | None = None,
+        keep: timedelta,
+    ) -> None:
+        """`prefix`: the top of the connection. `root`: of the user. `keep`: 0 if nothing is kept any more."""
+        self._provider = provider
+        self._records = records
+        self._connection = connection
+        self._prefix = prefix
+        self._root = root
+        self._user = user
+        self._keep = keep
+        self.ids: list[str] = []
+        """What this request has put into the trash."""
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._keep)
+
+    def place_of(self, trash_id: str) -> Path:
+        return Path((*self._prefix.segments, _FOLDER, trash_id))
+
+    # Into the trash
+
+    async def delete(self, path: Path, *, recursive: bool) -> bool:
+        """Move a file, or a folder if `recursive`; False if it has to be deleted for good."""
+        entry = await self._provider.stat(path)
+        if entry.is_folder and not recursive:
+            return False  # it is deleted only if it is empty
+        record = self.new_record(path, entry, DELETED)
+        await self._records.add(record)
+        try:
+            await self._provider.move_to_trash(path, self.place_of(record.id))
+        except NotKept:
+            await self._records.remove(record.id)
+            return False
+        except PorticoError:
+            await self.settle(record)
+            raise
+        await self.settle(record, complete=True)
+        return True
+
+    def replacement(self, path: Path) -> "Replacement":
+        return Replacement(self, self._provider, self._records, path)
+
+    @asynccontextmanager
+    async def replacing(self, path: Path, source: Path | None = None) -> AsyncIterator[None]:
+        """Around what may replace the file at `path`, or, with a folder at `source`, files in the folder at `path`."""
+        entry = await self.find(path)
+        if entry is None:
+            yield
+        elif entry.is_folder:
+            record = await self._keep_tree(path, entry, source) if source else None
+            yield
+            if record:
+                await self.settle(record, complete=True)
+        else:
+            replacement = self.replacement(path)
+            await replacement.prepare()
+            try:
+                yield
+            except PorticoError:
+                await replacement.failed()
+                raise
+            await replacement.done()
+
+    async def _keep_tree(self, path: Path, entry: Entry, source: Path) -> Trashed | None:
+        """Keep the files below `path` that have the names of files below `source`, which is merged into it."""
+        record = self.new_record(path, entry, REPLACED)
+        place = self.place_of(record.id)
+        await self._records.add(record)
+        kept = False
+
+        async def keep(file: Path) -> None:
+            nonlocal kept
+            try:
+                await self._provider.keep(file.under(path), file.under(place))
+                kept = True
+            except (NotFound, IsAFolder, NotAFolder, NotKept):
+                pass  # nothing is replaced, or the merge fails
+
+        try:
+            walk = self._provider.walk(source)
+            while True:
+                found = await walk.page(_PAGE)
+                await for_each(keep, [file for file, entry in found if not entry.is_folder])
+                if walk.token is None:
+                    break
+        except (NotFound, NotAFolder):
+            pass
+        if kept:
+            return record
+        await self._records.remove(record.id)
+        return None
+
+    def new_record(self, path: Path, entry: Entry, reason: str) -> Trashed:
+        now = self._records.now()
+        return Trashed(
+            id=self._records.new_id(),
+            connection=self._connection,
+            path=str(path),
+            is_folder=entry.is_folder,
+            size=None if entry.is_folder else entry.size,
+            reason=reason,
+            status=MOVING,
+            user=self._user,
+            deleted_at=now,
+            expires_at=now + self._keep // _MILLISECOND,
+        )
+
+    async def settle(self, record: Trashed, *, complete: bool = False) -> None:
+        """The content has arrived, or as much of it as could be moved. What cannot be noted now, the sweep finds."""
+        try:
+            if complete or await self.find(self.place_of(record.id)):
+                await self._records.settle(record)
+                self.ids.append(record.id)
+            else:
+                await self._records.remove(record.id)
+        except PorticoError as error:
+            log.warning("trash-not-settled", trash=record.id, code=error.code, cause=error.cause)
+
+    # In the trash
+
+    async def page(self, size: int, cursor: str | None = None) -> tuple[list[Trashed], str | None]:
+        return await self._records.page(self._connection, self._below, size, cursor)
+
+    async def get(self, trash_id: str) -> Trashed:
+        record = await self._records.find(self._connection, self._below, trash_id)
+        if record is None:
+            raise NotFound("There is no such item in the trash; it was restored or removed, or has expired.")
+        return record
+
+    @property
+    def _below(self) -> str:
+        return "" if self._root.is_root else str(self._root)
+
+    def path_of(self, record: Trashed) -> Path:
+        """Where it was, as the user sees it."""
+        return Path(Path.parse(record.path).segments[len(self._root.segments) :])
+
+    # Out of the trash
+
+    @asynccontextmanager
+    async def restoring(self, record: Trashed) -> AsyncIterator[Path]:
+        """The place of the content, which the caller moves away. It is not removed by others meanwhile."""
+        if not await self._records.claim(record.id, RESTORING):
+            raise NotFound("This item of the trash is being removed.")
+        place = self.place_of(record.id)
+        try:
+            yield place
+        except PorticoError:
+            if await self.find(place):
+                await self._records.release(record.id)
+            else:
+                await self._records.remove(record.id)
+            raise
+        await self._provider.purge(place)
+        await self._records.remove(record.id)
+
+    async def purge(self, record: Trashed) -> bool:
+        """Remove it for good; False if it is gone already."""
+        if not await self._records.claim(record.id, REMOVING) and record.status != REMOVING:
+            return False
+        await self._provider.purge(self.place_of(record.id))
+        await self._records.remove(record.id)
+        return True
+
+    async def settle_interrupted(self, record: Trashed) -> None:
+        """A process died while it moved content into the trash: show what has arrived."""
+        if await self.find(self.place_of(record.id)):
+            await self._records.settle(record)
+        else:
+            await self._records.remove(record.id)
+
+    async def purge_unknown(self, older_than: timedelta) -> int:
+        """Remove the oldest content that has no row: the database may be an older one. Returns how much there was."""
+        folder = Path((*self._prefix.segments, _FOLDER))
+        try:
+            page = await self._provider.list_page(folder, min(_PAGE, self._provider.max_page_size), None)
+        except (NotFound, NotAFolder):
+            return 0
+        before = self._records.now() - older_than // _MILLISECOND
+        unknown = await self._records.unknown({entry.name for entry in page.entries}, before)
+        for name in unknown:
+            await self._provider.purge(self.place_of(name))
+        return len(unknown)
+
+    async def find(self, path: Path) -> Entry | None:
+        try:
+            return await self._provider.stat(path)
+        except (NotFound, NotAFolder):
+            return None
+
+
+class Replacement:
+    """A file that may be replaced: what is there before is kept, right before the change."""
+
+    def __init__(self, trash: DriveTrash, provider: Provider, records: TrashRecords, path: Path) -> None:
+        self._trash = trash
+        self._provider = provider
+        self._records = records
+        self._path = path
+        self._record: Trashed | None = None
+        self._seen: Entry | None = None
+        self.kept: KeptFile | None = None
+        """Set if the provider keeps the file when it commits the new one."""
+
+    async def after(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The chunks; at their end, the file is about to be replaced."""
+        async for chunk in chunks:
+            yield chunk
+            del chunk  # not needed while the client is waited for
+        await self.prepare()
+
+    async def prepare(self) -> None:
+        entry = await self._trash.find(self._path)
+        if entry is None or entry.is_folder:
+            return
+        record = self._trash.new_record(self._path, entry, REPLACED)
+        place = self._trash.place_of(record.id)
+        await self._records.add(record)
+        self._record, self._seen = record, entry
+        if self.kept is not None:
+            self.kept.place = place
+            return
+        try:
+            await self._provider.keep(self._path, place)
+        except (NotFound, NotKept):
+            self._record = None
+            await self._records.remove(record.id)
+        except PorticoError:
+            await self._discard(record)
+            raise
+
+    async def done(self) -> None:
+        if self._record:
+            kept = self.kept is None or self.kept.place is not None
+            await self._trash.settle(self._record, complete=kept)
+
+    async def failed(self) -> None:
+        """Nothing was replaced, as far as that can be seen: then the trash does not need it."""
+        if not self._record:
+            return
+        try:
+            entry = await self._trash.find(self._path)
+            if entry is not None and self._is_same(entry):
+                await self._discard(self._record)
+            else:
+                await self._trash.settle(self._record)
+        except PorticoError as error:
+            log.warning("trash-not-settled", trash=self._record.id, code=error.code, cause=error.cause)
+
+    def _is_same(self, entry: Entry) -> bool:
+        seen = self._seen
+        assert seen
+        if self._provider.keeps_at_commit:  # a link to a file changes its etag
+            return (entry.size, entry.last_modified) == (seen.size, seen.last_modified)
+        return entry.etag == seen.etag
+
+    async def _discard(self, record: Trashed) -> None:
+        try:
+            await self._provider.purge(self._trash.place_of(record.id))
+            await self._records.remove(record.id)
+        except PorticoError as error:  # the sweep finds it
+            log.warning("trash-not-settled", trash=record.id, code=error.code, cause=error.cause)

@@ -1,0 +1,115 @@
+"""`Trash`: what one actor can do with what was deleted or replaced."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from portico.drive import Drive, OnConflict
+from portico.operations.actor import Actor
+from portico.operations.auditing import Change
+from portico.operations.resources import Resources
+from portico.paths import Path
+from portico.rights import Right
+from portico.store.trash import REPLACED, RESTORING, Trashed
+
+__all__ = ["REPLACED", "Trash", "TrashPage", "TrashedItem"]
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TrashedItem:
+    id: str
+    path: Path
+    """Where it was."""
+    is_folder: bool
+    size: int | None
+    reason: str
+    user: str | None
+    """Who deleted or replaced it."""
+    deleted_at: int
+    expires_at: int
+    """Milliseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrashPage:
+    items: list[TrashedItem]
+    cursor: str | None
+
+
+class Trash:
+    """An actor sees what was below the actor's own root, whoever deleted it."""
+
+    def __init__(self, resources: Resources, actor: Actor, drive: Callable[[], Awaitable[Drive]]) -> None:
+        self._audit = resources.audit
+        self._long_work = resources.long_work
+        self._context = actor.context
+        self._open = drive
+
+    async def list(self, size: int, cursor: str | None = None) -> TrashPage:
+        """The newest first."""
+        self._context.action = "trash-list"
+        drive = await self._open()
+        drive.require(Right.LIST)
+        records, following = await drive.trash.page(min(size, _PAGE), cursor)
+        return TrashPage([_item(drive, record) for record in records], following)
+
+    async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> Path:
+        """Bring it back to where it was; the path that it has now. Cancelled when the client hangs up."""
+        self._context.action = "restore"
+        drive = await self._open()
+        drive.require(Right.UPLOAD, Right.OVERWRITE)
+        record = await drive.trash.get(trash_id)
+        path = drive.trash.path_of(record)
+        async with Change(self._audit, self._context, "restore", path) as change:
+            await change.begin()
+            restored: Path = await self._long_work.run(
+                drive.restore(record, on_conflict), self._context.client_gone()
+            )
+            change.line.target = str(restored)
+        return restored
+
+    async def remove(self, trash_id: str) -> None:
+        """Remove it for good."""
+        self._context.action = "trash-remove"
+        drive = await self._open()
+        drive.require(Right.OVERWRITE)
+        await self._remove(drive, await drive.trash.get(trash_id))
+
+    async def empty(self) -> int:
+        """Remove everything for good, until the client hangs up; returns how many items there were."""
+        self._context.action = "trash-empty"
+        drive = await self._open()
+        drive.require(Right.OVERWRITE)
+        removed: int = await self._long_work.run(self._empty(drive), self._context.client_gone())
+        return removed
+
+    async def _empty(self, drive: Drive) -> int:
+        removed, cursor = 0, None
+        while True:
+            records, cursor = await drive.trash.page(_PAGE, cursor)
+            for record in records:
+                if record.status != RESTORING:
+                    await self._remove(drive, record)
+                    removed += 1
+            if cursor is None:
+                return removed
+
+    async def _remove(self, drive: Drive, record: Trashed) -> None:
+        path = drive.trash.path_of(record)
+        async with Change(self._audit, self._context, "trash-remove", path) as change:
+            await change.begin()
+            await drive.trash.purge(record)
+
+
+def _item(drive: Drive, record: Trashed) -> TrashedItem:
+    return TrashedItem(
+        id=record.id,
+        path=drive.trash.path_of(record),
+        is_folder=record.is_folder,
+        size=record.size,
+        reason=record.reason,
+        user=record.user,
+        deleted_at=record.deleted_at,
+        expires_at=record.expires_at,
+    )

@@ -1,0 +1,154 @@
+"""What was deleted or replaced, and can be brought back: one row for each. The content is in the storage."""
+
+import re
+from collections.abc import Collection
+from secrets import token_hex
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, and_, case, delete, func, insert, or_, select, update
+
+from portico.errors import InvalidCursor
+from portico.store.database import AnyRow, Database
+from portico.store.tables import trash
+
+DELETED: Final = "deleted"
+REPLACED: Final = "replaced"
+
+MOVING: Final = "moving"
+"""The content is on its way to the trash, or a process died meanwhile."""
+KEPT: Final = "kept"
+RESTORING: Final = "restoring"
+REMOVING: Final = "removing"
+"""It is not shown any more."""
+
+_CURSOR: Final = re.compile("[0-9]{1,15}-[0-9a-f]{24}")
+_ID: Final = re.compile("[0-9a-f]{24}")
+_TIME_DIGITS: Final = 12
+_DAY: Final = 24 * 3600 * 1000
+
+
+class Trashed(msgspec.Struct):
+    id: str
+    connection: str
+    path: str
+    """In the bucket, container, share or folder of the connection."""
+    is_folder: bool
+    size: int | None
+    reason: str
+    status: str
+    user: str | None
+    deleted_at: int
+    expires_at: int
+
+
+class TrashRecords:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def now(self) -> int:
+        return self._database.now()
+
+    def new_id(self) -> str:
+        """It begins with the time, so that the age of content whose row was lost is known."""
+        return f"{self.now():0{_TIME_DIGITS}x}{token_hex(6)}"
+
+    async def add(self, record: Trashed) -> None:
+        await self._database.execute(insert(trash), _values(record))
+
+    async def settle(self, record: Trashed) -> None:
+        """All content is in the trash. If somebody has removed the row meanwhile, it is written again."""
+        statement = update(trash).where(trash.c.id == record.id, trash.c.status == MOVING)
+        if await self._database.execute(statement.values(status=KEPT)):
+            return
+        if not await self._database.first(select(trash.c.id).where(trash.c.id == record.id)):
+            record.status = KEPT
+            await self.add(record)
+
+    async def find(self, connection: str, root: str, trash_id: str) -> Trashed | None:
+        """A row of what was below `root`, which is a path, or empty for the top."""
+        if not _ID.fullmatch(trash_id):
+            return None
+        query = select(trash).where(
+            trash.c.id == trash_id, trash.c.status != REMOVING, _below(connection, root)
+        )
+        row = await self._database.first(query)
+        return _record(row) if row else None
+
+    async def page(
+        self, connection: str, root: str, size: int, cursor: str | None = None
+    ) -> tuple[list[Trashed], str | None]:
+        """The newest first, and the cursor of the next page."""
+        query = select(trash).where(_below(connection, root), trash.c.status != REMOVING)
+        if cursor is not None:
+            if not _CURSOR.fullmatch(cursor):
+                raise InvalidCursor("The cursor is not one of the trash; start again without a cursor.")
+            time, _, last = cursor.partition("-")
+            older = trash.c.deleted_at < int(time)
+            query = query.where(or_(older, and_(trash.c.deleted_at == int(time), trash.c.id < last)))
+        query = query.order_by(trash.c.deleted_at.desc(), trash.c.id.desc()).limit(size + 1)
+        rows = [_record(row) for row in await self._database.fetch(query)]
+        if len(rows) <= size:
+            return rows, None
+        last_one = rows[size - 1]
+        return rows[:size], f"{last_one.deleted_at}-{last_one.id}"
+
+    async def claim(self, trash_id: str, status: str) -> bool:
+        """Mark a row as being restored or removed; False if it is being removed, or gone.
+
+        What is being restored does not expire meanwhile.
+        """
+        statement = update(trash).where(trash.c.id == trash_id, trash.c.status != REMOVING)
+        values: dict[str, Any] = {"status": status}
+        if status == RESTORING:
+            soon = self.now() + _DAY
+            values["expires_at"] = case((trash.c.expires_at < soon, soon), else_=trash.c.expires_at)
+        return bool(await self._database.execute(statement.values(values)))
+
+    async def release(self, trash_id: str) -> None:
+        """It was not restored, or not all of it."""
+        statement = update(trash).where(trash.c.id == trash_id, trash.c.status == RESTORING)
+        await self._database.execute(statement.values(status=KEPT))
+
+    async def remove(self, trash_id: str) -> None:
+        await self._database.execute(delete(trash).where(trash.c.id == trash_id))
+
+    async def due(self, limit: int) -> list[Trashed]:
+        """Those to be removed, oldest first: expired ones, and those whose removal was interrupted."""
+        condition = or_(trash.c.expires_at <= self.now(), trash.c.status == REMOVING)
+        query = select(trash).where(condition).order_by(trash.c.expires_at).limit(limit)
+        return [_record(row) for row in await self._database.fetch(query)]
+
+    async def interrupted(self, limit: int) -> list[Trashed]:
+        """Those that are on their way into the trash for more than a day."""
+        old = trash.c.deleted_at < self.now() - _DAY
+        query = select(trash).where(trash.c.status == MOVING, old).order_by(trash.c.deleted_at).limit(limit)
+        return [_record(row) for row in await self._database.fetch(query)]
+
+    async def unknown(self, ids: Collection[str], older_than: int) -> list[str]:
+        """Which of these names are ids from before a time that have no row."""
+        old = {name for name in ids if _ID.fullmatch(name) and _time_of(name) < older_than}
+        if not old:
+            return []
+        rows = await self._database.fetch(select(trash.c.id).where(trash.c.id.in_(sorted(old))))
+        return sorted(old - {row.id for row in rows})
+
+
+def _time_of(trash_id: str) -> int:
+    return int(trash_id[:_TIME_DIGITS], 16)
+
+
+def _below(connection: str, root: str) -> ColumnElement[bool]:
+    mine = trash.c.connection == connection
+    if not root:
+        return mine
+    # Not LIKE, for which a path would have to be escaped, and not a range, which depends on the collation.
+    return and_(mine, func.substr(trash.c.path, 1, len(root) + 1) == f"{root}/")
+
+
+def _values(record: Trashed) -> dict[str, Any]:
+    return msgspec.structs.asdict(record)
+
+
+def _record(row: AnyRow) -> Trashed:
+    return Trashed(**{name: getattr(row, name) for name in Trashed.__struct_fields__})

@@ -1,0 +1,150 @@
+"""The trash over REST."""
+
+from datetime import timedelta
+
+import httpx2
+
+from portico.operations.trash_expiry import sweep_trash
+from portico.store.trash import TrashRecords
+
+from .conftest import Clock, OpenGateway
+from .gateways import Gateway
+
+TRASH = "/backend/1.0.0/trash"
+
+
+async def call(
+    gateway: Gateway, method: str, address: str = "", user: str = "web", **parameters: str
+) -> httpx2.Response:
+    headers = await gateway.sign_in(user)
+    return await gateway.client.request(method, TRASH + address, headers=headers, params=parameters)
+
+
+async def listed(gateway: Gateway, user: str = "web") -> list[dict[str, object]]:
+    response = await call(gateway, "GET", user=user)
+    assert response.status_code == 200
+    assert response.json()["nextCursor"] is None
+    content: list[dict[str, object]] = response.json()["content"]
+    return content
+
+
+async def test_undo_is_one_request(gateway: Gateway) -> None:
+    gateway.put("docs/a.txt", b"a")
+    deleted = await gateway.call("DELETE", "docs", params={"recursive": "true"})
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    (item,) = await listed(gateway)
+    assert item["id"] == deleted.headers["X-Trash-Id"]
+    assert (item["path"], item["name"], item["isFolder"]) == ("/docs", "docs", True)
+    assert (item["reason"], item["size"], item["deletedBy"]) == ("deleted", None, "web")
+    assert str(item["deletedAt"]) < str(item["expiresAt"])
+    assert [entry["name"] for entry in (await gateway.list()).json()["content"]] == ["/"]
+    restored = await call(gateway, "POST", f"/{item['id']}", action="RESTORE")
+    assert (restored.status_code, restored.headers["Location"][-5:]) == (201, "/docs")
+    assert (gateway.files / "docs/a.txt").read_bytes() == b"a"
+    assert await listed(gateway) == []
+    again = await call(gateway, "POST", f"/{item['id']}", action="RESTORE")
+    assert (again.status_code, again.json()["code"]) == (404, "not-found")
+
+
+async def test_every_way_to_replace_a_file_can_be_undone(gateway: Gateway) -> None:
+    gateway.put("f", b"old")
+    gateway.put("other", b"other")
+    responses = [
+        await gateway.upload("", {"f": b"form"}),
+        await gateway.call("PUT", "f", content=b"put"),
+        await gateway.call("PUT", "f", content=b"key", headers={"Idempotency-Key": "k"}),
+        await gateway.call("POST", "other", params={"action": "COPY", "target": "/f"}),
+        await gateway.call("POST", "other", params={"action": "MOVE", "target": "/f"}),
+    ]
+    assert all(response.is_success for response in responses)
+    replayed = await gateway.call("PUT", "f", content=b"key", headers={"Idempotency-Key": "k"})
+    assert replayed.headers["X-Trash-Id"] == responses[2].headers["X-Trash-Id"]
+    for response, content in zip(responses, (b"old", b"form", b"put", b"key", b"other"), strict=True):
+        address = f"/{response.headers['X-Trash-Id']}"
+        taken = await call(gateway, "POST", address, action="RESTORE")
+        assert (taken.status_code, taken.json()["code"]) == (409, "already-exists")
+        undone = await call(gateway, "POST", address, action="RESTORE", onConflict="replace")
+        assert undone.status_code == 201
+        assert undone.headers["X-Trash-Id"]
+        assert (gateway.files / "f").read_bytes() == content
+    beside = await call(
+        gateway, "POST", f"/{undone.headers['X-Trash-Id']}", action="RESTORE", onConflict="rename"
+    )
+    assert beside.headers["Location"].endswith("/f%20(1)")
+    new = await gateway.call("PUT", "new", content=b"new")
+    assert "X-Trash-Id" not in new.headers
+
+
+async def test_it_can_be_removed_for_good(gateway: Gateway) -> None:
+    for name in "abcd":
+        gateway.put(name)
+        parameters = {"permanent": "true"} if name == "d" else {}
+        deleted = await gateway.call("DELETE", name, params=parameters)
+        assert ("X-Trash-Id" in deleted.headers) == (name != "d")
+    items = await listed(gateway)
+    assert [item["name"] for item in items] == ["c", "b", "a"]
+    first = (await call(gateway, "GET", size="2")).json()
+    rest = (await call(gateway, "GET", size="2", cursor=first["nextCursor"])).json()
+    assert first["content"] + rest["content"] == items
+    assert (await call(gateway, "DELETE", f"/{items[0]['id']}")).status_code == 204
+    assert (await call(gateway, "DELETE", f"/{items[0]['id']}")).status_code == 404
+    assert (await call(gateway, "DELETE")).status_code == 204
+    assert await listed(gateway) == []
+    assert list((gateway.settings.files_folder / ".portico~trash").iterdir()) == []
+
+
+async def test_rights_and_bad_requests(gateway: Gateway) -> None:
+    gateway.put("a")
+    deleted = await gateway.call("DELETE", "a")
+    address = f"/{deleted.headers['X-Trash-Id']}"
+    assert [item["name"] for item in await listed(gateway, "reader")] == ["a"]
+    for user in ("reader", "writer", "dropper"):
+        for method, where in (("POST", address), ("DELETE", address), ("DELETE", "")):
+            parameters = {"action": "RESTORE"} if method == "POST" else {}
+            refused = await call(gateway, method, where, user, **parameters)
+            assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert (await call(gateway, "GET", user="dropper")).status_code == 403
+    for method, where, parameters, status in (
+        ("GET", "", {"cursor": "x"}, 400),
+        ("GET", "", {"cursor": ""}, 400),
+        ("GET", "", {"size": "0"}, 400),
+        ("POST", address, {}, 400),
+        ("POST", address, {"action": "MOVE"}, 400),
+        ("POST", address, {"action": "RESTORE", "onConflict": "x"}, 400),
+        ("POST", "/..%2fx", {"action": "RESTORE"}, 404),
+        ("POST", "/" + "0" * 24, {"action": "RESTORE"}, 404),
+        ("GET", address, {}, 405),
+    ):
+        response = await call(gateway, method, where, **parameters)
+        assert response.status_code == status, (method, where, parameters)
+    assert (await gateway.client.get(TRASH)).status_code == 401
+    reserved = await gateway.call("GET", ".portico~trash")
+    assert reserved.status_code == 400
+
+
+async def test_it_expires(gateway: Gateway, clock: Clock) -> None:
+    gateway.put("a")
+    await gateway.call("DELETE", "a")
+    trash = gateway.settings.files_folder / ".portico~trash"
+    database = gateway.users._database
+    keep = gateway.settings.trash_keep
+    drives = gateway.services.gateway.operations.args[0].drives  # type: ignore[attr-defined]
+    clock.advance((keep - timedelta(hours=1)).total_seconds())
+    await sweep_trash(TrashRecords(database), drives, keep)
+    assert len(list(trash.iterdir())) == 1
+    clock.advance(2 * 3600)
+    await sweep_trash(TrashRecords(database), drives, keep)
+    assert list(trash.iterdir()) == []
+    assert await listed(gateway) == []
+
+
+async def test_it_can_be_turned_off(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"trash.keep": "0"})
+    gateway.put("a", b"old")
+    replaced = await gateway.call("PUT", "a", content=b"new")
+    deleted = await gateway.call("DELETE", "a")
+    for response in (replaced, deleted):
+        assert response.status_code == 204
+        assert "X-Trash-Id" not in response.headers
+    assert await listed(gateway) == []
+    assert not (gateway.settings.files_folder / ".portico~trash").exists()

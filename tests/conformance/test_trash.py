@@ -1,0 +1,279 @@
+"""What is deleted or replaced can be brought back, on every provider; and nothing is lost when a process dies midway."""
+
+import pathlib
+import shutil
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from portico.cursors import CursorSeal
+from portico.drive import Drive, OnConflict
+from portico.drive_trash import DriveTrash
+from portico.errors import AlreadyExists, FolderNotEmpty, NotFound, ProviderUnavailable
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.rights import ALL_RIGHTS
+from portico.store.database import Database
+from portico.store.schema import migrate
+from portico.store.tables import connections
+from portico.store.trash import Trashed, TrashRecords
+
+from .actions import at, content, exists, names, noise, put, tree
+
+KEEP = timedelta(days=30)
+FILES = {"a.txt": b"a", "b/c.txt": b"c" * 70_000, "b/empty": b"", "b/d/e ö.txt": b"e"}
+
+
+@pytest.fixture(scope="session")
+def migrated_trash(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    file = tmp_path_factory.mktemp("trash") / "portico.db"
+    migrate(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture
+async def records(migrated_trash: pathlib.Path, tmp_path: pathlib.Path) -> AsyncIterator[TrashRecords]:
+    shutil.copy(migrated_trash, tmp_path / "trash.db")
+    database = Database(f"sqlite:///{tmp_path / 'trash.db'}")
+    row = {"name": "c", "kind": "local", "options": "{}", "revision": 1}
+    await database.execute(insert(connections), row)
+    yield TrashRecords(database)
+    await database.close()
+
+
+@pytest.fixture
+def drive(provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords) -> Drive:
+    return with_trash(provider, root, seal, records)
+
+
+def with_trash(provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords) -> Drive:
+    """As another request has it."""
+
+    def trash() -> DriveTrash:
+        return DriveTrash(provider, records, "c", prefix=Path(), root=root, user="alice", keep=KEEP)
+
+    return Drive(provider, root, ALL_RIGHTS, seal, trash=trash)
+
+
+async def trashed(drive: Drive) -> list[Trashed]:
+    return (await drive.trash.page(100))[0]
+
+
+async def newest(drive: Drive) -> Trashed:
+    return (await trashed(drive))[0]
+
+
+async def put_tree(drive: Drive, folder: str) -> None:
+    for path, data in FILES.items():
+        await put(drive, f"{folder}/{path}", data)
+
+
+async def test_a_deleted_file_comes_back(drive: Drive) -> None:
+    data = noise(200_000)
+    await put(drive, "docs/report.pdf", data)
+    await put(drive, "docs/other", b"other")
+    await drive.delete(at("docs/report.pdf"))
+    assert not await exists(drive, "docs/report.pdf")
+    (found,) = await trashed(drive)
+    assert drive.trashed == [found.id]
+    assert (found.is_folder, found.size, found.reason) == (False, 200_000, "deleted")
+    assert str(drive.trash.path_of(found)) == "/docs/report.pdf"
+    assert await drive.restore(found) == at("docs/report.pdf")
+    assert await content(drive, "docs/report.pdf") == data
+    assert await trashed(drive) == []
+    with pytest.raises(NotFound):
+        await drive.trash.get(found.id)
+
+
+async def test_a_deleted_folder_comes_back_with_all_it_held(drive: Drive) -> None:
+    await put_tree(drive, "x/work")
+    await drive.make_folder(at("x/work/nothing"))
+    await put(drive, "x/stays", b"stays")
+    before = await tree(drive, "x")
+    with pytest.raises(FolderNotEmpty):
+        await drive.delete(at("x/work"))
+    await drive.delete(at("x/work"), recursive=True)
+    assert await names(drive, "x") == ["stays"]
+    assert await names(drive) == ["x"], "the trash is not listed"
+    await put(drive, "x/work", b"the name is free at once")
+    found = await newest(drive)
+    with pytest.raises(AlreadyExists):
+        await drive.restore(found)
+    assert await drive.restore(found, OnConflict.RENAME) == at("x/work (1)")
+    await drive.delete(at("x/work"))
+    await drive.move(at("x/work (1)"), at("x/work"))
+    assert await tree(drive, "x") == before
+
+
+async def test_what_is_replaced_comes_back(drive: Drive) -> None:
+    first, second, third = noise(70_000, 1), noise(300_000, 2), noise(5, 3)
+    await put(drive, "d/f.bin", first)
+    assert drive.trashed == []
+    await put(drive, "d/f.bin", second)
+    found = await newest(drive)
+    assert (found.reason, found.size, drive.trashed) == ("replaced", 70_000, [found.id])
+    with pytest.raises(AlreadyExists):
+        await drive.restore(found)
+    assert await content(drive, "d/f.bin") == second
+    await drive.restore(found, OnConflict.REPLACE)
+    assert await content(drive, "d/f.bin") == first
+    await drive.restore(await newest(drive), OnConflict.REPLACE)
+    assert await content(drive, "d/f.bin") == second, "what the undo replaced was kept, too"
+    # By a copy, a move and a resumable upload.
+    for change in (drive.copy, drive.move):
+        await put(drive, "d/other", third)
+        await change(at("d/other"), at("d/f.bin"))
+        assert await content(drive, "d/f.bin") == third
+        await drive.restore(await newest(drive), OnConflict.REPLACE)
+        assert await content(drive, "d/f.bin") == second
+    upload = await drive.begin_upload(at("d/f.bin"), "text/plain", size=5)
+
+    async def save() -> None:
+        pass
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield third
+
+    await upload.append(chunks(), save)
+    await drive.finish_upload(upload, at("d/f.bin"), None, save)
+    assert await content(drive, "d/f.bin") == third
+    await drive.restore(await newest(drive), OnConflict.REPLACE)
+    assert await content(drive, "d/f.bin") == second
+
+
+async def test_a_merge_keeps_what_it_replaces(drive: Drive) -> None:
+    await put_tree(drive, "old")
+    await put(drive, "new/a.txt", b"another a")
+    await put(drive, "new/b/d/e ö.txt", b"another e")
+    await put(drive, "new/b/more", b"more")
+    before = await tree(drive, "old")
+    await drive.move(at("new"), at("old"))
+    assert await content(drive, "old/a.txt") == b"another a"
+    await drive.restore(await newest(drive), OnConflict.REPLACE)
+    await drive.delete(at("old/b/more"))
+    assert await tree(drive, "old") == before
+
+
+async def test_what_fails_leaves_the_trash_as_it_was(drive: Drive) -> None:
+    seen = await put(drive, "f", b"old")
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"new"
+        raise ProviderUnavailable("no")
+
+    with pytest.raises(ProviderUnavailable):
+        await drive.write(at("f"), broken(), "text/plain")
+    with pytest.raises(NotFound):
+        await drive.copy(at("missing"), at("f"))
+    with pytest.raises(NotFound):
+        await drive.delete(at("missing"))
+    assert await content(drive, "f") == b"old"
+    assert await trashed(drive) == []
+    assert await names(drive) == ["f"]
+    assert seen.size == 3
+
+
+async def test_what_is_removed_or_expired_is_gone(
+    drive: Drive, provider: Provider, records: TrashRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put_tree(drive, "w")
+    await put(drive, "v", b"v")
+    await drive.delete(at("w"), recursive=True)
+    await drive.delete(at("v"))
+    places = [drive.trash.place_of(found.id) for found in await trashed(drive)]
+    for found in await trashed(drive):
+        assert await drive.trash.purge(found)
+    assert await trashed(drive) == []
+    for place in places:
+        with pytest.raises(NotFound):
+            await provider.stat(place)
+    await put(drive, "u", b"u")
+    await drive.delete(at("u"), permanent=True)
+    assert not await exists(drive, "u")
+    assert await trashed(drive) == []
+    # Content whose row was lost is removed after a long time.
+    await put(drive, "t", b"t")
+    await drive.delete(at("t"))
+    (lost,) = await trashed(drive)
+    await records.remove(lost.id)
+    assert await drive.trash.purge_unknown(KEEP) == 0
+    later = records.now() + (2 * KEEP) // timedelta(milliseconds=1)
+    monkeypatch.setattr(records, "now", lambda: later)
+    assert await drive.trash.purge_unknown(KEEP) == 1
+    with pytest.raises(NotFound):
+        await provider.stat(drive.trash.place_of(lost.id))
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+async def test_nothing_is_lost_when_the_process_dies(
+    harness: Any, provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords
+) -> None:
+    """Before each call that changes something, so after the one before it."""
+    for number in range(1, 10):
+        drive = with_trash(provider, root, seal, records)
+        for path in ("work/f", "work/b/g", "single"):
+            await put(drive, path, path.encode())
+        dying = harness.open()
+        died = await _dies(with_trash(dying, root, seal, records), dying, number)
+        await dying.close()
+        for found in await trashed(drive):
+            await drive.trash.settle_interrupted(found)
+        for found in await trashed(drive):
+            await drive.restore(found, OnConflict.REPLACE)
+        for path in ("work/f", "work/b/g", "single"):
+            assert await content(drive, path) == path.encode(), f"killed before change {number}"
+        if not died:
+            return
+    pytest.fail("it never came to its end")
+
+
+async def _dies(drive: Drive, provider: Any, number: int) -> bool:
+    """Delete a folder and a file until the given change; whether it came to that."""
+    changes = 0
+
+    def dying(change: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal changes
+            changes += 1
+            if changes == number:
+                raise Killed
+            return await change(*arguments, **options)
+
+        return call
+
+    for name in ("duplicate", "remove_versions", "remove", "mark"):
+        if hasattr(provider, name):
+            setattr(provider, name, dying(getattr(provider, name)))
+    if not hasattr(provider, "duplicate"):
+        provider.move_to_trash = dying(provider.move_to_trash)
+    try:
+        await drive.delete(at("work"), recursive=True)
+        await drive.delete(at("single"))
+    except Killed:
+        return True
+    return False
+
+
+async def test_others_see_only_what_was_below_their_root(
+    drive: Drive, provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords
+) -> None:
+    await put(drive, "al/f", b"1")
+    await put(drive, "alice/f", b"2")
+    for path in ("al/f", "alice/f"):
+        await drive.delete(at(path))
+    below = with_trash(provider, at("al").under(root), seal, records)
+    (found,) = await trashed(below)
+    assert str(below.trash.path_of(found)) == "/f"
+    other = next(item for item in await trashed(drive) if item.id != found.id)
+    with pytest.raises(NotFound):
+        await below.trash.get(other.id)
+    pages = [await drive.trash.page(1)]
+    pages.append(await drive.trash.page(1, pages[0][1]))
+    assert [len(items) for items, _ in pages] == [1, 1]
+    assert pages[1][1] is None
