@@ -171,3 +171,27 @@ def test_errors_are_typed_and_can_be_looked_up(client: Client, root: Path) -> No
         client.delete("/", recursive=True)
     with pytest.raises(ClientError):
         client.download("/", root.parent / "nowhere")
+
+
+@both_clients
+def test_what_is_deleted_comes_back(client: Client, root: Path) -> None:
+    client.empty_trash()
+    client.upload(b"old", "/t/f")
+    trash_id = client.delete("/t", recursive=True)
+    assert trash_id
+    (item,) = list(client.trash())
+    assert (item.id, item.path, item.is_folder, item.reason) == (trash_id, "/t", True, "deleted")
+    assert item.deleted_at < item.expires_at
+    assert client.restore(trash_id) == "/t"
+    assert (root / "t/f").read_bytes() == b"old"
+    with pytest.raises(NotFound):
+        client.restore(trash_id)
+    client.upload(b"new", "/t/f", on_conflict="replace")
+    (item,) = list(client.trash())
+    with pytest.raises(AlreadyExists):
+        client.restore(item.id)
+    client.restore(item.id, on_conflict="replace")
+    assert (root / "t/f").read_bytes() == b"old"
+    client.remove_trashed(next(iter(client.trash())).id)
+    assert client.delete("/t", recursive=True, permanent=True) is None
+    assert list(client.trash()) == []

@@ -76,7 +76,7 @@ def test_a_job_of_a_gateway(client: Client, root: Path) -> None:
     assert client.cancel_job(job.id) == done, "it is forgotten"
     with pytest.raises(NotFound):
         client.job(job.id)
-    removal = client.delete("/missing", wait=False)
+    removal = client.move("/missing", "/elsewhere", wait=False)
     assert removal
     with pytest.raises(NotFound):
         client.wait_for_job(removal.id)

@@ -54,6 +54,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "cp": CommandEntry("Copy files and folders.", _REMOTE),
     "rm": CommandEntry("Remove files and folders.", _REMOTE),
     "jobs": CommandEntry("List and cancel long changes on the gateway.", "portico.cli.remote.jobs"),
+    "trash": CommandEntry("Bring back what was deleted or replaced.", "portico.cli.remote.trash"),
     "receipt": CommandEntry("Verify what a gateway says that it stored.", "portico.cli.remote.receipt"),
     "completion": CommandEntry("Print a completion script for your shell.", "portico.cli.completion"),
 }

@@ -58,6 +58,7 @@ from portico.client.files import OnConflict
 from portico.client.jobs import Job, JobProgress
 from portico.client.transfers.progress import Progress, Receipt
 from portico.client.transfers.sources import Uploadable
+from portico.client.trash import TrashedItem
 
 if TYPE_CHECKING:
     from portico.client.async_client import AsyncClient
@@ -112,6 +113,7 @@ __all__ = [
     "TooLarge",
     "TooManyRequests",
     "TransfersFailed",
+    "TrashedItem",
     "TusVersion",
     "Unavailable",
     "Unreachable",

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import BinaryIO, Self, Unpack
 
-from portico.client import files, jobs, moves, search
+from portico.client import files, jobs, moves, search, trash
 from portico.client.auth.tokens import Tokens
 from portico.client.base import Base, LocalPath
 from portico.client.entries import Entry, Folder
@@ -22,6 +22,7 @@ from portico.client.transfers.batches import upload_item
 from portico.client.transfers.progress import Progress, Received
 from portico.client.transfers.resumable_upload import Resumed
 from portico.client.transfers.sources import Uploadable
+from portico.client.trash import TrashedItem
 
 
 class AsyncClient(Base):
@@ -248,11 +249,22 @@ class AsyncClient(Base):
         return await self._run(moves.transfer(self._session, "COPY", source, target, on_conflict, waiting))
 
     async def delete(
-        self, path: str, *, recursive: bool = False, progress: JobProgress | None = None, wait: bool = True
-    ) -> Job | None:
-        """Delete a file or an empty folder; with `recursive`, a folder with its content. `progress`, `wait`: as in `move`."""
-        waiting = jobs.Waiting(progress, wait)
-        return await self._run(files.delete(self._session, path, recursive=recursive, waiting=waiting))
+        self,
+        path: str,
+        *,
+        recursive: bool = False,
+        permanent: bool = False,
+        progress: JobProgress | None = None,
+    ) -> str | None:
+        """Delete a file or an empty folder; with `recursive`, a folder with its content.
+
+        Returns the id with which `restore` brings it back, if the gateway keeps it. With `permanent`, it does not. `progress`: as in
+        `move`.
+        """
+        operation = files.delete(
+            self._session, path, recursive=recursive, permanent=permanent, progress=progress
+        )
+        return await self._run(operation)
 
     async def jobs(self) -> Sequence[Job]:
         """The user's jobs, the newest first; those that have ended are kept for a day."""
@@ -269,6 +281,28 @@ class AsyncClient(Base):
     async def cancel_job(self, job_id: str) -> Job:
         """Cancel a running job, or forget one that has ended. The job as it was before that."""
         return await self._run(jobs.cancel(self._session, job_id))
+
+    async def trash(self) -> AsyncIterator[TrashedItem]:
+        """What was deleted or replaced and can be brought back, the newest first."""
+        cursor: str | None = None
+        while True:
+            items, cursor = await self._run(trash.page(self._session, cursor))
+            for item in items:
+                yield item
+            if cursor is None:
+                return
+
+    async def restore(self, trash_id: str, *, on_conflict: OnConflict = "fail") -> str:
+        """Bring back what was deleted or replaced; returns its path. To undo a replacement, use `replace`."""
+        return await self._run(trash.restore(self._session, trash_id, on_conflict))
+
+    async def remove_trashed(self, trash_id: str) -> None:
+        """Remove one item of the trash for good."""
+        await self._run(trash.remove(self._session, trash_id))
+
+    async def empty_trash(self) -> None:
+        """Remove everything in the trash for good."""
+        await self._run(trash.empty(self._session))
 
     async def close(self) -> None:
         """Close the connections. The tokens stay valid; `logout` revokes them."""

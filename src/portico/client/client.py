@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import BinaryIO, Self, Unpack
 
-from portico.client import files, jobs, moves, search
+from portico.client import files, jobs, moves, search, trash
 from portico.client.auth.tokens import Tokens
 from portico.client.base import Base, LocalPath
 from portico.client.entries import Entry, Folder
@@ -22,6 +22,7 @@ from portico.client.transfers.batches import upload_item
 from portico.client.transfers.progress import Progress, Received
 from portico.client.transfers.resumable_upload import Resumed
 from portico.client.transfers.sources import Uploadable
+from portico.client.trash import TrashedItem
 
 
 class Client(Base):
@@ -245,11 +246,22 @@ class Client(Base):
         return self._run(moves.transfer(self._session, "COPY", source, target, on_conflict, waiting))
 
     def delete(
-        self, path: str, *, recursive: bool = False, progress: JobProgress | None = None, wait: bool = True
-    ) -> Job | None:
-        """Delete a file or an empty folder; with `recursive`, a folder with its content. `progress`, `wait`: as in `move`."""
-        waiting = jobs.Waiting(progress, wait)
-        return self._run(files.delete(self._session, path, recursive=recursive, waiting=waiting))
+        self,
+        path: str,
+        *,
+        recursive: bool = False,
+        permanent: bool = False,
+        progress: JobProgress | None = None,
+    ) -> str | None:
+        """Delete a file or an empty folder; with `recursive`, a folder with its content.
+
+        Returns the id with which `restore` brings it back, if the gateway keeps it. With `permanent`, it does not. `progress`: as in
+        `move`.
+        """
+        operation = files.delete(
+            self._session, path, recursive=recursive, permanent=permanent, progress=progress
+        )
+        return self._run(operation)
 
     def jobs(self) -> Sequence[Job]:
         """The user's jobs, the newest first; those that have ended are kept for a day."""
@@ -266,6 +278,27 @@ class Client(Base):
     def cancel_job(self, job_id: str) -> Job:
         """Cancel a running job, or forget one that has ended. The job as it was before that."""
         return self._run(jobs.cancel(self._session, job_id))
+
+    def trash(self) -> Iterator[TrashedItem]:
+        """What was deleted or replaced and can be brought back, the newest first."""
+        cursor: str | None = None
+        while True:
+            items, cursor = self._run(trash.page(self._session, cursor))
+            yield from items
+            if cursor is None:
+                return
+
+    def restore(self, trash_id: str, *, on_conflict: OnConflict = "fail") -> str:
+        """Bring back what was deleted or replaced; returns its path. To undo a replacement, use `replace`."""
+        return self._run(trash.restore(self._session, trash_id, on_conflict))
+
+    def remove_trashed(self, trash_id: str) -> None:
+        """Remove one item of the trash for good."""
+        self._run(trash.remove(self._session, trash_id))
+
+    def empty_trash(self) -> None:
+        """Remove everything in the trash for good."""
+        self._run(trash.empty(self._session))
 
     def close(self) -> None:
         """Close the connections. The tokens stay valid; `logout` revokes them."""

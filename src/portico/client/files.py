@@ -12,7 +12,7 @@ from portico.client.entries import Entry, Page, entry_of, page_of
 from portico.client.errors import ConnectionFailed, IsAFolder, NotFound, NotPossible, Temporary
 from portico.client.http.effects import Operation, Request, Response
 from portico.client.http.idempotency import new_key
-from portico.client.jobs import Job, Waiting, outcome
+from portico.client.jobs import JobProgress, Waiting, outcome
 from portico.client.paths import clean, split, target
 
 OnConflict = Literal["replace", "fail", "rename"]
@@ -70,11 +70,20 @@ def make_folder(session: AuthSession, path: str) -> Operation[None]:
 
 
 def delete(
-    session: AuthSession, path: str, *, recursive: bool, waiting: Waiting = Waiting()
-) -> Operation[Job | None]:
-    """Returns the job, if the deletion goes on as one that is not waited for."""
-    place = target(clean(path), recursive="true" if recursive else None)
-    request = Request("DELETE", place, new_key() | waiting.headers, long_running=True)
+    session: AuthSession,
+    path: str,
+    *,
+    recursive: bool,
+    permanent: bool = False,
+    progress: JobProgress | None = None,
+) -> Operation[str | None]:
+    """The id of what was deleted in the trash, if the gateway keeps it."""
+    place = target(
+        clean(path),
+        recursive="true" if recursive else None,
+        permanent="true" if permanent else None,
+    )
+    request = Request("DELETE", place, new_key() | Waiting(progress).headers, long_running=True)
     backoff = session.backoff()
     lost = False
     while True:
@@ -88,4 +97,6 @@ def delete(
         except Temporary as error:
             lost = lost or (isinstance(error, ConnectionFailed) and error.sent)
             yield from backoff.wait(error)
-    return (yield from outcome(session, response, waiting))
+    if job := (yield from outcome(session, response, Waiting(progress))):
+        return job.trash_id
+    return response.headers.get("x-trash-id")

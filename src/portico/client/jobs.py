@@ -33,6 +33,8 @@ class Job:
     ended_at: str | None
     error: ClientError | None
     """If it failed."""
+    trash_id: str | None = None
+    """Of what was deleted, if the gateway keeps it."""
 
     @property
     def is_running(self) -> bool:
@@ -59,14 +61,14 @@ class Waiting:
 
 
 def outcome(session: AuthSession, response: Response, waiting: Waiting) -> Operation[Job | None]:
-    """None if the change is done; its job, if that is not waited for. Raises what went wrong."""
+    """The job of the change, if it became one: when it is done, or at once if it is not waited for.
+
+    Raises what went wrong.
+    """
     if response.status != 202:
         return None
     job = job_of(response.json())
-    if not waiting.wait:
-        return job
-    yield from wait_for(session, job.id, waiting.progress)
-    return None
+    return (yield from wait_for(session, job.id, waiting.progress)) if waiting.wait else job
 
 
 def wait_for(session: AuthSession, job_id: str, progress: JobProgress | None) -> Operation[Job]:
@@ -118,6 +120,7 @@ def job_of(body: Any) -> Job:
             fields["startedAt"],
             fields.get("endedAt"),
             problem(failure["status"], {}, failure) if failure else None,
+            fields.get("trashId"),
         )
     except (KeyError, TypeError, AttributeError):
         raise NotAGateway("The gateway sent something else than a job.") from None

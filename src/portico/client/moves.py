@@ -70,7 +70,8 @@ def transfer(
                 elif not (yield from _may_repeat(session, action, source, destination, on_conflict, error)):
                     raise
             yield from backoff.wait(error)
-    return (yield from outcome(session, response, waiting))
+    job = yield from outcome(session, response, waiting)
+    return None if waiting.wait else job
 
 
 def _is_without_answer(error: Temporary) -> bool:

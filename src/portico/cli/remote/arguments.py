@@ -123,6 +123,7 @@ def _mkdir(parser: Parser) -> None:
 
 def _rm(parser: Parser) -> None:
     parser.add_paths("PATH …", {"PATH": "A file, a folder, or a pattern."}, at_least=1)
+    parser.add_flag("--permanent", help="Delete for good: do not keep it in the trash.")
 
 
 def _source_and_target(parser: Parser) -> None:

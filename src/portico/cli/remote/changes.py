@@ -47,7 +47,12 @@ def rm(options: SimpleNamespace) -> int:
             try:
                 is_named_folder = options.recursive or path.endswith("/")
                 with report_missing(path, folder=is_named_folder), JobLine(client) as line:
-                    client.delete(path, recursive=options.recursive, progress=line.progress)
+                    client.delete(
+                        path,
+                        recursive=options.recursive,
+                        permanent=options.permanent,
+                        progress=line.progress,
+                    )
             except FolderNotEmpty:
                 raise NotPossible(
                     f"'{clean(path)}' is not empty; add -r to delete the folder with its content."

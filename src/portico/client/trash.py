@@ -1,0 +1,75 @@
+"""The trash: what was deleted or replaced on the gateway, and can be brought back."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from portico.client.auth.session import AuthSession
+from portico.client.errors import NotAGateway
+from portico.client.files import OnConflict
+from portico.client.http.effects import Operation, Request
+from portico.client.http.idempotency import new_key
+from portico.client.paths import path_of
+
+TRASH = "/backend/1.0.0/trash"
+
+
+@dataclass(frozen=True, slots=True)
+class TrashedItem:
+    """A file or folder that was deleted, or a file that was replaced."""
+
+    id: str
+    path: str
+    """Where it was."""
+    name: str
+    is_folder: bool
+    size: int | None
+    reason: str
+    """`deleted` or `replaced`."""
+    deleted_at: datetime
+    expires_at: datetime
+    """When it is removed for good."""
+
+
+def page(session: AuthSession, cursor: str | None) -> Operation[tuple[list[TrashedItem], str | None]]:
+    query = {"size": 1000, **({"cursor": cursor} if cursor else {})}
+    response = yield from session.request(Request("GET", f"{TRASH}?{urlencode(query)}"))
+    match response.json():
+        case {"content": list(items), "nextCursor": None | str() as following}:
+            return [_item(item) for item in items], following
+    raise NotAGateway("The response is no page of a trash; is this the address of a Portico gateway?")
+
+
+def restore(session: AuthSession, trash_id: str, on_conflict: OnConflict) -> Operation[str]:
+    address = f"{_address(trash_id)}?action=RESTORE&onConflict={on_conflict}"
+    response = yield from session.request(Request("POST", address, new_key(), long_running=True))
+    return path_of(response.headers.get("location", "")) or ""
+
+
+def remove(session: AuthSession, trash_id: str) -> Operation[None]:
+    yield from session.request(Request("DELETE", _address(trash_id), new_key(), long_running=True))
+
+
+def empty(session: AuthSession) -> Operation[None]:
+    yield from session.request(Request("DELETE", TRASH, new_key(), long_running=True))
+
+
+def _address(trash_id: str) -> str:
+    return f"{TRASH}/{quote(trash_id, safe='')}"
+
+
+def _item(item: Any) -> TrashedItem:
+    try:
+        return TrashedItem(
+            id=str(item["id"]),
+            path=str(item["path"]),
+            name=str(item["name"]),
+            is_folder=bool(item["isFolder"]),
+            size=item["size"],
+            reason=str(item["reason"]),
+            deleted_at=datetime.fromisoformat(item["deletedAt"]),
+            expires_at=datetime.fromisoformat(item["expiresAt"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotAGateway("An item of the trash is malformed; is this a Portico gateway?") from error
