@@ -42,7 +42,9 @@ def other_node(database: Database) -> JobRecords:
 @pytest.fixture
 def record(alice: User, database: Database) -> JobRecord:
     now = database.now()
-    return JobRecord("a" * 32, alice.id, "copy", RUNNING, "/a", "/b", 0, 0, None, None, "id", now, None)
+    return JobRecord(
+        "a" * 32, alice.id, str(alice.id), "copy", RUNNING, "/a", "/b", 0, 0, None, None, "id", now, None
+    )
 
 
 async def test_progress_and_outcome_are_seen_by_others(
@@ -50,23 +52,23 @@ async def test_progress_and_outcome_are_seen_by_others(
 ) -> None:
     tally = Tally()
     job = await node.add(record, tally, lambda: None)
-    assert await other_node.get(record.user_id, record.id) == record
-    assert await other_node.get(record.user_id + 1, record.id) is None, "of another user"
+    assert await other_node.get(record.namespace, record.id) == record
+    assert await other_node.get(f"{record.user_id}/key", record.id) is None, "of another actor"
     tally.entries, tally.size, tally.total = 7, 2**40, 9
     async with asyncio.timeout(30):
-        while not (seen := await other_node.get(record.user_id, record.id)) or not seen.entries:
+        while not (seen := await other_node.get(record.namespace, record.id)) or not seen.entries:
             await asyncio.sleep(0.01)
     assert (seen.entries, seen.size, seen.total) == (7, 2**40, 9)
     assert await other_node.running_by(record.user_id) == 1
     assert not await other_node.forget(record.id)
     tally.entries = 9
     await node.end(job, DONE, '{"result":"/b"}')
-    (seen,) = await other_node.list(record.user_id, 10)
+    (seen,) = await other_node.list(record.namespace, 10)
     assert (seen.state, seen.entries, seen.outcome) == (DONE, 9, '{"result":"/b"}')
     assert seen.ended_at
     assert await other_node.running_by(record.user_id) == 0
     assert await other_node.forget(record.id)
-    assert await node.list(record.user_id, 10) == []
+    assert await node.list(record.namespace, 10) == []
 
 
 @pytest.mark.parametrize("why", ["wanted", "disabled", "deleted"])
@@ -85,7 +87,7 @@ async def test_a_job_is_cancelled_from_elsewhere(
     async with asyncio.timeout(30):
         await cancelled.wait()
     await node.end(job, CANCELLED)
-    seen = await other_node.get(record.user_id, record.id)
+    seen = await other_node.get(record.namespace, record.id)
     assert (seen and seen.state) == (None if why == "deleted" else CANCELLED)
 
 
@@ -105,17 +107,17 @@ async def test_a_dead_process_leaves_an_interrupted_job(
         await database.execute(update(jobs).values(owned_until=database.now()))
     else:
         monkeypatch.setattr(processes, "state_of", lambda _: ProcessState.ENDED)
-    mine = await node.get(record.user_id, record.id)
+    mine = await node.get(record.namespace, record.id)
     assert mine
     assert mine.state == RUNNING, "a process does not give itself up"
-    seen = await other_node.get(record.user_id, record.id)
+    seen = await other_node.get(record.namespace, record.id)
     assert seen
     assert seen.state == INTERRUPTED
     assert seen.ended_at
     await node._save([job])  # it was only asleep
     assert cancelled.is_set()
     await node.end(job, DONE)
-    assert await other_node.get(record.user_id, record.id) == seen, "what was said is not taken back"
+    assert await other_node.get(record.namespace, record.id) == seen, "what was said is not taken back"
 
 
 async def test_an_outcome_that_cannot_be_saved_is_saved_later(
@@ -126,7 +128,7 @@ async def test_an_outcome_that_cannot_be_saved_is_saved_later(
         patch.setattr(Database, "execute", failing)
         await node.end(job, DONE)
     async with asyncio.timeout(30):
-        while (seen := await other_node.get(record.user_id, record.id)) and seen.state == RUNNING:
+        while (seen := await other_node.get(record.namespace, record.id)) and seen.state == RUNNING:
             await asyncio.sleep(0.01)
     assert seen
     assert seen.state == DONE

@@ -81,6 +81,8 @@ def _body(job: Job) -> JobBody:
         body.entriesTotal = job.total
     if job.ended_at is not None:
         body.endedAt = timestamps.from_epoch(job.ended_at)
+    if job.trash_id is not None:
+        body.trashId = job.trash_id
     if job.code and job.detail:
         body.problem = problem_of(job.code, job.detail, address_of(job.source), job.request_id)
     return body

@@ -100,6 +100,8 @@ class JobBody(msgspec.Struct):
     endedAt: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
     problem: Problem | msgspec.UnsetType = msgspec.UNSET
     """If it failed: what the request would have been answered with."""
+    trashId: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    """Of what was deleted, if it can be restored from the trash."""
 
 
 class JobsBody(msgspec.Struct):

@@ -18,7 +18,7 @@ import structlog
 from portico import tally
 from portico.drive import Drive
 from portico.errors import Internal, NotFound, PorticoError, TooManyRequests, Unavailable
-from portico.operations.actor import Actor
+from portico.operations.actor import Actor, RequestContext
 from portico.operations.cancellation import ChangeAbandoned
 from portico.paths import Path
 from portico.store.jobs import (
@@ -74,6 +74,8 @@ class Job:
     code: str | None = None
     detail: str | None = None
     """If it failed: the error that the request would have been answered with."""
+    trash_id: str | None = None
+    """Of what was deleted, if it is kept."""
 
 
 class _Outcome(msgspec.Struct, omit_defaults=True):
@@ -82,6 +84,7 @@ class _Outcome(msgspec.Struct, omit_defaults=True):
     result: str | None = None
     code: str | None = None
     detail: str | None = None
+    trash_id: str | None = None
 
 
 class Jobs:
@@ -103,19 +106,28 @@ class Jobs:
         return self._by_user[user_id] < PER_USER and not self._stopping
 
     async def adopt(
-        self, record: JobRecord, work: asyncio.Task[Path | None], counted: Tally, cancel: Callable[[], None]
+        self,
+        record: JobRecord,
+        work: asyncio.Task[Path | None],
+        counted: Tally,
+        cancel: Callable[[], None],
+        context: RequestContext,
     ) -> None:
-        """Let `work` go on by itself. If the database does not answer, it stays with its request."""
+        """Let `work` go on by itself, in its own `context`. If the database does not answer, it stays with its request."""
         job = await self.records.add(record, counted, cancel)
         self._running[job.id] = job
         self._by_user[record.user_id] += 1
-        task = asyncio.create_task(self._conclude(job, record.user_id, work))
+        task = asyncio.create_task(self._conclude(job, record.user_id, work, context))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _conclude(self, job: OwnedJob, user_id: int, work: asyncio.Task[Path | None]) -> None:
+    async def _conclude(
+        self, job: OwnedJob, user_id: int, work: asyncio.Task[Path | None], context: RequestContext
+    ) -> None:
         await asyncio.wait({work})
         state, outcome = self._outcome(work)
+        if outcome and context.trashed:
+            outcome.trash_id = context.trashed[0]
         del self._running[job.id]
         self._by_user[user_id] -= 1
         if not self._by_user[user_id]:
@@ -165,6 +177,7 @@ class OwnJobs:
         self._actor = actor
         self._operations = operations
         self._user = actor.user.id
+        self._namespace = actor.namespace
 
     async def run(
         self, kind: str, source: Path, target: Path | None, work: Work, *, wait: float
@@ -185,11 +198,14 @@ class OwnJobs:
         async def carry_out() -> Path | None:
             tally.CURRENT.set(counted)
             with context:  # the admission slot is held until the work is done
-                return await work(operations)
+                result = await work(operations)
+            self._actor.context.trashed = context.trashed
+            return result
 
         record = JobRecord(
             id=token_hex(16),
             user_id=self._user,
+            namespace=self._namespace,
             kind=kind,
             state=RUNNING,
             source=str(source),
@@ -208,7 +224,7 @@ class OwnJobs:
                 return task.result()
             with suppress(PorticoError):
                 if self._jobs.has_room(self._user):
-                    await self._jobs.adopt(record, task, counted, unwanted.set)
+                    await self._jobs.adopt(record, task, counted, unwanted.set, context)
                     if kind in _COUNTABLE:
                         _count(task, operations, source, counted)
                     return _job(replace(record, entries=counted.entries, size=counted.size))
@@ -223,7 +239,7 @@ class OwnJobs:
 
     async def list(self) -> list[Job]:
         """The newest first."""
-        return [_job(record) for record in await self._jobs.records.list(self._user, LISTED)]
+        return [_job(record) for record in await self._jobs.records.list(self._namespace, LISTED)]
 
     async def cancel(self, job_id: str) -> Job:
         """Cancel a running job, which ends within a second or two. One that has ended is forgotten.
@@ -239,7 +255,7 @@ class OwnJobs:
         return _job(record)
 
     async def _record(self, job_id: str) -> JobRecord:
-        record = await self._jobs.records.get(self._user, job_id)
+        record = await self._jobs.records.get(self._namespace, job_id)
         if record is None:
             raise NotFound("There is no such job; it is forgotten a day after its end.")
         return record
@@ -309,4 +325,5 @@ def _job(record: JobRecord) -> Job:
         record.request_id,
         code,
         detail,
+        outcome.trash_id,
     )

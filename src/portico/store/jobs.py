@@ -60,6 +60,8 @@ log = structlog.get_logger()
 class JobRecord:
     id: str
     user_id: int
+    namespace: str
+    """Tells those apart who must not see each other's jobs."""
     kind: str
     state: str
     source: str
@@ -103,6 +105,7 @@ class JobRecords:
         statement = insert(jobs).values(
             id=record.id,
             user_id=record.user_id,
+            namespace=record.namespace,
             kind=record.kind,
             state=RUNNING,
             source=record.source,
@@ -179,17 +182,17 @@ class JobRecords:
         row = await self._database.first(select(func.count().label("number")).select_from(jobs).where(mine))
         return int(row.number) if row else 0
 
-    async def get(self, user_id: int, job_id: str) -> JobRecord | None:
-        query = select(jobs).where(jobs.c.id == job_id, jobs.c.user_id == user_id)
+    async def get(self, namespace: str, job_id: str) -> JobRecord | None:
+        query = select(jobs).where(jobs.c.id == job_id, jobs.c.namespace == namespace)
         row = await self._database.first(query)
         if row is not None and self._is_dead(row):
             await self._interrupt(row)
             row = await self._database.first(query)
         return _record(row) if row is not None else None
 
-    async def list(self, user_id: int, limit: int) -> list[JobRecord]:
+    async def list(self, namespace: str, limit: int) -> list[JobRecord]:
         """The newest first."""
-        query = select(jobs).where(jobs.c.user_id == user_id)
+        query = select(jobs).where(jobs.c.namespace == namespace)
         query = query.order_by(jobs.c.started_at.desc(), jobs.c.id).limit(limit)
         rows = await self._database.fetch(query)
         if dead := [row for row in rows if self._is_dead(row)]:
@@ -232,6 +235,7 @@ def _record(row: AnyRow) -> JobRecord:
     return JobRecord(
         row.id,
         row.user_id,
+        row.namespace,
         row.kind,
         row.state,
         row.source,

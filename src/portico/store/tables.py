@@ -224,6 +224,7 @@ jobs = Table(
     metadata,
     Column("id", String(32), primary_key=True),
     Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("namespace", String(128), nullable=False, index=True),
     Column("kind", String(16), nullable=False),
     Column("state", String(16), nullable=False),
     Column("source", Text, nullable=False),

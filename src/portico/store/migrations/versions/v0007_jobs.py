@@ -14,6 +14,7 @@ def upgrade() -> None:
         "jobs",
         sa.Column("id", sa.String(32), nullable=False),
         sa.Column("user_id", sa.Integer, nullable=False),
+        sa.Column("namespace", sa.String(128), nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("source", sa.Text, nullable=False),
@@ -31,5 +32,5 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
         sa.ForeignKeyConstraint(["user_id"], ["users.id"], name="fk_jobs_user_id", ondelete="CASCADE"),
     )
-    for column in ("user_id", "started_at"):
+    for column in ("user_id", "namespace", "started_at"):
         op.create_index(f"ix_jobs_{column}", "jobs", [column])
