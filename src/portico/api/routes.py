@@ -213,6 +213,7 @@ ONE_OF_MANY: dict[str, Methods] = {
     account.KEYS: {"DELETE": account.end_key},
     jobs.JOBS: {"GET": jobs.show, "HEAD": jobs.show, "DELETE": jobs.cancel},
     account.SESSIONS: {"DELETE": account.end_session},
+    TRASH: {"POST": _restore, "DELETE": _remove_trashed},
 }
 """By the address without its last segment, which is an id."""
 _GUEST_PAGE = _page(shares.guest_page)
@@ -221,7 +222,6 @@ _LINK: dict[str, Methods] = {
     "address": {"POST": shares.renew_address},
     "accesses": _page(shares.list_accesses),
 }
-_TRASHED: Methods = {"POST": _restore, "DELETE": _remove_trashed}
 _UPLOAD: Methods = {
     "OPTIONS": tus.describe,
     "HEAD": tus.show,
@@ -261,8 +261,6 @@ class Routes(Router):
             return _GUEST_PAGE
         if path.startswith(shares.LINKS + "/"):
             return _LINK[shares.link_endpoint(path)]
-        if path.startswith(TRASH + "/"):
-            return _TRASHED
         try:
             return ROUTES.get(path) or ONE_OF_MANY[path.rpartition("/")[0]]
         except KeyError:
