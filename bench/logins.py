@@ -30,7 +30,17 @@ def measure(work: Workspace, quick: bool) -> list[Line]:
     headers, body = gateway.login_request("files")
     login = request("POST", "/backend/login", headers, body)
     page = request("GET", f"{FILES}/?size=250", gateway.bearer("files"))
+    key = {"Authorization": f"Bearer {gateway.home.key('files')}"}
+    keyed = request("GET", f"{FILES}/?size=250", key)
     try:
+        by_credential = in_turns(
+            rounds,
+            "/s",
+            {
+                "key": Contestant(lambda: _listings(gateway.target, keyed, seconds), gateway),
+                "token": Contestant(lambda: _listings(gateway.target, page, seconds), gateway),
+            },
+        )
         figures = in_turns(
             rounds,
             "/s",
@@ -59,8 +69,20 @@ def measure(work: Workspace, quick: bool) -> list[Line]:
     p99 = Figure(flooded.extra["p99 ms"], "ms"), Figure(quiet["page"].extra["p99 ms"], "ms")
     return [
         *lines,
+        rate_line(
+            GROUP,
+            "pages of 250 with an API key",
+            by_credential["key"],
+            "with a token",
+            by_credential["token"],
+        ),
         share_line(GROUP, "page of 250 during a flood of logins, p99", p99[0], "without it", p99[1]),
     ]
+
+
+def _listings(target: Target, page: bytes, seconds: float) -> Sample:
+    rates = apart(hammer, target, [page], 8, seconds)
+    return Sample(rates.rate, {"p99 ms": rates.p99 * 1000})
 
 
 def _succeeded(target: Target, login: bytes, seconds: float) -> Sample:

@@ -60,7 +60,12 @@ class Home:
             stdin=PASSWORD + "\n",
         )
 
-    def _command(self, *words: str, stdin: str) -> None:
+    def key(self, user: str) -> str:
+        """A new API key of this user."""
+        out = self._command("key", "add", user, "--name", "bench", "--json", stdin="")
+        return str(json.loads(out)["key"])
+
+    def _command(self, *words: str, stdin: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "portico", "--home", str(self.folder), *words],
             input=stdin,
@@ -70,6 +75,7 @@ class Home:
         )
         if done.returncode:
             raise RuntimeError(f"portico {' '.join(words)} failed: {done.stdout}{done.stderr}")
+        return done.stdout
 
     @property
     def client(self) -> tuple[str, str]:

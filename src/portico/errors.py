@@ -46,6 +46,12 @@ class InvalidRequest(PorticoError):
     code = "invalid-request"
 
 
+class WeakPassword(InvalidRequest):
+    """It is too short, too long, or easy to guess."""
+
+    code = "weak-password"
+
+
 class InvalidPath(PorticoError):
     code = "invalid-path"
 

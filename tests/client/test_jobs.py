@@ -49,7 +49,7 @@ def run(*bodies: dict[str, Any], waiting: Waiting) -> Any:
 def test_progress_until_the_end() -> None:
     seen: list[Job] = []
     ended = BODY | {"state": "done", "result": "/b", "entriesTotal": 2, "entriesDone": 2}
-    assert run(BODY, BODY, ended, waiting=Waiting(seen.append)) is None
+    assert run(BODY, BODY, ended, waiting=Waiting(seen.append)).result == "/b"
     assert [(job.state, job.entries_done, job.entries_total) for job in seen] == [
         ("running", 1, None),
         ("done", 2, 2),

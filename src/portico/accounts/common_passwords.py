@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from portico.accounts.names import name_key
-from portico.errors import InvalidRequest
+from portico.errors import WeakPassword
 
 _LOOKALIKES = str.maketrans(
     {"0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t", "@": "a", "$": "s", "!": "i"}
@@ -20,9 +20,9 @@ _ROWS = ("01234567890123456789", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfgh
 
 
 def check_uncommon(password: str, username: str) -> None:
-    """`InvalidRequest` if a guesser would try this password early."""
+    """`WeakPassword` if a guesser would try this password early."""
     if is_common(password, username):
-        raise InvalidRequest(
+        raise WeakPassword(
             "This password is too easy to guess; choose another one, such as four unrelated words."
         )
 

@@ -11,7 +11,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from portico.accounts.fair_pool import FairPool, Keys, PoolFull
 from portico.accounts.throttle import Attempt
-from portico.errors import InvalidRequest, TooManyRequests
+from portico.errors import TooManyRequests, WeakPassword
 
 MIN_LENGTH, MAX_LENGTH = 8, 1024  # bytes
 MEMORY_KIB, PASSES, LANES = 19 * 1024, 2, 1
@@ -26,10 +26,10 @@ _NO_USER: Keys = (b"", b"")
 
 
 def check_password(password: str) -> None:
-    """`InvalidRequest` if this cannot be a password."""
+    """`WeakPassword` if this cannot be a password."""
     encoded = _encode(password)
     if encoded is None or not MIN_LENGTH <= len(encoded) <= MAX_LENGTH:
-        raise InvalidRequest(f"A password has {MIN_LENGTH} to {MAX_LENGTH} bytes; choose another one.")
+        raise WeakPassword(f"A password has {MIN_LENGTH} to {MAX_LENGTH} bytes; choose another one.")
 
 
 class Passwords:

@@ -83,6 +83,8 @@ async def _sign_in(request: Request) -> Response:
         if in_cookie and "refresh_token" in form:
             raise InvalidRequest("The refresh token is in the cookie; do not send it in the form as well.")
         try:
+            if not token:  # a browser that is not signed in has guessed nothing
+                raise NotSignedIn("There is no session in this browser; sign in.")
             tokens = await services.gateway.authentication.refresh(context, token)
         except NotSignedIn as error:
             refused = _refusal(400, OAuthError("invalid_grant", error.detail), {})

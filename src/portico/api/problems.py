@@ -34,6 +34,7 @@ class ProblemType:
 
 PROBLEM_TYPES: dict[str, ProblemType] = {
     "invalid-request": ProblemType(400, "The request is malformed"),
+    "weak-password": ProblemType(400, "The password is too weak"),
     "invalid-path": ProblemType(400, "The path is not valid"),
     "invalid-cursor": ProblemType(400, "The cursor is not valid"),
     "digest-mismatch": ProblemType(400, "The content does not match its digest"),

@@ -17,6 +17,8 @@ import { fromHash, join, link, nameOf, parent, split } from "./paths.js";
 import { UploadQueue } from "./uploads/upload-queue.js";
 import { session } from "./api/session.js";
 import { showSignIn } from "./sign-in.js";
+import { isInvitation, showInvitation } from "./invitation.js";
+import { showAccountDialog } from "./dialogs/account.js";
 import { language, LANGUAGES, loadMessages, storeLanguage, t } from "./i18n/i18n.js";
 import { UploadPanel } from "./uploads/upload-panel.js";
 
@@ -48,7 +50,12 @@ class Page {
     this.#watch();
   }
 
-  start() {
+  async start() {
+    if (isInvitation()) {
+      await showInvitation(this.container);
+      return;
+    }
+    await session.resume();
     if (session.isOpen) {
       this.#showFolders();
       // Rights may have changed since the tokens were issued. A session that has ended is noticed here too.
@@ -132,7 +139,7 @@ class Page {
   #userMenu(opener) {
     const languages = Object.entries(LANGUAGES).map(([code, label]) => ({ label, checked: code === language(), run: () => { storeLanguage(code); location.reload(); } }));
     const choose = () => showMenu(languages, opener);
-    return [{ label: t("languageNow", { name: LANGUAGES[language()] }), icon: "globe", submenu: true, run: choose }, { label: t("keys"), icon: "keyboard", key: "?", class: "keyboard-only", run: showShortcuts }, { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
+    return [{ label: t("account"), icon: "user", run: showAccountDialog }, { label: t("languageNow", { name: LANGUAGES[language()] }), icon: "globe", submenu: true, run: choose }, { label: t("keys"), icon: "keyboard", key: "?", class: "keyboard-only", run: showShortcuts }, { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
   }
 
   async #signOut() {

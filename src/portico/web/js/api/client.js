@@ -5,7 +5,7 @@ import { encoded, isName, split } from "../paths.js";
 import { session } from "./session.js";
 
 /** @import { EntryBody, ListingPage, SearchPage } from "../types.js" */
-/** @typedef {{signal?: AbortSignal, headers?: Record<string, string>, tree?: boolean}} RequestOptions `tree`: it may be done in part */
+/** @typedef {{signal?: AbortSignal, headers?: Record<string, string>, json?: object, tree?: boolean}} RequestOptions `json`: the body; `tree`: it may be done in part */
 
 const FILESYSTEM = "/backend/1.0.0/filesystem";
 
@@ -29,22 +29,24 @@ export const nameFromUrl = (url) => decodeURIComponent(url.slice(url.lastIndexOf
  * @param {RequestOptions} [options]
  * @returns {Promise<Response>} a successful response; anything else is thrown
  */
-export async function request(method, url, { signal, headers = {}, tree = false } = {}) {
+export async function request(method, url, { signal, headers = {}, json, tree = false } = {}) {
+  const body = json && JSON.stringify(json);
+  if (body) headers = { ...headers, "Content-Type": "application/json" };
   let token = await session.token();
-  let response = await send(method, url, token, headers, signal);
+  let response = await send(method, url, token, headers, signal, body);
   if (response.status === 401) {
     token = await session.renewed(token);
-    response = await send(method, url, token, headers, signal);
+    response = await send(method, url, token, headers, signal, body);
     if (response.status === 401) session.end();
   }
   if (!response.ok) throw await errorFrom(response, { tree });
   return response;
 }
 
-/** @param {string} method @param {string} url @param {string} token @param {Record<string, string>} headers @param {AbortSignal} [signal] */
-async function send(method, url, token, headers, signal) {
+/** @param {string} method @param {string} url @param {string} token @param {Record<string, string>} headers @param {AbortSignal} [signal] @param {string} [body] */
+async function send(method, url, token, headers, signal, body) {
   try {
-    return await fetch(url, { method, signal, headers: { ...headers, Authorization: `Bearer ${token}` } });
+    return await fetch(url, { method, signal, body, headers: { ...headers, Authorization: `Bearer ${token}` } });
   } catch (error) {
     throw isAbort(error) ? error : new Unreachable();
   }

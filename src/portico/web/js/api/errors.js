@@ -6,7 +6,7 @@ import { hasMessage, t } from "../i18n/i18n.js";
 /** @import { ErrorBody } from "../types.js" */
 
 /** Codes that users can resolve themselves. The log says no more about them, so the request id is left out. */
-const WITHOUT_REQUEST_ID = new Set(["invalid-path", "invalid-cursor", "not-found", "forbidden", "not-a-folder", "is-a-folder", "already-exists", "not-possible", "folder-not-empty", "changed", "digest-mismatch", "too-large", "too-many-requests", "upload-taken-over"]);
+const WITHOUT_REQUEST_ID = new Set(["invalid-path", "invalid-cursor", "weak-password", "wrong-password", "not-found", "forbidden", "not-a-folder", "is-a-folder", "already-exists", "not-possible", "folder-not-empty", "changed", "digest-mismatch", "too-large", "too-many-requests", "upload-taken-over"]);
 
 /** Codes with several causes: only the gateway's detail names the limit, the character or the level. */
 const WITH_DETAIL = new Set(["invalid-path", "invalid-request", "not-possible", "too-large"]);

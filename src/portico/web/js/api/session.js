@@ -1,14 +1,20 @@
-/** The session of this tab. Tokens are in sessionStorage: they survive a reload and end with the tab. */
+/**
+ * The session of this tab. The access token is in sessionStorage: it survives a reload. The refresh token is in a cookie
+ * that no script can read and that is sent to the sign-in only, so a new tab is signed in, too.
+ */
 
 import { clientId, clientSecret } from "../config.js";
 import { base64 } from "./base64.js";
 import { ApiError, errorFrom, SignedOut, Unreachable } from "./errors.js";
 
 const STORAGE_KEY = "portico.session";
+/** In localStorage: whether it is worth asking for the session of the cookie. */
+const SIGNED_IN_KEY = "portico.signedIn";
+const COOKIE_HEADER = { "X-Portico-Session": "cookie" };
 const EXPIRY_MARGIN = 60_000;
 const TIMEOUT = 20_000;
 
-/** @typedef {{username: string, access: string, refresh: string, expires: number, lifetime: number, rights: string[]}} StoredSession */
+/** @typedef {{username: string, access: string, expires: number, lifetime: number, rights: string[]}} StoredSession */
 
 /** Emits `open`, and `end` with `{requested, username}`. */
 class Session extends EventTarget {
@@ -18,10 +24,10 @@ class Session extends EventTarget {
     this.stored = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
     /** @type {Promise<string> | null} */
     this.renewing = null;
-    // A duplicated tab has the same refresh token, which works only once, so the tab that renews it shares the new ones.
+    // All tabs have the same cookie: the one that renews it shares the new access token.
     this.others = new BroadcastChannel("portico.session");
     this.others.onmessage = ({ data }) => {
-      if (this.stored && this.stored.refresh === data.replaced) this.#store(data.stored);
+      if (this.stored && this.stored.access === data.replaced) this.#store(data.stored);
     };
   }
 
@@ -48,7 +54,18 @@ class Session extends EventTarget {
   /** @param {string} username @param {string} password */
   async signIn(username, password) {
     this.#store(await this.#obtain({ grant_type: "password", username, password }, username));
+    localStorage.setItem(SIGNED_IN_KEY, "true");
     this.dispatchEvent(new Event("open"));
+  }
+
+  /** Open the session that another tab of this browser has begun, if there is one. */
+  async resume() {
+    if (this.stored || !localStorage.getItem(SIGNED_IN_KEY)) return;
+    try {
+      this.#store(await this.#obtain({ grant_type: "refresh_token" }));
+    } catch (error) {
+      if (!isTemporary(error)) localStorage.removeItem(SIGNED_IN_KEY);
+    }
   }
 
   /** An access token that does not expire soon. */
@@ -70,24 +87,28 @@ class Session extends EventTarget {
   }
 
   /** @param {StoredSession} current */
-  async #renew({ username, refresh: replaced }) {
+  async #renew({ username, access: replaced }) {
     try {
-      const stored = await this.#obtain({ grant_type: "refresh_token", refresh_token: replaced }, username);
+      const stored = await this.#obtain({ grant_type: "refresh_token" });
+      // Another tab has signed in as somebody else: this one must not act for them.
+      if (stored.username !== username) throw new ApiError(400, { error: "invalid_grant" }, () => null);
       this.#store(stored);
       this.others.postMessage({ replaced, stored });
       return stored.access;
     } catch (error) {
-      if (!(error instanceof ApiError) || error.status === 429 || error.status >= 500) throw error;
+      if (isTemporary(error)) throw error;
       this.end();
       throw new SignedOut();
     }
   }
 
   async signOut() {
-    const access = this.stored?.access;
+    // One that has expired could not end the session.
+    const access = await this.token().catch(() => "");
+    localStorage.removeItem(SIGNED_IN_KEY);
     this.end({ requested: true });
     if (!access) return;
-    const headers = { Authorization: `Bearer ${access}` };
+    const headers = { Authorization: `Bearer ${access}`, ...COOKIE_HEADER };
     await fetch("/backend/logout", { method: "POST", headers, keepalive: true }).catch(() => undefined);
   }
 
@@ -106,15 +127,15 @@ class Session extends EventTarget {
     else sessionStorage.removeItem(STORAGE_KEY);
   }
 
-  /** @param {Record<string, string>} form @param {string} username @returns {Promise<StoredSession>} */
-  async #obtain(form, username) {
+  /** @param {Record<string, string>} form @param {string} [username] @returns {Promise<StoredSession>} */
+  async #obtain(form, username = "") {
     const credentials = base64(`${clientId}:${clientSecret}`);
     const requestedAt = Date.now();
     let response;
     try {
       response = await fetch("/backend/login", {
         method: "POST",
-        headers: { Authorization: `Basic ${credentials}` },
+        headers: { Authorization: `Basic ${credentials}`, ...COOKIE_HEADER },
         body: new URLSearchParams(form),
         signal: AbortSignal.timeout(TIMEOUT),
       });
@@ -125,14 +146,16 @@ class Session extends EventTarget {
     const body = await response.json();
     const lifetime = body.expires_in * 1000;
     return {
-      username,
+      username: body.username ?? username,
       access: body.access_token,
-      refresh: body.refresh_token,
       expires: requestedAt + lifetime,
       lifetime,
       rights: body.scope.split(" "),
     };
   }
 }
+
+/** Whether the session may still be there. @param {unknown} error */
+const isTemporary = (error) => !(error instanceof ApiError) || error.status === 429 || error.status >= 500;
 
 export const session = new Session();
