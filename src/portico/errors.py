@@ -72,6 +72,22 @@ class AddressNotAllowed(PorticoError):
     code = "address-not-allowed"
 
 
+class WrongPassword(PorticoError):
+    """The same error for a wrong password, an unknown user and a disabled one."""
+
+    code = "wrong-password"
+
+
+class MoreNeeded(PorticoError):
+    """A share link asks for a password or a name."""
+
+    code = "more-needed"
+
+    def __init__(self, detail: str, *, needs: Collection[str]) -> None:
+        super().__init__(detail)
+        self.needs = needs
+
+
 class LimitReached(PorticoError):
     """A share link has been used as often as its owner allows."""
 
@@ -80,6 +96,12 @@ class LimitReached(PorticoError):
 
 class NotFound(PorticoError):
     code = "not-found"
+
+
+class TargetGone(NotFound):
+    """What a share link was made for is not there any more."""
+
+    code = "target-gone"
 
 
 class MethodNotAllowed(PorticoError):

@@ -16,7 +16,6 @@ import pytest
 from portico import settings
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
-from portico.accounts.signin import WrongPassword
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.bootstrap import open_gateway
@@ -30,6 +29,7 @@ from portico.errors import (
     PorticoError,
     TooLarge,
     Unavailable,
+    WrongPassword,
 )
 from portico.metrics import Metrics
 from portico.operations import Actor, Gateway, OnConflict, Operations, RequestContext, admission

@@ -14,11 +14,10 @@ from portico.accounts.signin import (
     MAX_WRITES,
     SignedIn,
     SignIn,
-    WrongPassword,
 )
 from portico.accounts.throttle import ADDRESS_FAILURES, PAIR_FAILURES, Throttle, Treatment, attempt_of
 from portico.accounts.users import User, Users
-from portico.errors import NotFound, TooManyRequests
+from portico.errors import NotFound, TooManyRequests, WrongPassword
 from portico.store.database import Database
 
 HOME = "192.0.2.1"

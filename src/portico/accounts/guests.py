@@ -22,11 +22,10 @@ from portico.accounts.share_links import (
     no_such_link,
     open_link_of,
 )
-from portico.accounts.signin import WrongPassword
 from portico.accounts.throttle import Throttle, Treatment, attempt_of
 from portico.accounts.tickets import Tickets
 from portico.accounts.users import USER_COLUMNS, User
-from portico.errors import NotSignedIn, TooManyRequests
+from portico.errors import NotSignedIn, TooManyRequests, WrongPassword
 from portico.paths import Path
 from portico.single_flight import SingleFlight
 from portico.store.database import SWEEP_WAIT, AnyRow, Database

@@ -13,18 +13,12 @@ from portico.accounts.rate_limits import KeyedLock, QueueFull, TokenBucket
 from portico.accounts.sessions import Session, Sessions, TokenPair
 from portico.accounts.throttle import Throttle, Treatment, attempt_of
 from portico.accounts.users import USER_COLUMNS, user_of
-from portico.errors import NotSignedIn, PorticoError
+from portico.errors import NotSignedIn, WrongPassword
 from portico.store.database import Database
 from portico.store.tables import families, invitations, users
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
-
-
-class WrongPassword(PorticoError):
-    """The same error for a wrong password, an unknown user and a disabled one."""
-
-    code = "wrong-password"
 
 
 @dataclass(frozen=True, slots=True)

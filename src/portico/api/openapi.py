@@ -40,6 +40,15 @@ from portico.api.schemas import (
     TokenBody,
     TrashBody,
 )
+from portico.api.shares import (
+    AccessesBody,
+    LinkBody,
+    LinkOptionsBody,
+    LinksBody,
+    NewLinkBody,
+    OpeningBody,
+    VisitBody,
+)
 
 Json = dict[str, Any]
 
@@ -64,6 +73,13 @@ _BODIES = (
     HealthBody,
     JobBody,
     JobsBody,
+    LinkBody,
+    LinksBody,
+    NewLinkBody,
+    LinkOptionsBody,
+    AccessesBody,
+    OpeningBody,
+    VisitBody,
     OAuthError,
     Problem,
 )

@@ -11,9 +11,9 @@ from portico.api.problems import problem_response
 from portico.api.request_body import read_small
 from portico.api.requests import Query, context_of, operations_of, services_of, single_header
 from portico.api.schemas import EntryBody, JsonResponse, entry_body
-from portico.errors import InvalidRequest, NotFound, UnsupportedMediaType
+from portico.errors import InvalidRequest, MoreNeeded, NotFound, UnsupportedMediaType
 from portico.operations.sharing import LinkKind, LinkOptions, SharedLink
-from portico.operations.visits import MoreNeeded, Visit
+from portico.operations.visits import Visit
 from portico.paths import Path
 
 LINKS = "/backend/1.0.0/account/links"
@@ -204,7 +204,7 @@ async def open_link(request: Request) -> Response:
     try:
         visit = await visits.open(context_of(request), token, body.password, body.name)
     except MoreNeeded as error:
-        return problem_response(request, error, needs=error.needs)
+        return problem_response(request, error, needs=list(error.needs))
     return JsonResponse(_visit(visit), 201)
 
 

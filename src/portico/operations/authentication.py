@@ -10,10 +10,10 @@ from portico.accounts.guests import LENGTH, PREFIX, Guest, Guests
 from portico.accounts.invitations import Invitation, Invitations, UnknownInvitation
 from portico.accounts.names import name_key
 from portico.accounts.sessions import Sessions, TokenPair
-from portico.accounts.signin import SignedIn, SignIn, WrongPassword
+from portico.accounts.signin import SignedIn, SignIn
 from portico.accounts.tickets import Tickets
 from portico.audit import DONE, AuditTrail
-from portico.errors import NotSignedIn, PorticoError, Unavailable
+from portico.errors import NotSignedIn, PorticoError, Unavailable, WrongPassword
 from portico.metrics import Metrics
 from portico.operations.actor import Actor, KeyInUse, RequestContext
 from portico.operations.auditing import Change, line_of

@@ -11,18 +11,12 @@ from portico.accounts.share_links import Access, OpenLink, takes_no_more
 from portico.accounts.users import User
 from portico.drives import Drives
 from portico.entries import guess_content_type
-from portico.errors import Forbidden, NotFound, PorticoError, UnsupportedMediaType
+from portico.errors import Forbidden, PorticoError, TargetGone, UnsupportedMediaType
 from portico.operations.actor import AccountCheck, Actor
 from portico.operations.resources import Resources
 from portico.paths import Path
 
 log = structlog.get_logger()
-
-
-class TargetGone(NotFound):
-    """What a link was made for is not there any more."""
-
-    code = "target-gone"
 
 
 async def require_target(drives: Drives, found: OpenLink) -> None:

@@ -11,7 +11,7 @@ from portico.accounts.share_links import LinkKind, OpenLink, ShareLinks
 from portico.audit import DONE, AuditTrail
 from portico.drives import Drives
 from portico.entries import Entry
-from portico.errors import InvalidRequest, LimitReached, PorticoError
+from portico.errors import InvalidRequest, LimitReached, MoreNeeded, PorticoError
 from portico.operations.actor import RequestContext
 from portico.operations.auditing import line_of
 from portico.operations.guest_rules import require_target
@@ -20,16 +20,6 @@ from portico.paths import Path, name_flaw
 MAX_NAME = 100
 _UNWANTED = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
 """Some services cannot hold these in the name of a folder."""
-
-
-class MoreNeeded(PorticoError):
-    """The link asks for a password or a name."""
-
-    code = "more-needed"
-
-    def __init__(self, needs: list[str]) -> None:
-        super().__init__(f"This link asks for a {' and a '.join(needs)}; send it along.")
-        self.needs = needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +66,7 @@ class Visits:
             needs = ["password"] if found.password_hash and not password else []
             needs += ["name"] if found.link.ask_name and not name.strip() else []
             if needs:
-                raise MoreNeeded(needs)
+                raise MoreNeeded(f"This link asks for a {' and a '.join(needs)}; send it along.", needs=needs)
         line = line_of(context, "share-open")
         try:
             found = await self._guests.check_password(found, password or "", context.address)

@@ -27,7 +27,7 @@ _LAZY = re.compile(r'import\("\./messages/(?P<language>\w+)\.js"\)')
 _LEFT_OVER = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 _MESSAGES = "i18n/messages/"
 """One file per language. These are not bundled: the page loads the one it needs."""
-_STYLES = ("portico.css", "page.css", "panels.css")
+_STYLES = ("portico.css", "page.css", "panels.css", "sharing.css")
 
 
 class BundleError(Exception):

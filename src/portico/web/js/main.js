@@ -16,6 +16,7 @@ import { announce, clearNotices, notifyError, mountNotices } from "./ui/notices.
 import { fromHash, join, link, nameOf, parent, split } from "./paths.js";
 import { UploadQueue } from "./uploads/upload-queue.js";
 import { session } from "./api/session.js";
+import { showLinks } from "./dialogs/links.js";
 import { showSignIn } from "./sign-in.js";
 import { isInvitation, showInvitation } from "./invitation.js";
 import { showAccountDialog } from "./dialogs/account.js";
@@ -139,7 +140,7 @@ class Page {
   #userMenu(opener) {
     const languages = Object.entries(LANGUAGES).map(([code, label]) => ({ label, checked: code === language(), run: () => { storeLanguage(code); location.reload(); } }));
     const choose = () => showMenu(languages, opener);
-    return [{ label: t("account"), icon: "user", run: showAccountDialog }, { label: t("languageNow", { name: LANGUAGES[language()] }), icon: "globe", submenu: true, run: choose }, { label: t("keys"), icon: "keyboard", key: "?", class: "keyboard-only", run: showShortcuts }, { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
+    return [{ label: t("account"), icon: "user", run: showAccountDialog }, ...(session.may("share") ? [/** @type {MenuItem} */ ({ label: t("links"), icon: "share", run: showLinks })] : []), { label: t("languageNow", { name: LANGUAGES[language()] }), icon: "globe", submenu: true, run: choose }, { label: t("keys"), icon: "keyboard", key: "?", class: "keyboard-only", run: showShortcuts }, { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
   }
 
   async #signOut() {

@@ -84,7 +84,7 @@ export interface ScrollPosition {
   count?: number;
 }
 
-export type EntryAction = "download" | "copyLink" | "details" | "rename" | "move" | "copy" | "remove";
+export type EntryAction = "download" | "copyLink" | "share" | "details" | "rename" | "move" | "copy" | "remove";
 export type FolderAction = "upload" | "newFolder" | "downloadFolder";
 /** Everything that a button or a shortcut can start in a folder. */
 export type Command =

@@ -13,6 +13,17 @@ class GuestSession extends EventTarget {
     super();
     /** @type {Visit | null} */
     this.visit = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
+    this.isGuest = true;
+    /** The receipts of what this guest has sent. @type {{name: string, receipt: string}[]} */
+    this.receipts = [];
+    /** Asks for receipts. */
+    this.uploadHeaders = { Prefer: "return=representation" };
+  }
+
+  /** @param {string} body of the answer to an upload */
+  received(body) {
+    if (!body.startsWith("{")) return;
+    for (const { name, receipt } of JSON.parse(body).content ?? []) if (receipt) this.receipts.push({ name, receipt });
   }
 
   get isOpen() {

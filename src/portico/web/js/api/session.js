@@ -31,6 +31,12 @@ class Session extends EventTarget {
     };
   }
 
+  /** Of uploads; see `guest-session.js`. @type {Record<string, string>} */
+  uploadHeaders = {};
+  /** @type {((body: string) => void) | undefined} */
+  received = undefined;
+  isGuest = false;
+
   get username() {
     return this.stored?.username ?? "";
   }

@@ -27,6 +27,7 @@ const MAX_NAMES = 5;
 const CONDITIONS = {
   download: { rights: ["download"], fits: (entries) => entries.length > 0 },
   copyLink: { rights: [], fits: (entries) => entries.length === 1 },
+  share: { rights: ["share"], fits: (entries) => entries.length === 1 },
   details: { rights: ["list"], fits: (entries) => entries.length === 1 },
   rename: { rights: ["upload", "overwrite"], fits: (entries) => entries.length === 1 },
   move: { rights: ["upload", "overwrite"], fits: (entries) => entries.length > 0 },
@@ -38,12 +39,12 @@ const CONDITIONS = {
 };
 
 /** @param {string} name @returns {name is EntryAction} */
-export const isEntryAction = (name) => ["download", "copyLink", "details", "rename", "move", "copy", "remove"].includes(name);
+export const isEntryAction = (name) => ["download", "copyLink", "share", "details", "rename", "move", "copy", "remove"].includes(name);
 
 /** @param {EntryAction | FolderAction} action @param {Entry[]} [entries] */
 export function isOffered(action, entries = []) {
   const { rights, fits } = CONDITIONS[action];
-  return session.may(...rights) && fits(entries);
+  return session.may(...rights) && fits(entries) && !(session.isGuest && action === "copy");
 }
 
 /** @param {Listing} listing @returns {Promise<string>} the name of the new folder, or empty */

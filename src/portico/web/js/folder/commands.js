@@ -3,6 +3,7 @@
 import * as actions from "./actions.js";
 import { showAutomateDialog } from "../dialogs/automate.js";
 import { showDetails } from "../dialogs/details.js";
+import { showShareDialog } from "../dialogs/share.js";
 import { download, downloadFolder } from "./downloads.js";
 import { join, parent } from "../paths.js";
 import { session } from "../api/session.js";
@@ -18,6 +19,7 @@ export async function runCommand(view, name) {
     if (!actions.isOffered(name, entries)) return;
     if (name === "download") await download(listing.path, entries);
     else if (name === "details") await showDetails(join(listing.path, entries[0].name));
+    else if (name === "share") await showShareDialog(join(listing.path, entries[0].name), entries[0].folder);
     else if (name === "rename") view.goTo(await actions.rename(listing, entries[0]));
     else await actions[name](listing, entries);
   } else if (name === "newFolder") {

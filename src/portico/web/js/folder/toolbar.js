@@ -16,6 +16,7 @@ import { t } from "../i18n/i18n.js";
 const ENTRY_ACTIONS = [
   { name: "download", label: "download", icon: "download", key: "D" },
   { name: "copyLink", label: "copyLink", icon: "link", key: "L", menuOnly: true },
+  { name: "share", label: "share", icon: "share", menuOnly: true },
   { name: "details", label: "details", icon: "info", key: "I", menuOnly: true },
   { name: "rename", label: "rename", icon: "rename", key: "F2" },
   { name: "move", label: "move", icon: "move", key: "M" },
@@ -79,7 +80,7 @@ export class Toolbar {
       isOffered("upload") ? upload : null,
       isOffered("newFolder") ? this.#button("newFolder", "newFolder") : null,
       isOffered("downloadFolder") ? this.#button("downloadFolder", "download") : null,
-      this.#button("automate", "terminal"));
+      session.isGuest ? null : this.#button("automate", "terminal"));
     this.filter.hidden = this.search.hidden = this.details.hidden = this.refresh.hidden = !mayList;
     this.field.value = "";
     this.update([]);

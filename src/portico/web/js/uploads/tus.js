@@ -223,7 +223,9 @@ const addressOf = (id) => `${UPLOADS}/${encodeURIComponent(id)}`;
 /** @param {XMLHttpRequest} answer @returns {Progress} */
 function progressOf(answer) {
   const location = answer.getResponseHeader("Content-Location");
-  return { offset: Number(answer.getResponseHeader("Upload-Offset")), stored: location === null ? null : nameFromUrl(location) };
+  // A guest is sent the entry itself, with the receipt.
+  const body = answer.responseText.startsWith("{") ? JSON.parse(answer.responseText).content?.[0]?.name : null;
+  return { offset: Number(answer.getResponseHeader("Upload-Offset")), stored: location === null ? (body ?? null) : nameFromUrl(location) };
 }
 
 /** @param {XMLHttpRequest} answer */

@@ -42,13 +42,13 @@ function attempt(token, method, url, { headers = {}, body, signal, onProgress })
     const abort = () => request.abort();
     request.open(method, url);
     request.setRequestHeader("Authorization", `Bearer ${token}`);
-    for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
+    for (const [name, value] of Object.entries({ ...headers, ...session.uploadHeaders })) request.setRequestHeader(name, value);
     request.responseType = "text";
     request.upload.onprogress = ({ loaded }) => {
       watch();
       onProgress?.(loaded);
     };
-    request.onload = () => (request.status < 300 ? resolve(request) : reject(errorOf(request)));
+    request.onload = () => (request.status < 300 ? resolve(received(request)) : reject(errorOf(request)));
     request.onerror = () => reject(new Unreachable());
     request.onabort = () => reject(signal?.aborted ? signal.reason : new Unreachable());
     request.onloadend = () => {
@@ -59,6 +59,12 @@ function attempt(token, method, url, { headers = {}, body, signal, onProgress })
     watch();
     request.send(body ?? null);
   });
+}
+
+/** @param {XMLHttpRequest} request */
+function received(request) {
+  session.received?.(request.responseText);
+  return request;
 }
 
 /** @param {XMLHttpRequest} request */
