@@ -26,8 +26,13 @@ FLAGS = [
 ]
 
 PASSWORD = "pass word"
-OTHERS = {"reader": "list,download", "dropper": "upload", "sender": "list,upload"}
-"""More users of the same folder, with fewer rights than `web`."""
+OTHERS = {
+    "reader": "list,download",
+    "dropper": "upload",
+    "sender": "list,upload",
+    "sharer": "list,download,upload,overwrite,share",
+}
+"""More users of the same folder, with other rights than `web`."""
 
 PATIENCE = 120_000
 """Milliseconds after which a wait is a hang."""

@@ -109,7 +109,7 @@ def test_addresses_of_files_depend_on_their_content() -> None:
     one, same, other = (build({"clientId": name, "clientSecret": "s"}) for name in ("a", "a", "b"))
     assert one == same
     changed = set(one.assets) ^ set(other.assets)
-    assert {address.rpartition("/")[2] for address in changed} == {"page.js"}
+    assert {address.rpartition("/")[2] for address in changed} == {"guest.js", "page.js"}
     assert one.index != other.index
 
 
@@ -162,7 +162,9 @@ def test_every_language_says_the_same(open_page: OpenPage, gateway: Gateway) -> 
     assert LANGUAGES == ["de", "en", "es", "fr", "ja"]
     used = set(re.findall(r'"(\w+)"', "".join(path.read_text() for path in SCRIPTS)))
     for key, english in texts["en"].items():
-        assert key in used or re.match(r"(state|column|problem|job)_|\w+Count$", key), f"{key} is not used"
+        assert key in used or re.match(r"(state|column|problem|job|share|link|access)_|\w+Count$", key), (
+            f"{key} is not used"
+        )
         for code in LANGUAGES:
             text = texts[code].get(key)
             assert type(text) is type(english), (code, key)

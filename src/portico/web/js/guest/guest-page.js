@@ -84,9 +84,9 @@ export class GuestPage {
   }
 
   /** @param {Visit} visit @returns {Child[]} */
-  #intro({ note, owner, linkExpiresAt }) {
+  #intro({ note, owner, kind, linkExpiresAt }) {
     const until = linkExpiresAt ? ` · ${t("linkUntil", { date: dateTime(linkExpiresAt) })}` : "";
-    return [note ? make("span", { class: "note" }, note) : null, make("span", { class: "hint" }, t("guestFrom", { name: owner }) + until)];
+    return [note ? make("span", { class: "note" }, note) : null, make("span", { class: "hint" }, t(kind === "request" ? "requestFrom" : "guestFrom", { name: owner }) + until)];
   }
 
   /** @param {Visit} visit */

@@ -405,6 +405,7 @@ export default {
   guestCannotOpen: "Dieser Link lässt sich gerade nicht öffnen",
   guestAskAgain: "Bitten Sie die Person, von der Sie ihn haben, um einen neuen Link.",
   guestFrom: "Geteilt von {name}",
+  requestFrom: "Angefragt von {name}",
   requestHeading: "Dateien an {name} senden",
   requestHint: "Legen Sie Dateien irgendwo auf dieser Seite ab oder wählen Sie sie aus. Nur der Empfänger sieht sie.",
   requestChoose: "Dateien auswählen",

@@ -405,6 +405,7 @@ export default {
   guestCannotOpen: "This link can't be opened right now",
   guestAskAgain: "Ask the person who sent it to you for a new link.",
   guestFrom: "Shared by {name}",
+  requestFrom: "Requested by {name}",
   requestHeading: "Send files to {name}",
   requestHint: "Drop files anywhere on this page, or choose them. Nobody but the recipient sees them.",
   requestChoose: "Choose files",

@@ -405,6 +405,7 @@ export default {
   guestCannotOpen: "Este enlace no se puede abrir ahora",
   guestAskAgain: "Pide un enlace nuevo a la persona que te lo envió.",
   guestFrom: "Compartido por {name}",
+  requestFrom: "Solicitado por {name}",
   requestHeading: "Enviar archivos a {name}",
   requestHint: "Suelta archivos en cualquier lugar de esta página o elígelos. Solo los ve el destinatario.",
   requestChoose: "Elegir archivos",

@@ -405,6 +405,7 @@ export default {
   guestCannotOpen: "Ce lien ne peut pas être ouvert pour le moment",
   guestAskAgain: "Demandez un nouveau lien à la personne qui vous l’a envoyé.",
   guestFrom: "Partagé par {name}",
+  requestFrom: "Demandé par {name}",
   requestHeading: "Envoyer des fichiers à {name}",
   requestHint: "Déposez des fichiers n’importe où sur cette page ou choisissez-les. Seul le destinataire les voit.",
   requestChoose: "Choisir des fichiers",

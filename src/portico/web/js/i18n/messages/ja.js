@@ -405,6 +405,7 @@ export default {
   guestCannotOpen: "現在このリンクを開けません",
   guestAskAgain: "送ってくれた人に新しいリンクを依頼してください。",
   guestFrom: "{name} さんが共有",
+  requestFrom: "{name} さんからの依頼",
   requestHeading: "{name} さんにファイルを送る",
   requestHint: "このページにファイルをドロップするか、選択してください。受信者だけが見られます。",
   requestChoose: "ファイルを選択",
