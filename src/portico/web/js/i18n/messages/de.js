@@ -309,7 +309,6 @@ export default {
   newPassword: "Neues Passwort",
   newPasswordHint: "Mindestens 8 Zeichen und nicht leicht zu erraten. Gut sind ein paar Wörter ohne Zusammenhang.",
   passwordChanged: "Das Passwort wurde geändert. Alle anderen Sitzungen sind beendet.",
-  problem_wrong_password: "Das bisherige Passwort ist falsch.",
   problem_weak_password: "Dieses Passwort ist zu kurz oder zu leicht zu erraten. Wählen Sie ein anderes, etwa ein paar Wörter ohne Zusammenhang.",
   problem_access_denied: "Das Gateway erkennt diese Seite nicht als seine eigene. Bitten Sie Ihre Administration, seine öffentliche Adresse einzustellen.",
   thisSession: "Dieser Browser",

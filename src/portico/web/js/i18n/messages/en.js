@@ -309,7 +309,6 @@ export default {
   newPassword: "New password",
   newPasswordHint: "At least 8 characters, and not easy to guess. A few unrelated words work well.",
   passwordChanged: "Password changed. All other sessions have ended.",
-  problem_wrong_password: "The current password is incorrect.",
   problem_weak_password: "This password is too short or too easy to guess. Choose another one, such as a few unrelated words.",
   problem_access_denied: "The gateway can't tell that this page is its own. Ask your administrator to set its public address.",
   thisSession: "This browser",

@@ -309,7 +309,6 @@ export default {
   newPassword: "Contraseña nueva",
   newPasswordHint: "Al menos 8 caracteres y difícil de adivinar. Unas cuantas palabras sin relación funcionan bien.",
   passwordChanged: "Contraseña cambiada. Las demás sesiones han terminado.",
-  problem_wrong_password: "La contraseña actual no es correcta.",
   problem_weak_password: "Esta contraseña es demasiado corta o fácil de adivinar. Elija otra, como unas cuantas palabras sin relación.",
   problem_access_denied: "La pasarela no reconoce esta página como suya. Pida a su administrador que configure su dirección pública.",
   thisSession: "Este navegador",

@@ -309,7 +309,6 @@ export default {
   newPassword: "Nouveau mot de passe",
   newPasswordHint: "Au moins 8 caractères, et difficile à deviner. Quelques mots sans rapport conviennent bien.",
   passwordChanged: "Mot de passe changé. Toutes les autres sessions sont terminées.",
-  problem_wrong_password: "Le mot de passe actuel est incorrect.",
   problem_weak_password: "Ce mot de passe est trop court ou trop facile à deviner. Choisissez-en un autre, par exemple quelques mots sans rapport.",
   problem_access_denied: "La passerelle ne reconnaît pas cette page comme la sienne. Demandez à votre administrateur de définir son adresse publique.",
   thisSession: "Ce navigateur",

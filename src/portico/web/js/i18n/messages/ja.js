@@ -309,7 +309,6 @@ export default {
   newPassword: "新しいパスワード",
   newPasswordHint: "8 文字以上で、推測されにくいもの。関連のない単語をいくつか並べるのがおすすめです。",
   passwordChanged: "パスワードを変更しました。ほかのセッションはすべて終了しました。",
-  problem_wrong_password: "現在のパスワードが正しくありません。",
   problem_weak_password: "このパスワードは短すぎるか、推測されやすいものです。関連のない単語をいくつか並べるなど、別のものを選んでください。",
   problem_access_denied: "ゲートウェイはこのページを自身のものと確認できません。公開アドレスの設定を管理者に依頼してください。",
   thisSession: "このブラウザー",
