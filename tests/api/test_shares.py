@@ -220,8 +220,8 @@ async def test_the_end_of_a_link(gateway: Gateway, clock: Clock) -> None:
     by_ticket = {"params": {"ticket": ticket}}
     answer = await gateway.client.get("/backend/1.0.0/filesystem/a.txt", **by_ticket)  # type: ignore[arg-type]
     assert answer.content == b"content"
-    # Nothing of it is kept by a browser or a proxy without asking, and nothing runs.
-    assert answer.headers["Cache-Control"] == "private, no-cache"
+    # Nothing of it is kept by a browser or a proxy, and nothing runs.
+    assert answer.headers["Cache-Control"] == "no-store"
     assert "sandbox" in answer.headers["Content-Security-Policy"]
     assert answer.headers["Content-Disposition"].startswith("attachment")
     assert answer.headers["Referrer-Policy"] == "no-referrer"

@@ -196,7 +196,10 @@ class Guests:
         """Whether the guest may still do what began before, at the same place; asked without a cache."""
         row = await self._database.first(_BY_DIGEST, {"digest": guest.digest})
         found = open_link_of(row, self._links.policy, self._database.now())
-        return found is not None and found.link.path == guest.link.path and found.place == guest.open.place
+        if found is None:
+            return False
+        now, then = found.place, guest.open.place
+        return (now.connection, now.root, now.rights) == (then.connection, then.root, then.rights)
 
     async def issue_ticket(self, guest: Guest, path: str) -> str:
         ticket = PREFIX + secrets.token_urlsafe(32)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import and_, case, delete, func, insert, or_, select, update
+from sqlalchemy import Text, and_, case, delete, func, insert, literal, or_, select, update
 
 from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.errors import Forbidden, LimitReached, NotFound
@@ -298,10 +298,14 @@ class ShareLinks:
 
         async def count(transaction: "AsyncConnection") -> None:
             # Of requests of the same guest at the same time, one inserts the row; the others wait for it.
-            noted = upsert(
-                self._database.dialect, guest_downloads, {"at": now}, where=guest_downloads.c.at <= since
-            ).values(guest=guest, file=key, at=now)
-            if not (await transaction.execute(noted)).rowcount:
+            noted = (
+                upsert(
+                    self._database.dialect, guest_downloads, {"at": now}, where=guest_downloads.c.at <= since
+                )
+                .values(guest=guest, file=key, at=now)
+                .returning(guest_downloads.c.at)
+            )
+            if (await transaction.execute(noted)).first() is None:
                 return
             left = or_(
                 share_links.c.max_downloads.is_(None), share_links.c.downloads < share_links.c.max_downloads
@@ -310,8 +314,9 @@ class ShareLinks:
                 update(share_links)
                 .where(share_links.c.id == link.id, share_links.c.ended_at.is_(None), left)
                 .values(downloads=share_links.c.downloads + 1)
+                .returning(share_links.c.id)
             )
-            if not (await transaction.execute(counted)).rowcount:
+            if (await transaction.execute(counted)).first() is None:
                 raise LimitReached("This link has been downloaded as often as its owner allows.")
             await transaction.execute(_noted(link.id, access))
 
@@ -358,9 +363,7 @@ class ShareLinks:
             .values(
                 path=case(
                     (share_links.c.path == old, new),
-                    else_=func.concat(new, func.substr(share_links.c.path, len(old) + 1))
-                    if self._database.dialect == "postgresql"
-                    else new + func.substr(share_links.c.path, len(old) + 1),
+                    else_=literal(new, Text) + func.substr(share_links.c.path, len(old) + 1, type_=Text),
                 )
             )
         )

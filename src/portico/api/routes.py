@@ -244,7 +244,10 @@ class Routes(Router):
         endpoint = methods.get(scope["method"])
         if endpoint is None:
             raise MethodNotAllowed(_advice(methods), allowed=set(methods))
-        response = await endpoint(Request(scope, receive))
+        request = Request(scope, receive)
+        response = await endpoint(request)
+        if context_of(request).link:  # what a guest was sent must not be shown again after the link has ended
+            response.headers["Cache-Control"] = "no-store"
         await response(scope, receive, send)
 
     def _methods(self, scope: Scope) -> Methods:

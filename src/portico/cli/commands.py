@@ -55,6 +55,9 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "rm": CommandEntry("Remove files and folders.", _REMOTE),
     "jobs": CommandEntry("List and cancel long changes on the gateway.", "portico.cli.remote.jobs"),
     "trash": CommandEntry("Bring back what was deleted or replaced.", "portico.cli.remote.trash"),
+    "share": CommandEntry(
+        "Share files and folders with people without an account.", "portico.cli.remote.share"
+    ),
     "receipt": CommandEntry("Verify what a gateway says that it stored.", "portico.cli.remote.receipt"),
     "completion": CommandEntry("Print a completion script for your shell.", "portico.cli.completion"),
 }

@@ -239,7 +239,7 @@ COMMANDS = {
         {
             "add": Command(
                 add,
-                "Add a Web User.\n\nBy default, the connection is 'local', the root is /NAME, and the user has all rights. On a "
+                "Add a Web User.\n\nBy default, the connection is 'local', the root is /NAME, and the user has all rights but share. On a "
                 "terminal, the password is prompted for. Without one, such as in a service, a password is generated; if standard "
                 "input is a pipe, --password-stdin or --generate is required.",
                 (_name_argument, _account_options, _password_option, _generate_option, _invite_option),

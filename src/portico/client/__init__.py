@@ -23,7 +23,9 @@ from portico.client.errors import (
     InvalidRequest,
     IsAFolder,
     JobCancelled,
+    LimitReached,
     MethodNotAllowed,
+    MoreNeeded,
     NotAFolder,
     NotAGateway,
     NotFound,
@@ -41,6 +43,7 @@ from portico.client.errors import (
     SignInFailed,
     SourceChanged,
     StorageFull,
+    TargetGone,
     Temporary,
     TooLarge,
     TooManyRequests,
@@ -52,10 +55,12 @@ from portico.client.errors import (
     UploadTakenOver,
     UriTooLong,
     WrongDigest,
+    WrongPassword,
     WrongSize,
 )
 from portico.client.files import OnConflict
 from portico.client.jobs import Job, JobProgress
+from portico.client.shares import Access, LinkKind, LinkOptions, ShareLink
 from portico.client.transfers.progress import Progress, Receipt
 from portico.client.transfers.sources import Uploadable
 from portico.client.trash import TrashedItem
@@ -64,6 +69,7 @@ if TYPE_CHECKING:
     from portico.client.async_client import AsyncClient
 
 __all__ = [
+    "Access",
     "AddressNotAllowed",
     "AlreadyExists",
     "AsyncClient",
@@ -86,7 +92,11 @@ __all__ = [
     "Job",
     "JobCancelled",
     "JobProgress",
+    "LimitReached",
+    "LinkKind",
+    "LinkOptions",
     "MethodNotAllowed",
+    "MoreNeeded",
     "NotAFolder",
     "NotAGateway",
     "NotFound",
@@ -104,9 +114,11 @@ __all__ = [
     "Receipt",
     "RequestRunning",
     "RequestTimeout",
+    "ShareLink",
     "SignInFailed",
     "SourceChanged",
     "StorageFull",
+    "TargetGone",
     "Temporary",
     "TokenStore",
     "Tokens",
@@ -122,6 +134,7 @@ __all__ = [
     "Uploadable",
     "UriTooLong",
     "WrongDigest",
+    "WrongPassword",
     "WrongSize",
 ]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import BinaryIO, Self, Unpack
 
-from portico.client import files, jobs, moves, search, trash
+from portico.client import files, jobs, moves, search, shares, trash
 from portico.client.auth.tokens import Tokens
 from portico.client.base import Base, LocalPath
 from portico.client.entries import Entry, Folder
@@ -17,6 +17,7 @@ from portico.client.http.sync_runner import SyncRunner
 from portico.client.jobs import Job, JobProgress
 from portico.client.paths import clean
 from portico.client.search import Criteria
+from portico.client.shares import Access, LinkKind, LinkOptions, ShareLink
 from portico.client.transfers import archives, downloads, uploads
 from portico.client.transfers.batches import upload_item
 from portico.client.transfers.progress import Progress, Received
@@ -299,6 +300,34 @@ class Client(Base):
     def empty_trash(self) -> None:
         """Remove everything in the trash for good."""
         self._run(trash.empty(self._session))
+
+    def share(self, path: str, kind: LinkKind = "download", **options: Unpack[LinkOptions]) -> ShareLink:
+        """Share a file or folder with people without an account; the link in the answer has its `address`."""
+        return self._run(shares.add(self._session, path, kind, options))
+
+    def links(self) -> Sequence[ShareLink]:
+        """One's share links, the newest first; without their addresses."""
+        return self._run(shares.listed(self._session))
+
+    def change_link(self, link_id: str, **options: Unpack[LinkOptions]) -> ShareLink:
+        """Change what is given; None takes a password, an end or a limit away."""
+        return self._run(shares.change(self._session, link_id, options))
+
+    def renew_link(self, link_id: str) -> ShareLink:
+        """Give a link another address; the former one does not work any more."""
+        return self._run(shares.renew(self._session, link_id))
+
+    def end_link(self, link_id: str) -> None:
+        """Within a second, nobody can use the link any more."""
+        self._run(shares.end(self._session, link_id))
+
+    def link_accesses(self, link_id: str) -> Sequence[Access]:
+        """Who did what with a link, the newest first."""
+        return self._run(shares.accesses(self._session, link_id))
+
+    def open_link(self, link: str, *, password: str | None = None, name: str = "") -> None:
+        """Use somebody's share link, given as its address, instead of signing in. Paths count from what is shared."""
+        self._run(shares.open_link(self._session, link, password, name))
 
     def close(self) -> None:
         """Close the connections. The tokens stay valid; `logout` revokes them."""

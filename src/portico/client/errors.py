@@ -59,6 +59,24 @@ class InvalidCursor(ClientError):
     code = "invalid-cursor"
 
 
+class MoreNeeded(ClientError):
+    """A share link asks for a password or a name."""
+
+    code = "more-needed"
+
+
+class WrongPassword(ClientError):
+    """Of a share link."""
+
+    code = "wrong-password"
+
+
+class LimitReached(ClientError):
+    """A share link has been used as often as its owner allows."""
+
+    code = "limit-reached"
+
+
 class NotSignedIn(ClientError):
     code = "not-signed-in"
 
@@ -73,6 +91,12 @@ class AddressNotAllowed(ClientError):
 
 class NotFound(ClientError):
     code = "not-found"
+
+
+class TargetGone(NotFound):
+    """What a share link was made for is gone."""
+
+    code = "target-gone"
 
 
 class MethodNotAllowed(ClientError):

@@ -103,7 +103,7 @@ class Sharing:
             raise InvalidRequest(
                 "A folder for each sender is for file requests; guests could not see the rest."
             )
-        async with self._change("share-add", path) as change:
+        async with self._change("share.add", path) as change:
             await change.begin()
             link, token = await self._links.add(user, path, values)
             change.line.link = link.id
@@ -127,7 +127,7 @@ class Sharing:
             raise InvalidRequest("A folder for each sender is for file requests.")
         if not values:
             return self._shared(link)
-        async with self._change("share-change", self._path(link), link.id) as change:
+        async with self._change("share.set", self._path(link), link.id) as change:
             change.line.changed = sorted(name.removesuffix("_hash") for name in values)
             await change.begin()
             link = await self._links.change(self._actor.user, link_id, values)
@@ -138,7 +138,7 @@ class Sharing:
         """Give the link another address. Guests who have opened it stay."""
         self._begin("share-change", makes=True)
         link = await self._links.get(self._actor.user, link_id)
-        async with self._change("share-change", self._path(link), link.id) as change:
+        async with self._change("share.set", self._path(link), link.id) as change:
             change.line.changed = ["address"]
             await change.begin()
             link, token = await self._links.renew(self._actor.user, link_id)
@@ -147,7 +147,7 @@ class Sharing:
     async def end(self, link_id: str) -> None:
         self._begin("share-end")
         link = await self._links.get(self._actor.user, link_id)
-        async with self._change("share-end", self._path(link), link.id) as change:
+        async with self._change("share.end", self._path(link), link.id) as change:
             await change.begin()
             await self._links.end(self._actor.user, link_id)
         self._resources.guests.forget()

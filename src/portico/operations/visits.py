@@ -67,7 +67,7 @@ class Visits:
             needs += ["name"] if found.link.ask_name and not name.strip() else []
             if needs:
                 raise MoreNeeded(f"This link asks for a {' and a '.join(needs)}; send it along.", needs=needs)
-        line = line_of(context, "share-open")
+        line = line_of(context, "share.open")
         try:
             found = await self._guests.check_password(found, password or "", context.address)
         except PorticoError as error:
@@ -82,7 +82,7 @@ class Visits:
         text = await self._added(found, given, context.address)
         guest = await self._guests.guest(text)
         context.guest = guest.name
-        line = line_of(context, "share-open", outcome=DONE)
+        line = line_of(context, "share.open", outcome=DONE)
         await self._audit.record(line)
         return await self._visit(text, guest)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from portico.client.auth.backoff import Backoff
 from portico.client.auth.tokens import Credentials, Tokens, TokenStore
-from portico.client.errors import ClientError, NotAGateway, NotSignedIn, SignInFailed, Temporary
+from portico.client.errors import ClientError, Forbidden, NotAGateway, NotSignedIn, SignInFailed, Temporary
 from portico.client.http.effects import Exclusive, Operation, Piece, Request, Response, blocking, send
 from portico.client.http.idempotency import LIFETIME_HEADER
 from portico.client.http.problems import problem
@@ -67,7 +67,7 @@ class AuthSession:
         if self._honours_keys is None:
             try:
                 response = yield from self.request(Request("GET", "/backend/session"))
-            except Temporary:
+            except (Temporary, Forbidden):  # a guest has no session
                 return False
             self._honours_keys = LIFETIME_HEADER in response.headers
         return self._honours_keys
@@ -138,7 +138,7 @@ class AuthSession:
             "Content-Type": "application/x-www-form-urlencoded",
         }
         request = Request("POST", _LOGIN, headers, body=BytesBody(urlencode(form).encode()))
-        body = (yield from self._unauthenticated(request)).json()
+        body = (yield from self.unauthenticated(request)).json()
         try:
             tokens = Tokens(
                 body["access_token"],
@@ -154,7 +154,7 @@ class AuthSession:
         """`id:secret`. They are not confidential: the gateway sends them to every browser."""
         known = self._credentials
         if known.client_id is None or known.client_secret is None:
-            script = (yield from self._unauthenticated(Request("GET", "/config.js"))).content.decode(
+            script = (yield from self.unauthenticated(Request("GET", "/config.js"))).content.decode(
                 "utf-8", "replace"
             )
             found = dict(re.findall(r'(clientId|clientSecret) = ("(?:[^"\\]|\\.)*")', script))
@@ -178,7 +178,12 @@ class AuthSession:
             return response
         raise error_of(response)
 
-    def _unauthenticated(self, request: Request) -> Operation[Response]:
+    def use(self, tokens: Tokens) -> Operation[None]:
+        """Go on with tokens that were got elsewhere."""
+        yield from self._save(tokens)
+
+    def unauthenticated(self, request: Request) -> Operation[Response]:
+        """Send a request without a token, with retries."""
         backoff = self.backoff()
         while True:
             try:

@@ -1,0 +1,138 @@
+"""What the commands of `portico share` do."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from portico import setting_parsers
+from portico.cli.exits import DONE, UsageMistake
+from portico.cli.output import show_list
+from portico.cli.remote.connect import Gateway, connect
+from portico.cli.terminal import read_standard_input
+from portico.client.shares import LinkKind, LinkOptions, ShareLink
+
+_SPAN = re.compile("([0-9]+[smhdw])+")
+_KINDS: dict[str, LinkKind] = {"download": "download", "request": "request", "both": "both"}
+
+T = TypeVar("T")
+
+
+def add(options: SimpleNamespace) -> int:
+    if options.kind not in _KINDS:
+        raise UsageMistake(f"--kind must be one of {', '.join(_KINDS)}.")
+    chosen = _options(options)
+    with connect(options) as client:
+        link = client.share(options.path, _KINDS[options.kind], **chosen)
+        _show_new(client, link, as_json=options.as_json)
+    return DONE
+
+
+def list_(options: SimpleNamespace) -> int:
+    with connect(options) as client:
+        links = client.links()
+    if options.as_json:
+        for link in links:
+            print(json.dumps(_facts(link), ensure_ascii=False))
+        return DONE
+    rows = [
+        {
+            "id": link.id,
+            "path": link.path,
+            "kind": link.kind,
+            "state": link.state,
+            "downloads": _of(link.downloads, link.max_downloads),
+            "uploads": _of(link.uploads, link.max_uploads),
+            "expires": link.expires_at,
+        }
+        for link in links
+    ]
+    show_list(rows, as_json=False, empty="You have no links; make one with 'portico share add PATH'.")
+    return DONE
+
+
+def address(options: SimpleNamespace) -> int:
+    with connect(options) as client:
+        _show_new(client, client.renew_link(options.id), as_json=options.as_json)
+    return DONE
+
+
+def end(options: SimpleNamespace) -> int:
+    with connect(options) as client:
+        client.end_link(options.id)
+    print(f"Ended the link {options.id}.")
+    return DONE
+
+
+def log(options: SimpleNamespace) -> int:
+    with connect(options) as client:
+        accesses = client.link_accesses(options.id)
+    if options.as_json:
+        for access in accesses:
+            print(json.dumps(asdict(access), ensure_ascii=False))
+    else:
+        show_list([asdict(access) for access in accesses], as_json=False, empty="Nobody has used it yet.")
+    return DONE
+
+
+def _show_new(client: Gateway, link: ShareLink, *, as_json: bool) -> None:
+    place = link.address or ""
+    full = place if "://" in place else client.url.rstrip("/") + place
+    print(json.dumps(_facts(link) | {"address": full}, ensure_ascii=False) if as_json else full)
+
+
+def _facts(link: ShareLink) -> dict[str, Any]:
+    facts = asdict(link)
+    if link.address is None:
+        del facts["address"]
+    return facts
+
+
+def _of(count: int, most: int | None) -> str:
+    return str(count) if most is None else f"{count}/{most}"
+
+
+def _options(options: SimpleNamespace) -> LinkOptions:
+    chosen: LinkOptions = {}
+    if options.title:
+        chosen["title"] = options.title
+    if options.note:
+        chosen["note"] = options.note
+    if options.password_stdin:
+        chosen["password"] = read_standard_input()
+    if options.expires:
+        chosen["expires_at"] = _parsed("--expires", options.expires, _moment)
+    number = setting_parsers.whole_number(1, 10**15)
+    if options.max_downloads:
+        chosen["max_downloads"] = _parsed("--max-downloads", options.max_downloads, number)
+    if options.max_uploads:
+        chosen["max_uploads"] = _parsed("--max-uploads", options.max_uploads, number)
+    if options.max_bytes:
+        chosen["max_bytes"] = _parsed("--max-bytes", options.max_bytes, setting_parsers.size)
+    if options.types:
+        chosen["types"] = options.types.split(",")
+    if options.no_name:
+        chosen["ask_name"] = False
+    if options.folder_per_sender:
+        chosen["folder_per_sender"] = True
+    return chosen
+
+
+def _parsed(option: str, text: str, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageMistake(f"{option} {str(error).partition(';')[0]}.") from None
+
+
+def _moment(text: str) -> datetime:
+    """A time from now, or a date or time, which is local unless it has a zone."""
+    try:
+        if _SPAN.fullmatch(text):
+            return datetime.now(UTC) + setting_parsers.duration(text)
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise ValueError("must be a time from now like 7d or 12h, or a date like 2026-12-24") from None

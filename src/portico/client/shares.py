@@ -1,0 +1,174 @@
+"""Share links: for people without an account. A client can also use one, as a guest."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, TypedDict
+from urllib.parse import quote, urlencode
+
+from portico.client.auth.session import AuthSession, BytesBody
+from portico.client.auth.tokens import Tokens
+from portico.client.errors import NotAGateway
+from portico.client.http.effects import Operation, Request
+from portico.client.paths import clean
+
+LinkKind = Literal["download", "request", "both"]
+"""What guests may do: download, send files (upload only), or both."""
+
+LINKS = "/backend/1.0.0/account/links"
+SHARE_SESSIONS = "/backend/1.0.0/share-sessions"
+_JSON = "application/json"
+_PAGE = 1000
+
+
+class LinkOptions(TypedDict, total=False):
+    """What the owner decides of a link."""
+
+    title: str
+    note: str
+    password: str | None
+    expires_at: datetime | None
+    """A time without a zone is local."""
+    max_downloads: int | None
+    max_uploads: int | None
+    max_bytes: int | None
+    types: list[str]
+    """Such as `.pdf` or `image/*`: what may be sent."""
+    ask_name: bool
+    folder_per_sender: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLink:
+    """A share link of one's own."""
+
+    id: str
+    path: str
+    kind: str
+    state: str
+    """`open`, `used-up`, `expired` or `ended`."""
+    title: str = ""
+    note: str = ""
+    has_password: bool = False
+    downloads: int = 0
+    max_downloads: int | None = None
+    uploads: int = 0
+    max_uploads: int | None = None
+    max_bytes: int | None = None
+    created_at: str = ""
+    expires_at: str | None = None
+    address: str | None = field(default=None, repr=False)
+    """What to send to guests. Only the answer that made it has it; it starts with a slash if the gateway does not know its
+    public address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What somebody did with a link."""
+
+    at: str
+    action: str
+    """`open`, `download`, `zip`, `upload` or `wrong-password`."""
+    name: str
+    client: str
+    path: str
+    bytes: int | None
+
+
+def add(session: AuthSession, path: str, kind: LinkKind, options: LinkOptions) -> Operation[ShareLink]:
+    body = {"path": clean(path), "kind": kind, **_body(options)}
+    return _link_of((yield from session.request_once(_request("POST", LINKS, body))).json())
+
+
+def listed(session: AuthSession) -> Operation[list[ShareLink]]:
+    body = (yield from session.request(Request("GET", LINKS))).json()
+    return [_link_of(item) for item in _content(body)]
+
+
+def change(session: AuthSession, link_id: str, options: LinkOptions) -> Operation[ShareLink]:
+    request = _request("PATCH", _address(link_id), _body(options))
+    return _link_of((yield from session.request(request)).json())
+
+
+def renew(session: AuthSession, link_id: str) -> Operation[ShareLink]:
+    request = Request("POST", f"{_address(link_id)}/address")
+    return _link_of((yield from session.request_once(request)).json())
+
+
+def end(session: AuthSession, link_id: str) -> Operation[None]:
+    yield from session.request(Request("DELETE", _address(link_id)))
+
+
+def accesses(session: AuthSession, link_id: str) -> Operation[list[Access]]:
+    """All of them, the newest first."""
+    found: list[Access] = []
+    cursor: str | None = None
+    while True:
+        query = urlencode({"size": _PAGE, **({"cursor": cursor} if cursor else {})})
+        body = (yield from session.request(Request("GET", f"{_address(link_id)}/accesses?{query}"))).json()
+        try:
+            found += [Access(**item) for item in _content(body)]
+        except TypeError:
+            raise NotAGateway("The response contains an invalid access.") from None
+        if (cursor := body.get("nextCursor")) is None:
+            return found
+
+
+def open_link(session: AuthSession, link: str, password: str | None, name: str) -> Operation[Tokens]:
+    """Become a guest: the token of the link takes the place of a sign-in."""
+    body = {"link": link, "name": name, **({"password": password} if password is not None else {})}
+    answer = (yield from session.unauthenticated(_request("POST", SHARE_SESSIONS, body))).json()
+    try:
+        expires_at = datetime.fromisoformat(answer["expiresAt"]).timestamp()
+        tokens = Tokens(answer["token"], None, expires_at, tuple(answer["rights"]))
+    except (KeyError, TypeError, ValueError):
+        raise NotAGateway("The response contains no token.") from None
+    yield from session.use(tokens)
+    return tokens
+
+
+def _request(method: str, target: str, body: dict[str, Any]) -> Request:
+    return Request(method, target, {"Content-Type": _JSON}, BytesBody(json.dumps(body).encode()))
+
+
+def _address(link_id: str) -> str:
+    return f"{LINKS}/{quote(link_id, safe='')}"
+
+
+def _body(options: LinkOptions) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    for name, value in options.items():
+        first, *others = name.split("_")
+        moment = value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
+        body[first + "".join(word.title() for word in others)] = moment
+    return body
+
+
+def _content(body: Any) -> list[Any]:
+    content = body.get("content") if isinstance(body, dict) else None
+    if not isinstance(content, list):
+        raise NotAGateway("The response contains no list.")
+    return content
+
+
+def _link_of(item: Any) -> ShareLink:
+    try:
+        return ShareLink(
+            item["id"],
+            item["path"],
+            item["kind"],
+            item["state"],
+            item["title"],
+            item["note"],
+            item["hasPassword"],
+            item["downloads"],
+            item["maxDownloads"],
+            item["uploads"],
+            item["maxUploads"],
+            item["maxBytes"],
+            item["createdAt"],
+            item["expiresAt"],
+            item.get("address"),
+        )
+    except (KeyError, TypeError, AttributeError):
+        raise NotAGateway("The response contains an invalid link.") from None
