@@ -13,8 +13,8 @@ import { t } from "../i18n/i18n.js";
 /** The event's files, or null if something else is dragged. @param {DragEvent} event */
 const transferOf = (event) => (event.dataTransfer?.types.includes("Files") ? event.dataTransfer : null);
 
-/** @param {{mayDrop: () => boolean, target: (event: Event) => DropTarget, onTarget: (element: HTMLElement | null) => void, onDrop: (files: PickedFile[], path: string) => void}} options */
-export function watchDropZone({ mayDrop, target, onTarget, onDrop }) {
+/** @param {{mayDrop: () => boolean, target: (event: Event) => DropTarget, onTarget?: (element: HTMLElement | null) => void, onDrop: (files: PickedFile[], path: string) => void}} options */
+export function watchDropZone({ mayDrop, target, onTarget = () => undefined, onDrop }) {
   const text = make("p");
   const overlay = make("div", { class: "drop-zone", hidden: true, "aria-hidden": "true" }, icon("upload"), text);
   document.body.append(overlay);
