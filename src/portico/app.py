@@ -74,7 +74,7 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
                 )
             yield Services(
                 gateway=gateway,
-                page=WebPage(gateway.client_id, gateway.client_secret),
+                page=WebPage(gateway.client_id, gateway.client_secret, gateway.thumbnail_types),
                 secure_cookies=chosen.tls_enabled or bool(chosen.behind_proxy),
                 max_files=chosen.max_files,
                 max_file_size=chosen.max_file_size,

@@ -38,6 +38,8 @@ from portico.operations.jobs import Jobs
 from portico.operations.readiness import Readiness
 from portico.operations.receipts import Receipts
 from portico.operations.resources import Resources
+from portico.operations.thumbnail_process import ThumbnailProcess
+from portico.operations.thumbnails import open_thumbnails
 from portico.operations.trash_expiry import sweep_trash
 from portico.operations.upload_expiry import sweep_uploads
 from portico.operations.visits import Visits
@@ -143,6 +145,11 @@ async def open_gateway(
             jobs.stop()
 
         receipts = Receipts(key.derive("receipts"), database.now, settings.public_url)
+        thumbnail_process = ThumbnailProcess()
+        stack.callback(thumbnail_process.close)
+        thumbnails = open_thumbnails(
+            settings.thumbnails_folder, settings.thumbnails_cache_size, thumbnail_process
+        )
         resources = Resources(
             drives,
             sessions,
@@ -161,6 +168,7 @@ async def open_gateway(
             jobs=jobs,
             upload_lifetime=settings.upload_lifetime,
             now=database.now,
+            thumbnails=thumbnails,
             always_digest=settings.upload_digest == "always",
         )
         async with (
@@ -177,6 +185,7 @@ async def open_gateway(
                 _in_turn(leases, "trash", lambda: sweep_trash(trash, drives, settings.trash_keep)),
                 _in_turn(leases, "idempotency-keys", idempotency_keys.sweep),
                 _in_turn(leases, "jobs", jobs.records.sweep),
+                *([thumbnails.sweep] if thumbnails else []),
                 *(_in_turn(leases, "audit", sweep) for sweep in _retention(settings, database)),
             ),
             _sweeping(readiness.watch, drives.watch, interval=WATCH_INTERVAL_SECONDS),
@@ -193,6 +202,7 @@ async def open_gateway(
                 stop=stop,
                 receipts=receipts,
                 visits=Visits(links, guests, drives, audit),
+                thumbnail_types=thumbnails.types if thumbnails else frozenset(),
                 client_id=settings.client_id,
                 client_secret=settings.client_secret,
             )

@@ -104,6 +104,10 @@ class TargetGone(NotFound):
     code = "target-gone"
 
 
+class NoThumbnail(PorticoError):
+    code = "no-thumbnail"
+
+
 class MethodNotAllowed(PorticoError):
     code = "method-not-allowed"
 

@@ -249,6 +249,12 @@ class Settings:
         timedelta(days=30),
         "How long what was deleted or replaced can be brought back, like 30d. It takes up space in the storage meanwhile. 0: not at all.",
     )
+    thumbnails_cache_size: int = _setting(
+        "thumbnails.cache-size",
+        setting_parsers.size,
+        256 * 2**20,
+        "How much disk space in the home folder thumbnails may take, in bytes or like 500MB, 10GiB. The oldest ones are removed. 0: no thumbnails. Needs the extra thumbnails.",
+    )
     path_depth: int = _setting(
         "limits.path-depth",
         setting_parsers.whole_number(1, 4096),
@@ -354,6 +360,10 @@ class Settings:
     @property
     def metrics_folder(self) -> Path:
         return self.home / "metrics"
+
+    @property
+    def thumbnails_folder(self) -> Path:
+        return self.home / "thumbnails"
 
     @property
     def tls_folder(self) -> Path:

@@ -151,6 +151,7 @@ CASES: list[tuple[str, int, str, Request]] = [
     ("file", 404, "not-found", asking("GET", "gone", params={"action": "DOWNLOAD"})),
     ("folder", 404, "not-found", asking("GET", "gone")),
     ("route", 404, "not-found", no_such_route),
+    ("no thumbnail", 404, "no-thumbnail", asking("GET", "file", params={"action": "THUMBNAIL"})),
     ("method", 405, "method-not-allowed", asking("PATCH", "file")),
     ("client stopped", 408, "timeout stored failed", stalled),
     ("listing a file", 409, "not-a-folder", asking("GET", "file", params={"action": "LIST"})),

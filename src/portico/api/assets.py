@@ -1,5 +1,6 @@
 """The page's static files, with their caching and security headers."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from gzip import compress
@@ -35,8 +36,12 @@ FOR_EVER = "public, max-age=31536000, immutable"
 class WebPage:
     """The page of one gateway, and its files at addresses that depend on their content."""
 
-    def __init__(self, client_id: str, client_secret: str) -> None:
-        config = {"clientId": client_id, "clientSecret": client_secret}
+    def __init__(self, client_id: str, client_secret: str, thumbnail_types: Collection[str] = ()) -> None:
+        config = {
+            "clientId": client_id,
+            "clientSecret": client_secret,
+            "thumbnailTypes": sorted(thumbnail_types),
+        }
         built = build(config)
         self.index = Asset.of("index.html", built.index)
         self.guest = Asset.of("guest.html", built.guest)

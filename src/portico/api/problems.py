@@ -46,6 +46,7 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
     "address-not-allowed": ProblemType(403, "This address may not use the gateway"),
     "not-found": ProblemType(404, "Not found"),
     "target-gone": ProblemType(404, "What the link was made for is gone"),
+    "no-thumbnail": ProblemType(404, "No thumbnail"),
     "method-not-allowed": ProblemType(405, "Method not allowed"),
     "timeout": ProblemType(408, "The request timed out"),
     "not-a-folder": ProblemType(409, "Not a folder"),

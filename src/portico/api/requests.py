@@ -27,7 +27,8 @@ MODIFIED = "X-Modified"
 _MAX_PARAMETERS = 16
 _KNOWN = frozenset(
     {
-        *("action", "cursor", "fields", "onConflict", "permanent", "recursive", "size", "target", "ticket"),
+        *("action", "cursor", "fields", "onConflict", "page", "permanent", "recursive"),
+        *("size", "target", "ticket"),
         *("case", "maxSize", "minSize", "modifiedAfter", "modifiedBefore", "name", "type"),
     }
 )

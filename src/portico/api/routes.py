@@ -22,6 +22,7 @@ from portico.api.put import put
 from portico.api.receipts import receipt_key
 from portico.api.requests import FILESYSTEM, Query, context_of, operations_of, path_of
 from portico.api.search import search
+from portico.api.thumbnails import thumbnail
 from portico.api.trash import TRASH, empty_trash, list_trash, remove_trashed, restore
 from portico.api.upload import upload
 from portico.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFolder, NotFound
@@ -39,6 +40,7 @@ class ReadAction(StrEnum):
     DOWNLOAD = "DOWNLOAD"
     STAT = "STAT"
     SEARCH = "SEARCH"
+    THUMBNAIL = "THUMBNAIL"
     ZIP = "ZIP"
 
 
@@ -69,6 +71,8 @@ async def _read(request: Request) -> Response:
             return await stat(request, operations, path, query)
         case ReadAction.SEARCH:
             return await search(operations, path, query)
+        case ReadAction.THUMBNAIL:
+            return await thumbnail(request, operations, path, query)
         case ReadAction.ZIP:
             return await archive(request, operations, path)
     if ticket is not None:

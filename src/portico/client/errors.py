@@ -99,6 +99,12 @@ class TargetGone(NotFound):
     code = "target-gone"
 
 
+class NoThumbnail(ClientError):
+    """There is no thumbnail of this file, or the gateway makes none."""
+
+    code = "no-thumbnail"
+
+
 class MethodNotAllowed(ClientError):
     code = "method-not-allowed"
 

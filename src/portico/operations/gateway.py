@@ -30,6 +30,8 @@ class Gateway:
     receipts: Receipts
     visits: Visits
     """How guests open share links."""
+    thumbnail_types: frozenset[str]
+    """Media types of which this gateway makes thumbnails."""
     client_id: str
     client_secret: str
     """Of the OAuth client, equal on all nodes."""

@@ -11,7 +11,7 @@ from typing import Any
 from portico.accounts.tickets import Tickets
 from portico.drive import Drive, OnConflict
 from portico.entries import Download, Entry, Page
-from portico.errors import IsAFolder, PorticoError, root_is_a_folder
+from portico.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folder
 from portico.operations import recovery
 from portico.operations.actor import Actor
 from portico.operations.archives import Archive
@@ -25,6 +25,7 @@ from portico.operations.resources import Resources
 from portico.operations.resumable import ResumableUploads
 from portico.operations.searching import Criteria, SearchPage, search
 from portico.operations.sharing import Sharing
+from portico.operations.thumbnails import PlannedThumbnail, Thumbnail
 from portico.operations.trash import Trash
 from portico.operations.uploads import Upload
 from portico.paths import Path
@@ -149,6 +150,20 @@ class Operations:
                 await archive.close()
                 raise
         return archive
+
+    async def plan_thumbnail(self, path: Path, size: int, page: int = 1) -> PlannedThumbnail:
+        """A small picture of a file, which `make_thumbnail` makes; `NoThumbnail` if there can be none."""
+        entry = await self.stat_for_download(path)
+        self._context.action = "thumbnail"
+        if self._resources.thumbnails is None:
+            raise NoThumbnail("This gateway makes no thumbnails.")
+        return self._resources.thumbnails.of(await self._drive(download=path), path, entry, size, page)
+
+    async def make_thumbnail(self, planned: PlannedThumbnail) -> Thumbnail:
+        """Ends when the client hangs up: it may have scrolled on."""
+        self._context.release()  # it waits for its turn, not for the storage
+        made: Thumbnail = await self._cancellable(planned.make())
+        return made
 
     async def ticket(self, path: Path, *, recursive: bool = False, renewed: str | None = None) -> Ticket:
         """A ticket with which this file can be downloaded without a token; if `recursive`, a folder as an archive.

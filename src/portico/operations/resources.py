@@ -18,6 +18,7 @@ from portico.operations.cancellation import CancellableWork
 from portico.operations.hashing import WantedDigest
 from portico.operations.jobs import Jobs
 from portico.operations.receipts import Receipts
+from portico.operations.thumbnails import Thumbnails
 from portico.store.digests import FileDigests
 from portico.store.uploads import Uploads
 
@@ -49,6 +50,8 @@ class Resources:
     """Milliseconds since the epoch, the same on all nodes."""
     held: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
     """Of requests that are held in memory until their digest is known."""
+    thumbnails: Thumbnails | None = None
+    """None if this gateway makes none."""
     always_digest: bool = False
     """Whether the SHA-256 of every upload is computed."""
 

@@ -43,7 +43,7 @@ class PageFiles:
     """Content by path. Paths contain a hash of the content, so clients may cache them forever."""
 
 
-def build(config: Mapping[str, str]) -> PageFiles:
+def build(config: Mapping[str, object]) -> PageFiles:
     """Bundle the page; its modules import `config` from `config.js`."""
     web = files("portico") / "web"
     sources = dict(_scripts(web / "js"))
@@ -83,7 +83,7 @@ def _scripts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]
             yield prefix + item.name, item.read_text("utf-8")
 
 
-def config_script(config: Mapping[str, str]) -> str:
+def config_script(config: Mapping[str, object]) -> str:
     return "".join(f"export const {name} = {json.dumps(value)};\n" for name, value in config.items())
 
 

@@ -19,6 +19,7 @@ _GATEWAY_ERRORS: tuple[type[ClientError], ...] = (
     errors.AddressNotAllowed,
     errors.NotFound,
     errors.TargetGone,
+    errors.NoThumbnail,
     errors.MethodNotAllowed,
     errors.RequestTimeout,
     errors.NotAFolder,

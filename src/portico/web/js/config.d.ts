@@ -1,3 +1,5 @@
 // `config.js` has no source: the gateway writes it from its settings (see bundle.py).
 export const clientId: string;
 export const clientSecret: string;
+/** Media types of which the gateway makes thumbnails. */
+export const thumbnailTypes: string[];

@@ -30,6 +30,7 @@ export default {
   problem_forbidden: "Dafür fehlt Ihnen das Recht. Bitten Sie Ihren Administrator darum.",
   problem_address_not_allowed: "Von Ihrem Netz aus ist das Gateway gesperrt. Bitten Sie Ihren Administrator, es freizugeben.",
   problem_not_found: "Dieses Element existiert nicht. Vielleicht wurde es verschoben oder gelöscht.",
+  problem_no_thumbnail: "Von dieser Datei gibt es keine Vorschau. Laden Sie sie herunter, um sie zu öffnen.",
   problem_method_not_allowed: "Das Gateway unterstützt das nicht. Laden Sie die Seite neu und versuchen Sie es erneut.",
   problem_timeout: "Zeitüberschreitung bei der Übertragung. Prüfen Sie die Verbindung und versuchen Sie es erneut.",
   problem_not_a_folder: "Das ist eine Datei, kein Ordner.",

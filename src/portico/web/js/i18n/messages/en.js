@@ -30,6 +30,7 @@ export default {
   problem_forbidden: "You don't have permission to do this. Ask your administrator for access.",
   problem_address_not_allowed: "The gateway can't be used from your network. Ask your administrator for access.",
   problem_not_found: "This item doesn't exist. It may have been moved or deleted.",
+  problem_no_thumbnail: "There's no preview of this file. Download it to open it.",
   problem_method_not_allowed: "The gateway doesn't support this. Reload the page and try again.",
   problem_timeout: "The transfer timed out. Check your connection and try again.",
   problem_not_a_folder: "This is a file, not a folder.",

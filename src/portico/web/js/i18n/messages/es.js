@@ -30,6 +30,7 @@ export default {
   problem_forbidden: "No tiene permiso para hacer esto. Pídalo a su administrador.",
   problem_address_not_allowed: "La pasarela no se puede usar desde su red. Pida a su administrador que lo permita.",
   problem_not_found: "Este elemento no existe. Puede que se haya movido o eliminado.",
+  problem_no_thumbnail: "No hay vista previa de este archivo. Descárguelo para abrirlo.",
   problem_method_not_allowed: "La pasarela no puede hacer esto. Recargue la página e inténtelo de nuevo.",
   problem_timeout: "Se agotó el tiempo de la transferencia. Compruebe la conexión e inténtelo de nuevo.",
   problem_not_a_folder: "Es un archivo, no una carpeta.",

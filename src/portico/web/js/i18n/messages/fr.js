@@ -30,6 +30,7 @@ export default {
   problem_forbidden: "Vous n’avez pas le droit de faire cela. Demandez-le à votre administrateur.",
   problem_address_not_allowed: "La passerelle n’est pas accessible depuis votre réseau. Demandez à votre administrateur de l’autoriser.",
   problem_not_found: "Cet élément n’existe pas. Il a peut-être été déplacé ou supprimé.",
+  problem_no_thumbnail: "Il n'y a pas d'aperçu de ce fichier. Téléchargez-le pour l'ouvrir.",
   problem_method_not_allowed: "La passerelle ne peut pas faire cela. Rechargez la page et réessayez.",
   problem_timeout: "Le transfert a expiré. Vérifiez la connexion et réessayez.",
   problem_not_a_folder: "C’est un fichier, pas un dossier.",

@@ -30,6 +30,7 @@ export default {
   problem_forbidden: "この操作を行う権限がありません。管理者にお問い合わせください。",
   problem_address_not_allowed: "お使いのネットワークからは利用できません。管理者にお問い合わせください。",
   problem_not_found: "存在しません。移動または削除された可能性があります。",
+  problem_no_thumbnail: "このファイルのプレビューはありません。ダウンロードして開いてください。",
   problem_method_not_allowed: "ゲートウェイはこの操作に対応していません。ページを再読み込みして、もう一度お試しください。",
   problem_timeout: "転送がタイムアウトしました。接続を確認して、もう一度お試しください。",
   problem_not_a_folder: "これはフォルダーではなくファイルです。",
