@@ -11,6 +11,7 @@ from playwright.sync_api import Page, Route, expect
 import portico
 
 from ..gateways import Gateway
+from ..operations.test_thumbnails import pdf
 from .browser_user import BrowserUser
 from .conftest import OpenPage
 
@@ -92,7 +93,8 @@ def test_each_kind_of_file_is_shown_and_nothing_in_it_runs(
     (root / "08 notes.md").write_text(MARKDOWN)
     (root / "09 table.csv").write_text(TABLE)
     (root / "10 long.csv").write_text("number,square\n" + "".join(f"{n},{n * n}\n" for n in range(3000)))
-    (root / "11 paper.pdf").write_bytes(b"%PDF-1.7")
+    (root / "11 paper.pdf").write_bytes(pdf(7, script="app.alert('owned')"))
+    (root / "11 torn.pdf").write_bytes(b"%PDF-1.7")
     name = '12 <img src=x onerror="alert(1)">.txt'
     (root / name).write_text("one\ntwo\n")
     user.press("r")
@@ -141,7 +143,15 @@ def test_each_kind_of_file_is_shown_and_nothing_in_it_runs(
     expect(stage).to_contain_text("Showing only the first 1,000 rows.")
     expect(stage.locator("tbody tr")).to_have_count(999)
     next_file(user, "11 paper.pdf")
-    expect(stage).to_contain_text("PDF files aren't shown here")
+    expect(stage.get_by_role("img", name="Page 1 of 7")).to_be_visible()
+    expect(stage.get_by_role("img")).to_have_count(7)
+    last = stage.get_by_role("img", name="Page 7 of 7")
+    last.scroll_into_view_if_needed()
+    expect(last).to_have_js_property("naturalWidth", 1600)
+    user.check_access()
+    user.expect_refusal(404)
+    next_file(user, "11 torn.pdf")
+    expect(stage).to_contain_text("There's no preview of this file.")
     next_file(user, name)
     expect(stage.locator(".line-numbers")).to_have_text("1\n2")
     user.press("Escape")

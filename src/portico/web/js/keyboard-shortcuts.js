@@ -15,7 +15,7 @@ const shortcuts = () => [
   ["keysMoving", [["↑ ↓", "keyMove"], [`${t("capHome")} / ${t("capEnd")}`, "keyEnds"], [`${t("capPageUp")} / ${t("capPageDown")}`, "keyPages"], [t("capEnter"), "keyOpen"], [t("capBackspace"), "keyUp"]]],
   ["keysChoosing", [[t("capSpace"), "keySelect"], [`${t("capShift")} + ↑ ↓`, "keyExtend"], [`${isMac ? "⌘" : t("capControl")} + A`, "keyAll"], [t("capEscape"), "keyClear"]]],
   ["keysDoing", [["F2", "rename"], [t("capDelete"), "delete"], ["D", "download"], [`${t("capShift")} + D`, "downloadFolder"], ["M", "move"], ["C", "copy"], ["L", "copyLink"], ["I", "details"], [`${t("capShift")} + I`, "folderDetails"], ["U", "uploadFiles"], [`${t("capShift")} + U`, "uploadFolder"], [`${isMac ? "⌘" : t("capControl")} + V`, "keyPaste"], ["N", "newFolder"]]],
-  ["keysElse", [["/", "filter"], ["S", "search"], ["R", "refresh"], ["A", "automate"], ["?", "keys"]]],
+  ["keysElse", [["/", "filter"], ["S", "search"], ["G", "gridView"], ["R", "refresh"], ["A", "automate"], ["?", "keys"]]],
 ];
 
 export function showShortcuts() {

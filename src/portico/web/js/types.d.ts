@@ -88,7 +88,7 @@ export type EntryAction = "download" | "copyLink" | "share" | "details" | "renam
 export type FolderAction = "upload" | "newFolder" | "downloadFolder";
 /** Everything that a button or a shortcut can start in a folder. */
 export type Command =
-  | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "search" | "folderDetails" | "up" | "focusList";
+  | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "search" | "folderDetails" | "gridView" | "up" | "focusList";
 
 /** What the gateway does about a name conflict. */
 export type OnConflict = "fail" | "replace" | "rename";

@@ -84,6 +84,12 @@ export async function read(path, { limit, signal } = {}) {
   return request("GET", fileUrl(path, { action: "DOWNLOAD" }), { signal, headers });
 }
 
+/** A small picture of a file, and how many pages the file has. @param {string} path @param {{size: 256 | 1600, page?: number, signal?: AbortSignal}} options */
+export async function thumbnail(path, { size, page = 1, signal }) {
+  const response = await request("GET", fileUrl(path, { action: "THUMBNAIL", size: String(size), page: String(page) }), { signal });
+  return { blob: await response.blob(), pages: Number(response.headers.get("X-Page-Count") ?? 1) };
+}
+
 /** A URL from which the browser itself can download the file, for a minute. @param {string} path */
 export async function downloadLink(path) {
   const { ticket } = await ticketFor(path);

@@ -22,7 +22,8 @@ import { t } from "../i18n/i18n.js";
 export function preview(folder, entries, entry, { onDownload, onShow }) {
   let index = entries.indexOf(entry);
   let aborter = new AbortController();
-  let objectUrl = "";
+  /** @type {string[]} */
+  let objectUrls = [];
   const title = bdi("");
   const facts = make("p", { class: "hint" });
   const content = make("div", { class: "preview-content", tabindex: "0", role: "group", "aria-label": t("content") });
@@ -46,15 +47,21 @@ export function preview(folder, entries, entry, { onDownload, onShow }) {
     source.setAttribute("aria-pressed", String(on));
     show(index);
   };
-  content.addEventListener("click", (event) => { if (closest(event, "img")) setZoom(!isZoomed()); });
+  content.addEventListener("click", (event) => { if (closest(event, "img") && !zoom.hidden) setZoom(!isZoomed()); });
   const save = make("button", { type: "button", class: "primary", onclick: () => onDownload(entries[index]) }, icon("download"), t("download"));
   const { dialog, closed } = openDialog([title], { class: "preview", body: [content], actions: [facts, zoom, source, previous, next, save] });
 
   const clear = () => {
     aborter.abort();
     aborter = new AbortController();
-    if (objectUrl) URL.revokeObjectURL(objectUrl);
-    objectUrl = "";
+    for (const url of objectUrls) URL.revokeObjectURL(url);
+    objectUrls = [];
+  };
+  /** @param {Blob} blob */
+  const urlFor = (blob) => {
+    const url = URL.createObjectURL(blob);
+    objectUrls.push(url);
+    return url;
   };
   /** @param {number} at */
   const show = async (at) => {
@@ -80,7 +87,7 @@ export function preview(folder, entries, entry, { onDownload, onShow }) {
     };
     fill(content, make("p", { class: "hint" }, t("loading")));
     try {
-      const view = await viewOf(join(folder, file.name), file, kind, { signal, urlFor: (blob) => (objectUrl = URL.createObjectURL(blob)), onFailure });
+      const view = await viewOf(join(folder, file.name), file, kind, { signal, urlFor, onFailure });
       if (!signal.aborted) fill(content, ...view);
     } catch (error) {
       onFailure(error);

@@ -7,6 +7,7 @@ import { showShareDialog } from "../dialogs/share.js";
 import { download, downloadFolder } from "./downloads.js";
 import { join, parent } from "../paths.js";
 import { session } from "../api/session.js";
+import { viewMode } from "./view-mode.js";
 
 /** @import { Command } from "../types.js" */
 /** @import { FolderView } from "./folder-view.js" */
@@ -33,6 +34,7 @@ export async function runCommand(view, name) {
   } else if (name === "automate") await showAutomateDialog(view.path);
   else if (name === "refresh") await view.refresh();
   else if (name === "clear") selection.clear();
+  else if (name === "gridView") viewMode.toggle();
   else if (name === "filter") view.toolbar.field.focus();
   else if (name === "search") {
     if (session.may("list")) view.searchView.open(view.path, listing.filter && view.toolbar.field.value.trim());

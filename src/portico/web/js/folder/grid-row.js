@@ -12,6 +12,7 @@ export function makeRow() {
   const parts = {
     checkbox: make("input", { type: "checkbox", tabindex: "-1" }),
     icon: icon("file"),
+    picture: make("img", { class: "thumbnail", alt: "", draggable: "false", hidden: true }),
     name: bdi(""),
     size: make("div", { class: "cell size", role: "gridcell" }),
     modified: make("div", { class: "cell modified", role: "gridcell" }),
@@ -20,7 +21,7 @@ export function makeRow() {
   const open = make("a", { class: "open", tabindex: "-1", draggable: "false" }, parts.name);
   const element = make("div", { class: "row", role: "row", draggable: MAY_DRAG },
     make("div", { class: "cell select", role: "gridcell" }, parts.checkbox),
-    make("div", { class: "cell name", role: "gridcell" }, parts.icon, open),
+    make("div", { class: "cell name", role: "gridcell" }, parts.icon, parts.picture, open),
     parts.size,
     parts.modified,
     make("div", { class: "cell more", role: "gridcell" }, parts.menuButton));

@@ -4,17 +4,18 @@ import { closest, make } from "../ui/dom.js";
 import { bytes, dateTime, longDates } from "../i18n/formats.js";
 import { icon, iconFor, setIcon } from "../ui/icons.js";
 import { makeRow, rowIndex } from "./grid-row.js";
+import { COLUMNS, sortMenu } from "./sort-menu.js";
+import { Thumbnails } from "./thumbnails.js";
+import { viewMode } from "./view-mode.js";
 import { VirtualList } from "../ui/virtual-list.js";
 import { toggleMenu } from "../ui/menu.js";
 import { join, link } from "../paths.js";
 import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
 
-/** @import { Entry, MenuItem, Point, SortKey, SortOrder } from "../types.js" */
+/** @import { Entry, Point, SortKey, SortOrder } from "../types.js" */
 /** @import { Row } from "./grid-row.js" */
 
-/** @type {SortKey[]} */
-const COLUMNS = ["name", "size", "modified"];
 /** Tabular digits are a little wider than those that a canvas measures. */
 const TABULAR_FACTOR = 1.08;
 
@@ -33,10 +34,11 @@ export class Grid {
     /** @type {SortOrder} */
     this.order = { key: "name", descending: false };
     this.fitted = false;
+    this.thumbnails = new Thumbnails();
     this.allBox = make("input", { type: "checkbox", tabindex: "-1", "aria-label": t("selectAll"), onclick: () => handlers.onToggleAll() });
     this.sortLabel = make("span", {});
     this.sortIcon = icon("up");
-    this.sortButton = make("button", { type: "button", class: "sort-menu", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggleMenu(this.#sortMenu(), this.sortButton) }, this.sortLabel, this.sortIcon);
+    this.sortButton = make("button", { type: "button", class: "sort-menu", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggleMenu(sortMenu(this.order, handlers.onSort), this.sortButton) }, this.sortLabel, this.sortIcon);
     this.columns = COLUMNS.map((key) => this.#columnHeader(key));
     this.columns[0].element.append(this.sortButton);
     this.header = make("div", { class: "row header", role: "row", "aria-rowindex": "1" },
@@ -48,6 +50,8 @@ export class Grid {
       make("div", { class: "header-rows", role: "rowgroup" }, this.header), this.canvas);
     this.list = new VirtualList(this.element, this.canvas, { make: makeRow, show: (row, index) => this.#show(row, index), onScroll: () => { this.#updateActiveDescendant(); handlers.onScroll(); } });
     selection.addEventListener("change", () => this.#selectionChanged());
+    this.element.classList.toggle("tiles", viewMode.isGrid);
+    viewMode.addEventListener("change", () => this.#changeView());
     this.element.addEventListener("keydown", (event) => this.#onKey(event));
     this.canvas.addEventListener("click", (event) => this.#onClick(event));
     this.canvas.addEventListener("dblclick", (event) => this.#onDoubleClick(event));
@@ -92,18 +96,6 @@ export class Grid {
     return { key, arrow, element: make("div", { class: `cell ${key}`, role: "columnheader" }, button) };
   }
 
-  /** For narrow screens, which have no room for the column headers. @returns {MenuItem[]} */
-  #sortMenu() {
-    const { key: sorted, descending } = this.order;
-    /** @param {Partial<SortOrder>} order */
-    const sort = (order) => () => this.handlers.onSort({ ...this.order, ...order });
-    return [
-      ...COLUMNS.map((key) => ({ label: t(`column_${key}`), checked: key === sorted, run: sort({ key }) })),
-      { label: t("ascending"), checked: !descending, run: sort({ descending: false }), separated: true },
-      { label: t("descending"), checked: descending, run: sort({ descending: true }) },
-    ];
-  }
-
   /** Make the column as wide as the longest date of this locale in this font. */
   #fitDates() {
     if (this.fitted || !this.element.isConnected) return;
@@ -118,16 +110,24 @@ export class Grid {
   /** The topmost visible row, to restore it after the list has changed. */
   get anchor() {
     const { scrollTop } = this.element;
-    const index = Math.floor(scrollTop / this.list.height);
-    return { scrollTop, name: scrollTop ? this.entries[index]?.name : "", within: scrollTop - index * this.list.height };
+    const line = Math.floor(scrollTop / this.list.height);
+    return { scrollTop, name: scrollTop ? this.entries[line * this.list.columns]?.name : "", within: scrollTop - line * this.list.height };
   }
 
   /** @param {typeof this.anchor} anchor */
   restore({ scrollTop, name, within }) {
     const index = name ? this.entries.findIndex((entry) => entry.name === name) : -1;
-    this.element.scrollTop = index < 0 ? scrollTop : index * this.list.height + within;
+    this.element.scrollTop = index < 0 ? scrollTop : this.list.top(index) + within;
     this.list.draw(true);
     this.#updateActiveDescendant();
+  }
+
+  /** Show the same entries in the other view. */
+  #changeView() {
+    const { name } = this.anchor;
+    this.element.classList.toggle("tiles", viewMode.isGrid);
+    this.list.draw(true);
+    this.restore({ scrollTop: 0, name, within: 0 });
   }
 
   /** @param {Row} row @param {number} index */
@@ -147,6 +147,7 @@ export class Grid {
     row.size.textContent = entry.size === undefined || entry.folder ? "" : bytes(entry.size);
     row.modified.textContent = dateTime(entry.modified);
     row.menuButton.setAttribute("aria-label", t("actionsFor", { name: entry.name }));
+    if (viewMode.isGrid) this.thumbnails.show(row, this.path, entry);
   }
 
   /** @param {Row} row @param {number} index */
@@ -178,7 +179,7 @@ export class Grid {
     const { selection } = this;
     const { active } = selection;
     /** @type {Record<string, number>} */
-    const targets = { ArrowDown: active + 1, ArrowUp: active - 1, Home: 0, End: this.entries.length - 1, PageDown: active + this.list.pageLength, PageUp: active - this.list.pageLength };
+    const targets = { ...(viewMode.isGrid ? { ArrowLeft: active - 1, ArrowRight: active + 1 } : {}), ArrowDown: active + this.list.columns, ArrowUp: active - this.list.columns, Home: 0, End: this.entries.length - 1, PageDown: active + this.list.pageLength, PageUp: active - this.list.pageLength };
     if (event.key in targets && !event.altKey) {
       selection.moveTo(targets[event.key], { extend: event.shiftKey });
       this.reveal(selection.active);

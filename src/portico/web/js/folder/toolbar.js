@@ -5,6 +5,7 @@ import { fill, make } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
 import { session } from "../api/session.js";
 import { toggleMenu } from "../ui/menu.js";
+import { viewMode } from "./view-mode.js";
 import { t } from "../i18n/i18n.js";
 
 /** @import { Command, Entry, EntryAction, IconName, MenuItem } from "../types.js" */
@@ -63,7 +64,9 @@ export class Toolbar {
     this.details = make("button", { type: "button", class: "quiet round", title: t("details"), "aria-label": t("details"), onclick: () => run(this.single ? "details" : "folderDetails") }, icon("info"));
     this.single = false;
     this.refresh = make("button", { type: "button", class: "quiet round", title: `${t("refresh")} (R)`, "aria-label": t("refresh"), onclick: () => run("refresh") }, icon("retry"));
-    this.element = make("div", { class: "toolbar" }, this.folderActions, this.selectionActions, make("div", { class: "find" }, this.filter, this.search, this.details, this.refresh));
+    this.view = make("button", { type: "button", class: "quiet round", title: `${t("gridView")} (G)`, "aria-label": t("gridView"), "aria-pressed": String(viewMode.isGrid), onclick: () => run("gridView") }, icon("tiles"));
+    viewMode.addEventListener("change", () => this.view.setAttribute("aria-pressed", String(viewMode.isGrid)));
+    this.element = make("div", { class: "toolbar" }, this.folderActions, this.selectionActions, make("div", { class: "find" }, this.filter, this.search, this.view, this.details, this.refresh));
     new ResizeObserver(() => this.#fit()).observe(this.element);
   }
 
@@ -81,7 +84,7 @@ export class Toolbar {
       isOffered("newFolder") ? this.#button("newFolder", "newFolder") : null,
       isOffered("downloadFolder") ? this.#button("downloadFolder", "download") : null,
       session.isGuest ? null : this.#button("automate", "terminal"));
-    this.filter.hidden = this.search.hidden = this.details.hidden = this.refresh.hidden = !mayList;
+    this.filter.hidden = this.search.hidden = this.view.hidden = this.details.hidden = this.refresh.hidden = !mayList;
     this.field.value = "";
     this.update([]);
   }

@@ -5,6 +5,8 @@ import { tableView } from "./csv.js";
 import { MAX_TEXT } from "./kinds.js";
 import { markdownView } from "./markdown.js";
 import { mediaView } from "./media-view.js";
+import { pagesView } from "./pages-view.js";
+import { thumbnailTypes } from "../config.js";
 import { make } from "../ui/dom.js";
 import { bytes } from "../i18n/formats.js";
 import { icon, iconFor } from "../ui/icons.js";
@@ -13,9 +15,6 @@ import { t } from "../i18n/i18n.js";
 /** @import { Child, Entry } from "../types.js" */
 /** @import { Kind } from "./kinds.js" */
 /** @typedef {{signal: AbortSignal, urlFor: (blob: Blob) => string, onFailure: (error: Error) => void}} ViewOptions `urlFor`: the address of a blob, until the next file is shown */
-
-/** @type {Partial<Record<Kind, string>>} */
-const REASONS = { large: "tooLargeToShow", pdf: "noPdf" };
 
 /** @param {string} path @param {Entry} file @param {Kind} kind @param {ViewOptions} options @returns {Promise<Child[]>} */
 export async function viewOf(path, file, kind, { signal, urlFor, onFailure }) {
@@ -32,14 +31,19 @@ export async function viewOf(path, file, kind, { signal, urlFor, onFailure }) {
     case "video":
     case "audio":
       return [await mediaView(path, kind, file.name, signal, onFailure)];
+    case "pdf":
+      return thumbnailTypes.includes("application/pdf") ? [await pagesView(path, signal, urlFor)] : placeholder(file, "noPdf");
     case "markdown":
     case "table":
     case "text":
       return textView(path, file, kind, signal);
     default:
-      return [make("div", { class: "placeholder" }, icon(iconFor(file)), make("p", {}, t(REASONS[kind] ?? "noPreview")))];
+      return placeholder(file, kind === "large" ? "tooLargeToShow" : "noPreview");
   }
 }
+
+/** @param {Entry} file @param {string} reason a message key */
+const placeholder = (file, reason) => [make("div", { class: "placeholder" }, icon(iconFor(file)), make("p", {}, t(reason)))];
 
 /** @param {string} src @param {string} name */
 async function picture(src, name) {

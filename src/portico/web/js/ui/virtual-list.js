@@ -1,8 +1,10 @@
-/** A list of rows of equal height that renders only the visible ones. */
+/** A list of rows of equal height that renders only the visible ones. With a `--tile` width in the style, a row is a tile. */
 
 /** Rows that are rendered above and below the viewport. */
 const OVERSCAN = 8;
 const DEFAULT_HEIGHT = 44;
+/** Lines of tiles, which are higher. */
+const TILE_OVERSCAN = 1;
 
 /** @template {{element: HTMLElement}} Row */
 export class VirtualList {
@@ -17,6 +19,9 @@ export class VirtualList {
     this.rows = rows;
     this.count = 0;
     this.height = DEFAULT_HEIGHT;
+    /** Tiles beside each other. */
+    this.columns = 1;
+    this.width = 0;
     /** @type {Map<number, Row>} */
     this.rendered = new Map();
     /** @type {Row[]} */
@@ -49,7 +54,7 @@ export class VirtualList {
       const row = existing ?? this.idle.pop() ?? this.#add();
       this.rendered.set(index, row);
       row.element.hidden = false;
-      row.element.style.transform = `translateY(${index * this.height}px)`;
+      row.element.style.transform = `translate(${(index % this.columns) * this.width}px, ${this.top(index)}px)`;
       this.rows.show(row, index);
     }
   }
@@ -57,9 +62,10 @@ export class VirtualList {
   /** The rows to render at this scroll position. */
   range() {
     const top = Math.max(0, this.viewport.scrollTop - this.offset);
-    const first = Math.max(0, Math.floor(top / this.height) - OVERSCAN);
-    const last = Math.min(this.count - 1, Math.ceil((top + this.viewport.clientHeight) / this.height) + OVERSCAN);
-    return { first, last };
+    const overscan = this.width ? TILE_OVERSCAN : OVERSCAN;
+    const first = Math.max(0, Math.floor(top / this.height) - overscan);
+    const last = Math.ceil((top + this.viewport.clientHeight) / this.height) + overscan;
+    return { first: first * this.columns, last: Math.min(this.count - 1, (last + 1) * this.columns - 1) };
   }
 
   /** The height of what is above the rows inside the viewport, such as a sticky header. */
@@ -68,7 +74,12 @@ export class VirtualList {
   }
 
   get pageLength() {
-    return Math.max(1, Math.floor((this.viewport.clientHeight - this.height) / this.height) - 1);
+    return Math.max(1, Math.floor((this.viewport.clientHeight - this.height) / this.height) - 1) * this.columns;
+  }
+
+  /** @param {number} index */
+  top(index) {
+    return Math.floor(index / this.columns) * this.height;
   }
 
   /** @param {number} index */
@@ -79,7 +90,7 @@ export class VirtualList {
   /** Scroll just enough to show a row. @param {number} index */
   reveal(index) {
     const header = this.offset;
-    const top = index * this.height;
+    const top = this.top(index);
     const room = this.viewport.clientHeight - header;
     const { scrollTop } = this.viewport;
     if (top < scrollTop) this.viewport.scrollTop = top;
@@ -94,10 +105,15 @@ export class VirtualList {
   }
 
   #measure() {
-    const rowHeight = getComputedStyle(this.canvas).getPropertyValue("--row");
+    const style = getComputedStyle(this.canvas);
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-    this.height = Math.round(parseFloat(rowHeight) * rem) || DEFAULT_HEIGHT;
-    this.canvas.style.height = `${this.count * this.height}px`;
+    this.height = Math.round(parseFloat(style.getPropertyValue("--row")) * rem) || DEFAULT_HEIGHT;
+    const tile = parseFloat(style.getPropertyValue("--tile")) * rem || 0;
+    const room = this.canvas.clientWidth;
+    this.columns = tile ? Math.max(1, Math.floor(room / tile)) : 1;
+    this.width = tile ? room / this.columns : 0;
+    this.canvas.style.setProperty("--tile-width", `${this.width}px`);
+    this.canvas.style.height = `${Math.ceil(this.count / this.columns) * this.height}px`;
   }
 
   #schedule(stale = false) {
