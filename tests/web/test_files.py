@@ -233,3 +233,46 @@ def test_copied_lines_work(user: BrowserUser, root: Path, tmp_path: Path) -> Non
     without_terminal = lines["Python"].replace("getpass.getpass()", "input()")
     assert "found.txt\t1\n" in run(sys.executable, "-c", without_terminal)
     assert "portico ls -l '/it'\\''s & more'" in lines["portico"]
+
+
+def show_trash(user: BrowserUser) -> None:
+    user.page.get_by_role("button", name="web").click()
+    user.page.get_by_role("menuitem", name="Trash").press("Enter")
+    expect(user.dialog.locator("h2")).to_have_text("Trash")
+    expect(user.dialog.get_by_text("Loading")).to_have_count(0)
+
+
+def test_undo_and_the_trash(user: BrowserUser, root: Path) -> None:
+    show_trash(user)
+    if (empty := user.dialog.get_by_role("button", name="Empty trash")).is_visible():  # of other tests
+        empty.click()
+        user.dialog.last.get_by_role("button", name="Empty trash").click()
+    expect(user.dialog).to_contain_text("The trash is empty.")
+    user.press("Escape")
+    expect(user.dialog).to_have_count(0)
+    user.row("archive").click()
+    user.row("beta.txt").click(modifiers=["Control"])
+    user.press("Delete")
+    user.dialog.get_by_role("button", name="Delete 2 items").click()
+    user.expect_names("inbox", "alpha.txt", "gamma.txt")
+    user.page.get_by_role("button", name="Undo").click()
+    user.expect_names("archive", "inbox", "alpha.txt", "beta.txt", "gamma.txt")
+    assert (root / "beta.txt").read_text() == "this is beta.txt"
+
+    # Later, in the trash; by the keyboard.
+    user.row("beta.txt").click()
+    user.press("Delete")
+    user.dialog.get_by_role("button", name="Delete 1 item").click()
+    expect(user.row("beta.txt")).to_have_count(0)
+    (root / "beta.txt").write_text("another")
+    show_trash(user)
+    user.check_access()
+    expect(user.dialog.locator("li").first).to_contain_text("/beta.txt")
+    user.expect_refusal(409)
+    user.dialog.get_by_role("button", name="Restore beta.txt").press("Enter")
+    expect(user.dialog.locator("h2").last).to_have_text("Name already exists")
+    user.page.get_by_role("button", name="Keep both").click()
+    expect(user.dialog).to_contain_text("The trash is empty.")
+    user.press("Escape")
+    expect(user.row("beta (1).txt")).to_be_visible()
+    assert (root / "beta (1).txt").read_text() == "this is beta.txt"

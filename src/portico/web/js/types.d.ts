@@ -51,6 +51,25 @@ export interface JobBody {
   bytesDone: number;
   entriesTotal?: number;
   problem?: ErrorBody & { status: number };
+  /** Of what was deleted, if it can be restored. */
+  trashId?: string;
+}
+
+/** What was deleted or replaced, and can be brought back. */
+export interface TrashedItem {
+  id: string;
+  path: string;
+  name: string;
+  isFolder: boolean;
+  size: number | null;
+  reason: "deleted" | "replaced";
+  deletedAt: string;
+  expiresAt: string;
+}
+
+export interface TrashPage {
+  content: TrashedItem[];
+  nextCursor: string | null;
 }
 
 /** RFC 9457 problem details, or an RFC 6749 error from the sign-in. */

@@ -34,7 +34,9 @@ export const move = (path, target, onConflict = "fail", onJob = undefined) => tr
 /** @param {string} path @param {string} target @param {OnConflict} [onConflict] */
 export const copy = (path, target, onConflict = "fail") => transfer("COPY", path, target, onConflict);
 
-/** @param {string} path @param {{recursive: boolean}} options */
+/** @param {string} path @param {{recursive: boolean}} options @returns {Promise<string>} its id in the trash, or empty if it is gone for good */
 export async function remove(path, { recursive }) {
-  await ended(await request("DELETE", fileUrl(path, recursive ? { recursive: "true" } : {}), OPTIONS));
+  const response = await request("DELETE", fileUrl(path, recursive ? { recursive: "true" } : {}), OPTIONS);
+  const job = await ended(response);
+  return (job ? job.trashId : response.headers.get("X-Trash-Id")) ?? "";
 }

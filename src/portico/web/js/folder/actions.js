@@ -122,14 +122,32 @@ export async function remove(listing, entries) {
   ];
   const sure = await confirm(t("deleteTitle", { count: entries.length }), { body, yes: t("deleteYes", { count: entries.length }), danger: true });
   if (!sure) return;
+  /** @type {{id: string, entry: Entry}[]} */
+  const trashed = [];
   await forEach(entries, {
     act: async (entry) => {
-      await changes.remove(join(listing.path, entry.name), { recursive: entry.folder });
+      const id = await changes.remove(join(listing.path, entry.name), { recursive: entry.folder });
+      if (id) trashed.push({ id, entry });
       return entry.name;
     },
     after: (done) => listing.drop(done.map(({ entry }) => entry.name)),
     success: "deleted",
     failure: "deleteFailed",
+    undo: () => (trashed.length && session.may("upload", "overwrite") ? { label: t("undo"), run: () => undoRemove(listing, trashed) } : undefined),
+  });
+}
+
+/** @param {Listing} listing @param {{id: string, entry: Entry}[]} trashed */
+async function undoRemove(listing, trashed) {
+  const ids = new Map(trashed.map(({ id, entry }) => [entry, id]));
+  await forEach([...ids.keys()], {
+    act: async (entry) => {
+      await api.restore(/** @type {string} */ (ids.get(entry)));
+      return entry.name;
+    },
+    after: (done) => listing.put(...done.map(({ entry }) => entry)),
+    success: "restored",
+    failure: "restoreFailed",
   });
 }
 
@@ -169,7 +187,7 @@ function forbiddenTargets(listing, entries, { here }) {
   return (path) => (here && path === listing.path) || inside.some((folder) => path === folder || path.startsWith(`${folder}/`));
 }
 
-/** @typedef {{after: (done: Done[]) => void, success: string, failure: string}} Outcome `success` and `failure` are message keys */
+/** @typedef {{after: (done: Done[]) => void, success: string, failure: string, undo?: () => {label: string, run: () => void} | undefined}} Outcome `success` and `failure` are message keys */
 
 /** @param {Listing} listing @param {Entry[]} entries @param {string} target @param {typeof changes.move} request @param {Outcome} outcome */
 async function transfer(listing, entries, target, request, outcome) {
@@ -198,7 +216,7 @@ async function transfer(listing, entries, target, request, outcome) {
  * @param {Entry[]} entries
  * @param {Outcome & {act: (entry: Entry) => Promise<string | null>, target?: string}} options `act` returns the new name, or null if it skipped the entry
  */
-async function forEach(entries, { act, after, success, failure, target = "" }) {
+async function forEach(entries, { act, after, success, failure, target = "", undo }) {
   /** @type {Done[]} */
   const done = [];
   const failures = [];
@@ -219,6 +237,6 @@ async function forEach(entries, { act, after, success, failure, target = "" }) {
   after(done);
   const folder = target === "/" ? t("root") : nameOf(target);
   const storedAs = done.length === 1 && done[0].name !== done[0].entry.name ? t("storedAs", { name: done[0].name }) : "";
-  if (done.length) notify([t(success, { count: done.length, name: folder }), storedAs].filter(Boolean).join(" · "));
+  if (done.length) notify([t(success, { count: done.length, name: folder }), storedAs].filter(Boolean).join(" · "), undo?.());
   if (failures.length) await showFailures(t(failure, { count: failures.length }), failures);
 }

@@ -9,6 +9,8 @@ import { t } from "../i18n/i18n.js";
 /** @import { IconName } from "./icons.js" */
 
 const TIMEOUT = 6000;
+/** With something to press in it. */
+const ACTION_TIMEOUT = 20000;
 
 const announcements = make("div", { class: "visually-hidden", role: "status", id: "announcements" });
 const stack = make("div", { class: "notices", role: "region", "aria-label": "" });
@@ -32,11 +34,12 @@ export function announce(text) {
   });
 }
 
-/** Report a success for a few seconds. @param {string} text */
-export function notify(text) {
-  announce(text);
-  const notice = show([text], "check", "");
-  setTimeout(() => notice.remove(), TIMEOUT);
+/** Report a success for a few seconds, with something to do about it. @param {string} text @param {{label: string, run: () => void}} [action] */
+export function notify(text, action) {
+  announce(action ? `${text} · ${action.label}` : text);
+  const press = action && make("button", { class: "quiet", type: "button", onclick: () => { notice.remove(); action.run(); } }, action.label);
+  const notice = show(press ? [text, " ", press] : [text], "check", "");
+  setTimeout(() => notice.remove(), action ? ACTION_TIMEOUT : TIMEOUT);
 }
 
 /** Report an error until it is dismissed or another folder is opened. @param {unknown} error */
