@@ -87,6 +87,25 @@ async def s3(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
 
 
 @asynccontextmanager
+async def s3_versions(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    """Buckets that keep versions."""
+    endpoint = {"endpoint-url": moto_s3(), **MOTO_S3_KEYS}
+    with ExitStack() as stack:
+
+        async def make() -> Opener:
+            bucket = f"bucket-{token_hex(8)}"
+            stack.enter_context(moto_buckets(bucket))
+            opener = partial(open_provider, "s3", {"bucket": bucket, **endpoint})
+            provider: Any = opener()
+            enabled = {"Status": "Enabled"}
+            await provider._service.call("put_bucket_versioning", VersioningConfiguration=enabled)
+            await provider.close()
+            return opener
+
+        yield await _on_new_storage(make, part=MIN_PART_BYTES)
+
+
+@asynccontextmanager
 async def s3_swift(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     endpoint = {"endpoint-url": swift_s3(), **SWIFT_S3_KEYS}
     buckets: list[str] = []
@@ -200,6 +219,7 @@ def _live_providers() -> Iterator[tuple[str, Factory]]:
 PROVIDERS: Mapping[str, Factory] = {
     "local": local,
     "s3": s3,
+    "s3-versions": s3_versions,
     "s3-swift": s3_swift,
     "azure-blob": azure_blob,
     "azure-files": azure_files,
@@ -208,11 +228,21 @@ PROVIDERS: Mapping[str, Factory] = {
 }
 
 KEY_STORES = frozenset(
-    {"s3", "s3-swift", "azure-blob", "gcs", "live-s3", "live-azure-blob", "live-gcs"},
+    {"s3", "s3-versions", "s3-swift", "azure-blob", "gcs", "live-s3", "live-azure-blob", "live-gcs"},
 )
 """The providers that keep files by key, where a file and a folder may share a name."""
 
 SECOND_LAYER: Mapping[str, frozenset[str]] = {
+    "s3-versions": frozenset(
+        {
+            "test_a_deleted_file_comes_back",
+            "test_a_deleted_folder_comes_back_with_all_it_held",
+            "test_what_is_replaced_comes_back",
+            "test_what_is_removed_or_expired_is_gone",
+            "test_nothing_is_lost_when_the_process_dies",
+            "test_a_versioned_bucket_copies_nothing",
+        }
+    ),
     "s3-swift": frozenset(
         {
             # Signatures of bodies and headers

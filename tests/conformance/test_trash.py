@@ -277,3 +277,29 @@ async def test_others_see_only_what_was_below_their_root(
     pages.append(await drive.trash.page(1, pages[0][1]))
     assert [len(items) for items, _ in pages] == [1, 1]
     assert pages[1][1] is None
+
+
+@pytest.mark.key_stores
+async def test_a_versioned_bucket_copies_nothing(
+    request: pytest.FixtureRequest, drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "versions" not in request.node.callspec.id:
+        pytest.skip("it keeps no versions")
+    await put_tree(drive, "w")
+    await put(drive, "f", b"f")
+    before = await tree(drive)
+    calls: list[str] = []
+    call = provider._service.call
+
+    async def spy(operation: str, **parameters: Any) -> Any:
+        calls.append(operation)
+        return await call(operation, **parameters)
+
+    monkeypatch.setattr(provider._service, "call", spy)
+    await drive.delete(at("w"), recursive=True)
+    await drive.delete(at("f"))
+    for found in await trashed(drive):
+        await drive.restore(found)
+    assert "copy_object" not in calls
+    monkeypatch.undo()
+    assert await tree(drive) == before

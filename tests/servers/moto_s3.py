@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 from moto.core import DEFAULT_ACCOUNT_ID
@@ -21,6 +22,7 @@ KEYS = {"access-key-id": "portico-test", "secret-access-key": "portico-test-secr
 def moto_s3() -> str:
     """The server's address; it is started when it is first asked for."""
     _tell_when_uploads_began()
+    _list_no_deleted_folders()
     server = make_server("127.0.0.1", 0, _application(), threaded=True, request_handler=_Handler)
     Thread(target=server.serve_forever, daemon=True).start()
     atexit.register(server.shutdown)
@@ -63,6 +65,20 @@ def _tell_when_uploads_began() -> None:
     responses.ActionResult = dated
 
 
+def _list_no_deleted_folders() -> None:
+    """moto lists a folder even if all that was in it is deleted, and only older versions are left."""
+    listed = models.S3Backend.list_objects
+
+    def list_objects(backend: Any, bucket: Any, *args: Any, **options: Any) -> Any:
+        if bucket.versioning_status == "Enabled":
+            marker = models.FakeDeleteMarker
+            live = {name: key for name, key in bucket.keys.items() if not isinstance(key, marker)}
+            bucket = SimpleNamespace(keys=live)
+        return listed(backend, bucket, *args, **options)
+
+    models.S3Backend.list_objects = list_objects
+
+
 @contextmanager
 def moto_buckets(*names: str) -> Iterator[None]:
     """New buckets, removed with all that they hold. Behind the server's back: by its interface this took longer than
@@ -77,6 +93,7 @@ def moto_buckets(*names: str) -> Iterator[None]:
             bucket = backend.buckets[name]
             for content in (bucket.keys, bucket.multiparts):
                 for thing in content.values():
-                    thing.dispose()
+                    if hasattr(thing, "dispose"):  # a delete marker holds nothing
+                        thing.dispose()
                 content.clear()
             backend.delete_bucket(name)

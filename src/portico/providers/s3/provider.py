@@ -4,9 +4,17 @@ import re
 from collections.abc import AsyncIterator
 
 from portico.entries import Download, Entry
-from portico.errors import Changed, NotFound, PorticoError
+from portico.errors import (
+    Changed,
+    NotFound,
+    PorticoError,
+    already_exists,
+    cannot_replace_folder,
+    not_found,
+)
+from portico.paths import Path
 from portico.providers.base import TIMEOUT_SECONDS
-from portico.providers.keys import KeyPage, Version
+from portico.providers.keys import KeyPage, Version, folder_key, key_of
 from portico.providers.memory import MemoryBudget
 from portico.providers.objects import ObjectStore
 from portico.providers.part_store import UploadState
@@ -18,6 +26,7 @@ from portico.providers.s3.responses import entry_of
 from portico.providers.s3.resumable import S3Parts
 from portico.providers.s3.service import RAW, Service
 from portico.providers.s3.uploads import MAX_PARTS, Target
+from portico.providers.s3.versions import NOTE, VersionNote, Versions
 from portico.providers.tasks import for_each
 from portico.providers.transport import page_bytes
 from portico.providers.upload_log import UploadLog
@@ -64,6 +73,7 @@ class S3Provider(ObjectStore):
             timeout=timeout,
             upload_log=upload_log,
         )
+        self._versions = Versions(self._service)
 
     async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:
         response = await self._service.call(
@@ -158,6 +168,73 @@ class S3Provider(ObjectStore):
             if code_of(error) != "NotImplemented":
                 raise
             await self._service.call("delete_object", Key=key)
+
+    # The trash of a bucket with versioning; without, it is that of all stores of keys.
+
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        if not await self._versions.are_kept(folder_key(place.parent)):
+            await super().move_to_trash(path, place)
+            return
+        self._check_key(path)
+        entry = await self._found(path)
+        if entry and not entry.is_folder:
+            noted = await self._note_file(path, place)
+            await self.remove_versions([noted])
+            return
+        prefix = folder_key(path)
+        if not self.fits(prefix) or not (entry or await self._is_folder(path)):
+            raise not_found(path.name)
+        number = removed = 0
+        try:
+            async for found in self._versions.pages(prefix):
+                number += 1
+                pairs = [(key[len(prefix) :], version) for key, version, _ in found]
+                await self._versions.write_note(folder_key(place), number, VersionNote(prefix, True, pairs))
+                await self.remove_versions([Version(key, etag) for key, _, etag in found])
+                removed += len(found)
+        except PorticoError as error:
+            raise error.after(f"{removed} files were deleted") from error
+
+    async def keep(self, path: Path, place: Path) -> None:
+        if await self._versions.are_kept(folder_key(place.parent)):
+            await self._note_file(path, place)
+        else:
+            await super().keep(path, place)
+
+    async def _note_file(self, path: Path, place: Path) -> Version:
+        found = await self._service.head(key_of(path))
+        if found is None:
+            raise not_found(path.name)
+        note = VersionNote(key_of(path), False, [("", found.get("VersionId") or "null")])
+        await self._versions.write_note(folder_key(place), 1, note)
+        return Version(key_of(path), entry_of(key_of(path), found).etag)
+
+    async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
+        notes = [
+            entry.name
+            async for listing in self.pages(folder_key(place) + NOTE, flat=True)
+            for entry in listing.objects
+        ]
+        if not notes:
+            await super().restore(place, target, replace=replace)
+            return
+        self._check_key(target)
+        first = await self._versions.read_note(notes[0])
+        await self.check_ancestors(target.parent)
+        existing = await self.find(key_of(target))
+        folder = await self._is_folder(target)
+        if first.is_folder and (existing or (folder and not replace)):
+            raise already_exists(target.name)
+        if not first.is_folder and folder:
+            raise cannot_replace_folder(target.name)
+        if existing and not replace:
+            raise already_exists(target.name)
+        goal = folder_key(target) if first.is_folder else key_of(target)
+        after: str | None = None
+        for name in notes:
+            note = await self._versions.read_note(name)
+            await self._versions.restore(note, after, goal)
+            after = note.source + note.versions[-1][0] if note.versions else after
 
     async def sweep(self) -> int:
         swept = await super().sweep()
