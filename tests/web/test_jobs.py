@@ -117,6 +117,28 @@ def test_outcomes_are_reported_once(open_page: OpenPage, gateway: Gateway, root:
     expect(panel).to_be_hidden()
 
 
+def test_what_waits_behind_a_job(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
+    (root / "large").mkdir()
+    (root / "small").mkdir()
+    user = open_page(gateway)
+    slow = SlowGateway(user.page)
+    user.sign_in()
+    for name in ("large", "small"):
+        user.row(name).locator("input").check()
+    user.press("c")
+    user.dialog.get_by_role("button", name="Copy here").click()
+    panel = user.page.get_by_role("region", name="Activity")
+    expect(panel).to_be_visible()
+    leave = "dispatchEvent(new Event('beforeunload', {cancelable: true}))"
+    assert not user.page.evaluate(leave), "the page asks first"
+    panel.get_by_role("button", name="Cancel large").click()
+    expect(user.page.locator(".notice").last).to_contain_text("Cancelled")
+    assert slow.cancelled
+    expect(panel).to_be_hidden()
+    assert user.page.evaluate(leave)
+    assert not (root / "small (1)").exists(), "what waited is not begun"
+
+
 def test_a_real_job(user: BrowserUser, root: Path) -> None:
     """In which the gateway is asked not to wait at all."""
     (root / "tree" / "deep").mkdir(parents=True)

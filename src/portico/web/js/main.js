@@ -73,7 +73,7 @@ class Page {
     });
     addEventListener("popstate", ({ state }) => this.#route(state));
     addEventListener("beforeunload", (event) => {
-      if (this.queue.isBusy) event.preventDefault();
+      if (this.queue.isBusy || jobs.queued) event.preventDefault();
     });
     jobs.addEventListener("ended", () => this.folder.refresh({ quiet: true }));
     this.queue.addEventListener("stored", (event) => this.#stored(/** @type {CustomEvent<UploadItem[]>} */ (event).detail));

@@ -10,7 +10,7 @@ import { join, nameOf, pageUrl } from "../paths.js";
 import { pickFolder } from "../dialogs/folder-picker.js";
 import { codeOf, isAbort, SignedOut, statusOf } from "../api/errors.js";
 import { session } from "../api/session.js";
-import { Cancelled } from "../jobs/jobs.js";
+import { Cancelled, jobs } from "../jobs/jobs.js";
 import { t } from "../i18n/i18n.js";
 
 /** @import { ConflictChoice, Entry, EntryAction, FolderAction, OnConflict } from "../types.js" */
@@ -221,7 +221,11 @@ async function forEach(entries, { act, after, success, failure, target = "", und
   const done = [];
   const failures = [];
   if (entries.length > 1) announce(t("working", { count: entries.length }));
+  let queued = entries.length;
+  jobs.queued += queued;
   for (const entry of entries) {
+    queued -= 1;
+    jobs.queued -= 1;
     try {
       const name = await act(entry);
       if (name !== null) done.push({ entry, name });
@@ -234,6 +238,7 @@ async function forEach(entries, { act, after, success, failure, target = "", und
       failures.push({ name: entry.name, error });
     }
   }
+  jobs.queued -= queued;
   after(done);
   const folder = target === "/" ? t("root") : nameOf(target);
   const storedAs = done.length === 1 && done[0].name !== done[0].entry.name ? t("storedAs", { name: done[0].name }) : "";

@@ -25,6 +25,8 @@ class Jobs extends EventTarget {
     super();
     /** @type {Job[]} */
     this.items = [];
+    /** Changes that follow when the one before them is done: they exist only on this page. */
+    this.queued = 0;
     session.addEventListener("end", () => this.#replace([]));
   }
 
