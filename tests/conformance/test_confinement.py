@@ -139,7 +139,7 @@ async def test_a_provider_is_only_asked_below_the_root(seal: CursorSeal, path: P
     assert [place for place in spy.places if place.segments[:1] != ("al",)] == []
 
 
-@settings(untimed, max_examples=10)
+@settings(untimed, max_examples=5)
 @given(data=st.data())
 async def test_no_path_leads_out(harness: Harness, whole: Drive, al: Drive, data: st.DataObject) -> None:
     for path in data.draw(st.lists(paths(), min_size=harness.effort, max_size=harness.effort)):

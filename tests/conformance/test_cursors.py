@@ -25,7 +25,6 @@ async def refused(drive: Drive, folder: str, cursor: str) -> None:
         await drive.list_page(at(folder), 10, cursor)
 
 
-@pytest.mark.both_roots
 async def test_a_cursor_works_again_and_again(drive: Drive, cursor: str) -> None:
     pages = [await drive.list_page(at("f"), size, cursor) for size in (2, 1, 2)]
     assert pages[0] == pages[2]
@@ -91,7 +90,6 @@ async def test_an_altered_cursor(
         await refused(drive, "f", other)
 
 
-@pytest.mark.both_roots
 async def test_a_cursor_of_a_folder_that_is_gone(drive: Drive, cursor: str) -> None:
     await drive.delete(at("f"), recursive=True)
     await refused(drive, "f", cursor)

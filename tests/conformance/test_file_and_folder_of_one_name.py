@@ -68,7 +68,6 @@ async def test_each_is_copied_and_moved_alone(drive: Drive, how: str) -> None:
 
 
 @pytest.mark.key_stores
-@pytest.mark.both_roots
 @pytest.mark.usefixtures("file_and_folder")
 async def test_the_folder_can_be_written_into(drive: Drive) -> None:
     await put(drive, "a/c", b"more")

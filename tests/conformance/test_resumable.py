@@ -94,8 +94,9 @@ def numbered(path: Path = TARGET) -> Iterator[Path]:
     return (path.parent.child(f"report ({number}).bin") for number in count(1))
 
 
-@pytest.mark.parametrize("parts_in_state", [100, 1], ids=["", "parts-listed"])
-@pytest.mark.parametrize("known", [True, False], ids=["size-known", "size-unknown"])
+@pytest.mark.parametrize(
+    ("known", "parts_in_state"), [(True, 100), (False, 1)], ids=["size-known", "size-unknown-parts-listed"]
+)
 async def test_any_cut_gives_the_same_file(
     provider: Provider, harness: Harness, monkeypatch: pytest.MonkeyPatch, known: bool, parts_in_state: int
 ) -> None:

@@ -50,11 +50,10 @@ async def walked(drive: Drive, folder: str, size: int, *, afresh: bool) -> list[
             walk = drive.walk(at(folder), walk.cursor)
 
 
-@pytest.mark.both_roots
 @pytest.mark.usefixtures("tree")
 @pytest.mark.parametrize("afresh", [True, False])
 async def test_every_entry_once_and_folders_before_their_content(drive: Drive, afresh: bool) -> None:
-    for size in (1, 2, 5, 1000):
+    for size in (1, 2, 5, 1000) if afresh else (3,):
         found = await walked(drive, "f", size, afresh=afresh)
         paths = [str(path)[1:] for path, _ in found]
         assert Counter(paths) == Counter([*TREE, *FOLDERS])
@@ -69,6 +68,7 @@ async def test_every_entry_once_and_folders_before_their_content(drive: Drive, a
                 assert entry.last_modified
 
 
+@pytest.mark.both_roots
 @pytest.mark.usefixtures("tree")
 async def test_the_root(drive: Drive) -> None:
     paths = {str(path)[1:] for path, _ in await walked(drive, "", 3, afresh=True)}
@@ -119,11 +119,11 @@ async def test_a_cursor_is_for_its_folder_and_its_walk(drive: Drive) -> None:
 
 
 @pytest.mark.usefixtures("tree")
-@pytest.mark.parametrize("first", [3, 7, 9, 11])
-async def test_a_walk_goes_on_with_smaller_pages(drive: Drive, first: int) -> None:
-    walk = drive.walk(at("f"))
-    found = await walk.page(first)
-    while not walk.ended:
-        walk = drive.walk(at("f"), walk.cursor)
-        found += await walk.page(1)
-    assert Counter(str(path) for path, _ in found) == Counter(f"/{path}" for path in (*TREE, *FOLDERS))
+async def test_a_walk_goes_on_with_smaller_pages(drive: Drive) -> None:
+    for first in (3, 7, 9, 11):
+        walk = drive.walk(at("f"))
+        found = await walk.page(first)
+        while not walk.ended:
+            walk = drive.walk(at("f"), walk.cursor)
+            found += await walk.page(1)
+        assert Counter(str(path) for path, _ in found) == Counter(f"/{path}" for path in (*TREE, *FOLDERS))

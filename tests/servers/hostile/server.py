@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 _BLOCK = b"<Contents><Key>x</Key></Contents>" * 2000
 _DENSE = b"<R>" + b"<a/>&lt;" * 120_000 + b"<!-- -->" + b"x" * 3_000_000 + b"</R>"
+LISTENER = "a connection to a server of this test"
+"""The name of such tasks."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -78,6 +80,7 @@ class _Listener:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        task.set_name(LISTENER)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         try:
