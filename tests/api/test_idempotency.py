@@ -334,9 +334,10 @@ class TestAfterACrash:
         assert gateway.left_over == []
 
     @pytest.mark.parametrize("expects", [False, True], ids=["", "expect"])
-    @pytest.mark.parametrize(
-        ("there", "condition", "status"),
-        [
+    async def test_a_conditional_put(
+        self, gateway: Gateway, crash: Callable[[], None], expects: bool
+    ) -> None:
+        cases: list[tuple[bool, dict[str, str], int]] = [
             (True, {"If-Match": '"{etag}"'}, 204),
             (True, {"If-Match": '"other", "{etag}"'}, 204),
             (True, {"If-Match": "*"}, 204),
@@ -346,35 +347,29 @@ class TestAfterACrash:
             (False, {"If-None-Match": "*"}, 201),
             (False, {"If-None-Match": '"other"'}, 201),
             (False, {"If-Unmodified-Since": "Fri, 31 Dec 2100 23:59:59 GMT"}, 201),
-        ],
-    )
-    async def test_a_conditional_put(
-        self,
-        gateway: Gateway,
-        crash: Callable[[], None],
-        there: bool,
-        condition: dict[str, str],
-        status: int,
-        expects: bool,
-    ) -> None:
-        etag = ""
-        if there:
-            gateway.put("a.txt", b"old")
-            etag = (await gateway.call("HEAD", "a.txt")).headers["ETag"].strip('"')
-        headers = {name: value.replace("{etag}", etag) for name, value in condition.items()}
-        headers |= KEY | ({"Expect": "100-continue"} if expects else {})
-        crash()
-        first = await gateway.call("PUT", "a.txt", content=b"new", headers=headers)
-        second = await gateway.call("PUT", "a.txt", content=b"new", headers=headers)
-        crash()
-        third = await gateway.call("PUT", "a.txt", content=b"new", headers=headers)
-        assert [each.status_code for each in (first, second, third)] == [status] * 3, third.text
-        for header in ("ETag", "Location", "Content-Location", "X-Modified"):
-            assert len({each.headers.get(header) for each in (first, second, third)}) == 1
-        assert content(gateway) == {"a.txt": b"new"}
-        if etag in str(headers) and etag:
-            other = headers | {"Idempotency-Key": "other"}
-            assert (await gateway.call("PUT", "a.txt", content=b"new", headers=other)).status_code == 412
+        ]
+        for number, (there, condition, status) in enumerate(cases):
+            name, etag = f"{number}.txt", ""
+            if there:
+                gateway.put(name, b"old")
+                etag = (await gateway.call("HEAD", name)).headers["ETag"].strip('"')
+            headers = {header: value.replace("{etag}", etag) for header, value in condition.items()}
+            headers |= {"Idempotency-Key": f'"put-{number}"'}
+            headers |= {"Expect": "100-continue"} if expects else {}
+            crash()
+            first = await gateway.call("PUT", name, content=b"new", headers=headers)
+            second = await gateway.call("PUT", name, content=b"new", headers=headers)
+            crash()
+            third = await gateway.call("PUT", name, content=b"new", headers=headers)
+            assert [each.status_code for each in (first, second, third)] == [status] * 3, third.text
+            for header in ("ETag", "Location", "Content-Location", "X-Modified"):
+                assert len({each.headers.get(header) for each in (first, second, third)}) == 1
+            assert (gateway.files / name).read_bytes() == b"new"
+            if etag in str(headers) and etag:
+                other = headers | {"Idempotency-Key": f"other-{number}"}
+                answer = await gateway.call("PUT", name, content=b"new", headers=other)
+                assert answer.status_code == 412
+        assert content(gateway).keys() == {f"{number}.txt" for number in range(len(cases))}
 
     async def test_an_upload_without_the_right_to_replace(
         self, gateway: Gateway, crash: Callable[[], None]

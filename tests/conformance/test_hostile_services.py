@@ -23,7 +23,17 @@ from portico.providers.probe import probe
 from portico.providers.registry import open_provider
 from portico.providers.transport import MAX_PAGE_BYTES
 
-from ..servers.hostile import BEHAVIOURS, LISTENER, Attack, Behaviour, Hostile, Request, Response, Trap, options
+from ..servers.hostile import (
+    BEHAVIOURS,
+    LISTENER,
+    Attack,
+    Behaviour,
+    Hostile,
+    Request,
+    Response,
+    Trap,
+    options,
+)
 from .actions import pieces
 
 MIB = 2**20

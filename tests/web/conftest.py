@@ -94,18 +94,25 @@ def root(gateway: Gateway) -> Path:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Opens the page in a new browser context. At the end, expects no console output and no requests to other origins."""
+    """Opens the page in a new browser context, if wanted with the session of `web`. At the end, expects no console output
+    and no requests to other origins."""
     contexts: list[BrowserContext] = []
     users: list[BrowserUser] = []
 
-    def begin(gateway: Gateway, address: str = "/", **options: object) -> BrowserUser:
+    def begin(
+        gateway: Gateway, address: str = "/", *, signed_in: bool = False, **options: object
+    ) -> BrowserUser:
         usual = {"locale": "en-GB", "viewport": {"width": 1280, "height": 800}}
         context = browser.new_context(**{**usual, **options})  # type: ignore[arg-type]
         context.set_default_timeout(PATIENCE)
         contexts.append(context)
         user = BrowserUser(gateway, context.new_page())
         users.append(user)
+        if signed_in:
+            user.store_session()
         user.page.goto(gateway.url + address)
+        if signed_in:
+            user.settle()
         return user
 
     yield begin
@@ -118,6 +125,4 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 @pytest.fixture
 def user(open_page: OpenPage, gateway: Gateway) -> BrowserUser:
     """The user `web`, signed in, in the root folder."""
-    user = open_page(gateway)
-    user.sign_in()
-    return user
+    return open_page(gateway, signed_in=True)

@@ -34,8 +34,7 @@ def expect_folder(user: BrowserUser) -> None:
 
 
 def test_a_preview_sets_the_address(open_page: OpenPage, gateway: Gateway, folder: Path) -> None:
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     user.open("mixed v1.0")
     user.row("a.txt").locator(".open").click()
     expect_preview(user, "a.txt")
@@ -69,8 +68,7 @@ def test_a_preview_sets_the_address(open_page: OpenPage, gateway: Gateway, folde
 def test_an_address_opens_the_preview(open_page: OpenPage, gateway: Gateway, folder: Path, name: str) -> None:
     for number in range(300):  # more than the first page of the folder
         (folder / f"a {number}").touch()
-    other = open_page(gateway)
-    other.sign_in()
+    other = open_page(gateway, signed_in=True)
     other.open("mixed v1.0")
     other.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     other.page.locator("#filter").fill(name)

@@ -24,8 +24,7 @@ def test_folders_come_first_with_size_and_date(open_page: OpenPage, gateway: Gat
     (root / "file 10.csv").write_bytes(bytes(1_234_567))
     (root / "file 2.txt").write_bytes(bytes(10))
     os.utime(root / "file 2.txt", (1_700_000_000, 1_700_000_000))
-    user = open_page(gateway, timezone_id="UTC")
-    user.sign_in()
+    user = open_page(gateway, timezone_id="UTC", signed_in=True)
     user.expect_names("zoo", "file 2.txt", "file 10.csv")
     expect(user.row("file 10.csv").locator(".size")).to_have_text("1.2 MB")
     expect(user.row("file 2.txt").locator(".size")).to_have_text("10\u00a0B")
@@ -36,8 +35,7 @@ def test_folders_come_first_with_size_and_date(open_page: OpenPage, gateway: Gat
 def test_deep_link_back_and_forward(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     (root / "reports" / "2026 & more").mkdir(parents=True)
     (root / "reports" / "2026 & more" / "here.txt").write_text("x")
-    user = open_page(gateway, "/#/reports/2026%20%26%20more")
-    user.sign_in()
+    user = open_page(gateway, "/#/reports/2026%20%26%20more", signed_in=True)
     page = user.page
     user.expect_names("here.txt")
     expect(page.locator(".crumb:visible")).to_have_text(["Files", "reports", "2026 & more"])
@@ -59,8 +57,7 @@ def test_deep_link_back_and_forward(open_page: OpenPage, gateway: Gateway, root:
 def test_back_restores_the_scroll_position(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     for number in range(600):
         (root / f"folder {number:03}").mkdir()
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     user.press("End")
     expect(user.status).to_have_text("600 items")
     user.press("End")
@@ -74,8 +71,7 @@ def test_back_restores_the_scroll_position(open_page: OpenPage, gateway: Gateway
 
 
 def test_empty_missing_and_forbidden_say_so(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     expect(user.heading).to_have_text("This folder is empty")
     user.expect_refusal(404)
     user.page.goto(f"{gateway.url}/#/nowhere/at all")
@@ -132,8 +128,7 @@ def test_filter_and_sorting(open_page: OpenPage, gateway: Gateway, root: Path) -
         file = root / f"{number:02} {'odd' if number % 2 else 'even'}.txt"
         file.write_bytes(bytes(1000 - number))
         os.utime(file, (1_700_000_000 + (number * 7 % 40) * 60,) * 2)
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     user.press("/")
     user.page.keyboard.type("3 ODD")
     user.expect_names("03 odd.txt", "13 odd.txt", "23 odd.txt", "33 odd.txt")
@@ -152,8 +147,7 @@ def test_hostile_names_are_text(open_page: OpenPage, gateway: Gateway, root: Pat
     for name in HOSTILE:
         (root / name).write_text(f"the content of {name}")
     (root / "<u>folder").mkdir()
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     assert sorted(user.names) == sorted([*HOSTILE, "<u>folder"])
     assert user.page.locator(".grid img, .grid b, .grid u").count() == 0
     assert (
@@ -177,8 +171,7 @@ def test_a_hundred_thousand_entries(open_page: OpenPage, gateway: Gateway, root:
     for number in range(100_000):
         os.close(os.open(f"entry {number:06}.txt", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=folder))
     os.close(folder)
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     page = user.page
     user.requests.clear()
     user.open("many")

@@ -18,9 +18,7 @@ def user(open_page: OpenPage, gateway: Gateway, root: Path) -> BrowserUser:
     (root / "folder" / "one.bin").write_bytes(bytes(1_000_000))
     (root / "folder" / "inner" / "two.bin").write_bytes(bytes(500_000))
     (root / "<b>note.txt").write_text("x" * 1500)
-    user = open_page(gateway)
-    user.sign_in()
-    return user
+    return open_page(gateway, signed_in=True)
 
 
 def fact(user: BrowserUser, label: str) -> Locator:
@@ -81,8 +79,7 @@ def test_the_storage_that_a_folder_uses(user: BrowserUser) -> None:
 
 def test_on_a_phone_it_is_a_sheet(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     (root / "a.txt").write_text("x")
-    user = open_page(gateway, viewport={"width": 360, "height": 700}, has_touch=True)
-    user.sign_in()
+    user = open_page(gateway, viewport={"width": 360, "height": 700}, has_touch=True, signed_in=True)
     user.act("a.txt", "Details")
     expect(fact(user, "ETag")).to_be_visible()
     box = user.dialog.bounding_box()

@@ -80,36 +80,34 @@ def inject(page: Page, address: str, way: str) -> Any:
 
 
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("policy", [True, False], ids=["policy", "server"])
-def test_a_users_file_does_not_run_in_the_page(
-    open_page: OpenPage, gateway: Gateway, way: str, policy: bool
-) -> None:
+def test_a_users_file_does_not_run_in_the_page(open_page: OpenPage, gateway: Gateway, policy: bool) -> None:
     """With the page's policy, and without it: then the gateway refuses."""
     user = open_page(gateway, bypass_csp=not policy)
-    name, code = WAYS[way]
     statuses: list[int] = []
     user.page.context.on(
         "response", lambda answer: statuses.append(answer.status) if "ticket=" in answer.url else None
     )
-    assert inject(user.page, ticket(gateway, name), code) == "refused"
-    assert user.page.evaluate("globalThis.ran") is None
-    # The driver does not see the browser's own requests for workers.
-    assert set(statuses) <= (set() if policy else {403})
+    for way, (name, code) in WAYS.items():
+        assert inject(user.page, ticket(gateway, name), code) == "refused", way
+        assert user.page.evaluate("globalThis.ran") is None, way
+        # The driver does not see the browser's own requests for workers.
+        assert set(statuses) <= (set() if policy else {403}), way
     user.noise.clear()  # the browser logs every refusal
 
 
-@pytest.mark.usefixtures("files")
-@pytest.mark.parametrize("way", ["script", "module", "import", "worker", "module worker"])
-def test_the_ways_run_what_is_the_pages_own(open_page: OpenPage, gateway: Gateway, way: str) -> None:
+def test_the_ways_run_what_is_the_pages_own(open_page: OpenPage, gateway: Gateway) -> None:
     """The test above tests something: the same code runs when the response may run."""
     user = open_page(gateway, bypass_csp=True)
-    name, code = WAYS[way]
-    body = CLASSIC if name == "classic.js" else SCRIPT
-    user.page.context.route(
-        "**/probe.js", lambda route: route.fulfill(body=body, content_type="text/javascript")
-    )
-    assert inject(user.page, "/probe.js", code) == "ran"
+    for script in (CLASSIC, SCRIPT):
+        user.page.context.route(
+            f"**/{len(script)}.js",
+            lambda route, script=script: route.fulfill(body=script, content_type="text/javascript"),
+        )
+    for way in ("script", "module", "import", "worker", "module worker"):
+        name, code = WAYS[way]
+        address = f"/{len(CLASSIC if name == 'classic.js' else SCRIPT)}.js"
+        assert inject(user.page, address, code) == "ran", way
     user.noise.clear()
 
 

@@ -33,8 +33,7 @@ def many(running: Gateway) -> Path:
 def user(open_page: OpenPage, gateway: Gateway, root: Path, many: Path) -> Iterator[BrowserUser]:
     """At a folder of which the first 250 entries are loaded. No test changes it, so it is moved in and out."""
     many.rename(root / "many")
-    user = open_page(gateway, "/#/many")
-    user.sign_in()
+    user = open_page(gateway, "/#/many", signed_in=True)
     expect(user.status).to_have_text("Showing the first 250 items")
     yield user
     (root / "many").rename(many)
@@ -116,8 +115,7 @@ def test_a_tab_that_is_looked_at_again_keeps_selection_scroll_filter_and_rename(
 ) -> None:
     for number in range(100):
         (root / f"{number:03}.txt").write_text("x")
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     user.row("005.txt").click()
     user.row("007.txt").click(modifiers=["Control"])
     user.grid.evaluate("grid => grid.scrollTop = 1500")
@@ -175,8 +173,7 @@ def test_an_upload_during_a_refresh_is_not_lost(user: BrowserUser, root: Path) -
 
 def test_refresh_button_shows_what_others_did(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     (root / "folder" / "inner").mkdir(parents=True)
-    user = open_page(gateway, "/#/folder")
-    user.sign_in()
+    user = open_page(gateway, "/#/folder", signed_in=True)
     expect(user.row("inner")).to_be_visible()
     (root / "folder" / "new.txt").write_text("x")
     user.page.get_by_role("button", name="Refresh").click()

@@ -38,7 +38,7 @@ def test_no_date_is_truncated(open_page: OpenPage, gateway: Gateway, root: Path,
         file.write_bytes(bytes(123_456))
         moment = 1_735_689_600 + month * 30 * 86_400 + 28 * 86_400 + 22 * 3600 + 58 * 60
         os.utime(file, (moment, moment))
-    user = sign_in(open_page(gateway, locale=locale, timezone_id="UTC"))
+    user = open_page(gateway, locale=locale, timezone_id="UTC", signed_in=True)
     expect(user.row("11.txt")).to_be_visible()
     for width, height in ((390, 844), (1280, 800), (1920, 1080)):
         user.page.set_viewport_size({"width": width, "height": height})
@@ -52,7 +52,7 @@ def test_selecting_does_not_move_the_list(
     open_page: OpenPage, gateway: Gateway, root: Path, locale: str
 ) -> None:
     (root / "a.txt").touch()
-    user = sign_in(open_page(gateway, locale=locale))
+    user = open_page(gateway, locale=locale, signed_in=True)
     checkbox = user.row("a.txt").locator(".select input")
     for width in (390, 1024, 1280, 1920):
         user.page.set_viewport_size({"width": width, "height": 800})
@@ -74,7 +74,7 @@ def test_icons_are_centred_in_their_rows(open_page: OpenPage, gateway: Gateway, 
     (root / "folder").mkdir()
     (root / "a.txt").touch()
     for size in SIZES.values():
-        user = sign_in(open_page(gateway, **size))
+        user = open_page(gateway, **size, signed_in=True)
         for name in ("folder", "a.txt"):
             row = user.row(name).bounding_box()
             icon = user.row(name).locator(".name > .icon").bounding_box()
@@ -91,7 +91,7 @@ def test_the_name_of_the_open_folder_is_cut_last(open_page: OpenPage, gateway: G
     names.append("negotiations that have come to an end this summer")
     root.joinpath(*names).mkdir(parents=True)
     address = "/#/" + "/".join(name.replace(" ", "%20") for name in names)
-    user = sign_in(open_page(gateway, address))
+    user = open_page(gateway, address, signed_in=True)
     here = user.page.locator(".crumb[aria-current]")
     expect(here).to_have_text(names[-1])
     assert here.evaluate("crumb => crumb.scrollWidth <= crumb.clientWidth")
@@ -99,7 +99,7 @@ def test_the_name_of_the_open_folder_is_cut_last(open_page: OpenPage, gateway: G
 
 def test_keys_are_named_as_on_the_keyboard(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     (root / "a.txt").touch()
-    user = sign_in(open_page(gateway, locale="de-DE"))
+    user = open_page(gateway, locale="de-DE", signed_in=True)
     user.press("?")
     keys = user.dialog.locator("kbd").all_inner_texts()
     assert {"Leertaste", "Pos1 / Ende", "Bild auf / Bild ab", "Entf", "Umschalt + U", "Strg + A"} <= set(keys)
@@ -112,7 +112,7 @@ def test_header_and_content_are_in_line_on_a_large_screen(
     open_page: OpenPage, gateway: Gateway, root: Path
 ) -> None:
     (root / "a.txt").touch()
-    user = sign_in(open_page(gateway, **SIZES["large"]))
+    user = open_page(gateway, **SIZES["large"], signed_in=True)
     brand = user.page.locator(".app-bar .brand").bounding_box()
     menu = user.page.locator(".app-bar > button").last.bounding_box()
     grid = user.grid.bounding_box()
@@ -130,7 +130,7 @@ def test_a_long_way_fits_on_one_line_and_every_folder_of_it_can_be_reached(
     names = [f"folder of level {level}" for level in range(1, 15)]
     root.joinpath(*names).mkdir(parents=True)
     address = "/#/" + "/".join(name.replace(" ", "%20") for name in names)
-    user = sign_in(open_page(gateway, address, **SIZES[size]))
+    user = open_page(gateway, address, **SIZES[size], signed_in=True)
     way = user.page.get_by_role("navigation")
     box = way.bounding_box()
     assert box
@@ -161,7 +161,7 @@ def test_languages_have_a_menu_of_their_own(user: BrowserUser) -> None:
 def test_a_phone_sorts_too_and_shows_no_keys(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     for name, size in (("a", 2), ("b", 3), ("c", 1)):
         (root / name).write_bytes(bytes(size))
-    user = sign_in(open_page(gateway, **PHONE))
+    user = open_page(gateway, **PHONE, signed_in=True)
     user.expect_names("a", "b", "c")
 
     def choose(item: str) -> None:

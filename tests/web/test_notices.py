@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, expect
 from ..gateways import Gateway
 from .browser_user import BrowserUser, file
 from .conftest import OpenPage
-from .test_layout import SIZES, sign_in
+from .test_layout import SIZES
 
 
 def show_error(user: BrowserUser) -> Locator:
@@ -36,7 +36,7 @@ def test_a_notice_covers_neither_header_nor_count_nor_uploads(
     open_page: OpenPage, gateway: Gateway, root: Path, size: str, uploads: int
 ) -> None:
     (root / "folder").mkdir()
-    user = sign_in(open_page(gateway, **SIZES[size]))
+    user = open_page(gateway, **SIZES[size], signed_in=True)
     user.choose_files(*(file(f"{number}.txt") for number in range(uploads)))
     if uploads:
         expect(user.upload_panel).to_contain_text("30 files uploaded")

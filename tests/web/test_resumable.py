@@ -46,9 +46,7 @@ def user(open_page: OpenPage, gateway: Gateway, line: Line) -> BrowserUser:
     """The user `web`, signed in, over the line."""
     distant = copy.copy(gateway)
     distant.url = line.url
-    user = open_page(distant)
-    user.sign_in()
-    return user
+    return open_page(distant, signed_in=True)
 
 
 class Sent:

@@ -24,9 +24,7 @@ def user(open_page: OpenPage, gateway: Gateway, root: Path) -> BrowserUser:
     (root / "team" / "large.bin").write_bytes(bytes(1_500_000))
     (root / "old.csv").write_text("old")
     os.utime(root / "old.csv", (1_000_000_000, 1_000_000_000))
-    user = open_page(gateway)
-    user.sign_in()
-    return user
+    return open_page(gateway, signed_in=True)
 
 
 def results(user: BrowserUser) -> Locator:
@@ -162,8 +160,7 @@ def test_the_next_user_sees_nothing_of_it(user: BrowserUser) -> None:
 def test_on_a_phone(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     (root / "folder").mkdir()
     (root / "folder" / "x.txt").write_text("here")
-    user = open_page(gateway, viewport={"width": 360, "height": 700}, has_touch=True)
-    user.sign_in()
+    user = open_page(gateway, viewport={"width": 360, "height": 700}, has_touch=True, signed_in=True)
     user.page.get_by_role("button", name="Search subfolders").tap()
     user.page.get_by_label("Name to search for").fill("x")
     user.page.get_by_role("button", name="Search", exact=True).tap()

@@ -157,8 +157,7 @@ def test_refused_file_does_not_affect_the_others(user: BrowserUser, root: Path) 
 
 
 def test_cancelling_one_file_of_a_request(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     user.expect_refusal(404)  # it looks whether the others were stored
     user.slow_down(500_000)
     user.choose_files(*(file(f"{number}.bin", bytes(1_000_000)) for number in range(3)))

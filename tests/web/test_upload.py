@@ -110,8 +110,7 @@ def test_conflicts_are_asked_once(
 ) -> None:
     for name in ("a.txt", "b.txt"):
         (root / name).write_bytes(b"old")
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     user.choose_files(*(file(f"{name}.txt", b"new") for name in "abc"))
     user.dialog.get_by_label("Do this for all").check()
     user.dialog.get_by_role("button", name=choice).click()
@@ -207,8 +206,7 @@ def test_upload_into_a_folder_that_is_not_loaded(
     open_page: OpenPage, gateway: Gateway, root: Path, folder: Path
 ) -> None:
     """Uploading the same folder twice asks once, also about files in folders that were never opened."""
-    user = open_page(gateway)
-    user.sign_in()
+    user = open_page(gateway, signed_in=True)
     user.choose_folder(folder)
     summary(user, "3 files uploaded")
     user.choose_folder(folder)

@@ -136,7 +136,7 @@ def test_a_terminal_shows_a_bar(here: Path, there: Path) -> None:
     assert re.search(r"\r\x1b\[K +\d+% [█░]{24}  [\d.]+ \w?B of 1.1 GB  [\d.]+ \w?B/s  \d+:\d\d left", shown)
     assert shown.endswith("s\r\n")
     assert "\x1b[K1 uploaded, 1.1 GB in " in shown
-    (here / "large.bin").touch()
+    os.truncate(here / "large.bin", 256 * 1024**2)
     for options in ({"TERM": "dumb"}, {}):
         quiet = () if options else ("-q",)
         assert "\x1b" not in on_a_terminal("put", *quiet, "large.bin", "/", **options)

@@ -43,23 +43,32 @@ async def test_a_large_file_is_one_session(server: GcsServer, provider: GcsProvi
     assert await content(provider, "f") == LARGE
 
 
+SMALL_FAULTS = [
+    Fault(Status(503), address="/upload/", times=2),
+    Fault(Status(429, headers={"Retry-After": "0"}), address="/upload/", times=3),
+    Fault(CutBody(300), "POST", INSERT),
+    Fault(DropAnswer(), "POST", INSERT, times=2),
+]
+LARGE_FAULTS = [
+    *SMALL_FAULTS[:2],
+    Fault(Status(500, b"x" * 10 * MIB), "PUT", CHUNK),
+    Fault(CutBody(3 * MIB), "PUT", CHUNK),
+    Fault(CutBody(3 * MIB), "PUT", CHUNK, skip=1, times=3),
+    Fault(DropAnswer(), "POST", "uploadType=resumable"),
+    Fault(DropAnswer(), "PUT", CHUNK, times=2),
+    Fault(DropAnswer(), "PUT", CHUNK, skip=2),
+]
+FAULTS = [(fault, SMALL) for fault in SMALL_FAULTS] + [(fault, LARGE) for fault in LARGE_FAULTS]
+
+
 @pytest.mark.parametrize("replace", [True, False])
-@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(Status(503), address="/upload/", times=2),
-        Fault(Status(429, headers={"Retry-After": "0"}), address="/upload/", times=3),
-        Fault(Status(500, b"x" * 10 * MIB), "PUT", CHUNK),
-        Fault(CutBody(300), "POST", INSERT),
-        Fault(CutBody(3 * MIB), "PUT", CHUNK),
-        Fault(CutBody(3 * MIB), "PUT", CHUNK, skip=1, times=3),
-        Fault(DropAnswer(), "POST", INSERT, times=2),
-        Fault(DropAnswer(), "POST", "uploadType=resumable"),
-        Fault(DropAnswer(), "PUT", CHUNK, times=2),
-        Fault(DropAnswer(), "PUT", CHUNK, skip=2),
+    ("fault", "data"),
+    FAULTS,
+    ids=[
+        f"{type(fault.what).__name__}-{fault.method}-{fault.times}-{fault.skip}-{len(data)}"
+        for fault, data in FAULTS
     ],
-    ids=lambda fault: f"{type(fault.what).__name__}-{fault.method}-{fault.times}-{fault.skip}",
 )
 async def test_a_temporary_fault_is_retried(
     server: GcsServer, bucket: Bucket, provider: GcsProvider, fault: Fault, data: bytes, replace: bool
