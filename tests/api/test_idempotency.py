@@ -214,14 +214,14 @@ async def test_nothing_is_stored_for_others(sqlite_gateway: Gateway) -> None:
 async def test_a_running_request(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway.put("a")
     begun, go_on = asyncio.Event(), asyncio.Event()
-    delete = LocalProvider.delete
+    delete = LocalProvider.move_to_trash
 
     async def slow(*arguments: Any, **options: Any) -> None:
         begun.set()
         await go_on.wait()
         await delete(*arguments, **options)
 
-    monkeypatch.setattr(LocalProvider, "delete", slow)
+    monkeypatch.setattr(LocalProvider, "move_to_trash", slow)
     running = asyncio.ensure_future(gateway.call("DELETE", "a", headers=KEY))
     await begun.wait()
     response = await gateway.call("DELETE", "a", headers=KEY)
