@@ -20,6 +20,7 @@ from . import (
     shares,
     stalls,
     stops,
+    trash,
     tus_clients,
 )
 
@@ -41,11 +42,13 @@ LINES: Lines = {
     **fuzz.LINES,
     **documents.LINES,
     **archives.LINES,
+    **trash.LINES,
     **hostility.LINES,
     **clusters.LINES,
 }
 
 BRIEF = (
+    "trash",
     "abort-local",
     "kill-local",
     "kill-s3",
