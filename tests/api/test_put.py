@@ -309,9 +309,16 @@ async def test_who_waits_is_asked_for_the_body(gateway: Gateway) -> None:
 # Beside the file itself
 
 
+@pytest.fixture
+async def gateway_without_trash(open_gateway: OpenGateway) -> Gateway:
+    """It does not look for a file that is to be kept."""
+    return await open_gateway(**{"trash.keep": "0"})
+
+
 async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gateway = gateway_without_trash
     asked: list[str] = []
     stat = LocalProvider.stat
 
@@ -331,7 +338,11 @@ async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
     assert (await put(gateway, "new")).status_code == 201
 
 
-async def test_a_storage_that_says_it_is_not_asked(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_storage_that_says_it_is_not_asked(
+    gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = gateway_without_trash
+
     async def never(*_: Any) -> Any:
         raise AssertionError("asked")
 
@@ -341,8 +352,10 @@ async def test_a_storage_that_says_it_is_not_asked(gateway: Gateway, monkeypatch
 
 
 async def test_a_storage_that_does_not_say_whether_it_is_new(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gateway = gateway_without_trash
+
     async def fail(*_: Any) -> Any:
         raise ProviderUnavailable("no")
 
