@@ -64,6 +64,12 @@ class NotSignedIn(PorticoError):
     code = "not-signed-in"
 
 
+class WrongPassword(PorticoError):
+    """The same error for a wrong password, an unknown user and a disabled one."""
+
+    code = "wrong-password"
+
+
 class Forbidden(PorticoError):
     code = "forbidden"
 

@@ -198,9 +198,11 @@ ELSEWHERE = {
     "limit-reached": "test_shares",
     "target-gone": "test_shares",
     "address-not-allowed": "below, and test_edge",
-    "too-many-requests": "only the sign-in, which answers in the words of RFC 6749",
+    "too-many-requests": "test_keys and test_account; the sign-in answers in the words of RFC 6749",
     "headers-too-large": "tests/faults: the HTTP server answers some of these itself",
     "provider-timeout": "below: a local folder has no deadline",
+    "weak-password": "test_account",
+    "wrong-password": "test_account",
     "request-running": "test_idempotency",
     "idempotency-key-reused": "test_idempotency",
 }

@@ -106,7 +106,7 @@ def test_an_invitation_a_password_sessions_and_keys(
     expect(user.dialog.get_by_role("alert")).to_contain_text("current password is incorrect")
     user.dialog.get_by_label("Current password").fill(NEW)
     user.press("Enter")
-    expect(page.get_by_text("Password changed.")).to_be_visible()
+    expect(page.locator(".notice")).to_contain_text("Password changed.")
     user.press("Escape")
     user.user_menu("Sign out")
     user.sign_in("carol", "a run in the woods")

@@ -13,8 +13,15 @@ from portico.api.request_body import read_small
 from portico.api.requests import actor_of, basic_credentials, context_of, services_of, single_header
 from portico.api.schemas import JsonResponse, KeyInUseBody, SessionBody, TokenBody
 from portico.api.services import Services
-from portico.errors import ClientTimeout, InvalidRequest, NotSignedIn, TooManyRequests, Unavailable
-from portico.operations.authentication import DEVICE_LIFETIME, TokenPair, WrongPassword
+from portico.errors import (
+    ClientTimeout,
+    InvalidRequest,
+    NotSignedIn,
+    TooManyRequests,
+    Unavailable,
+    WrongPassword,
+)
+from portico.operations.authentication import DEVICE_LIFETIME, TokenPair
 from portico.operations.idempotency import KEPT
 from portico.rights import format_rights
 

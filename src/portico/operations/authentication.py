@@ -19,7 +19,7 @@ from portico.operations.actor import Actor, KeyInUse, RequestContext
 from portico.operations.auditing import Change, line_of
 from portico.paths import Path
 
-__all__ = ["DEVICE_LIFETIME", "Authentication", "SignedIn", "TokenPair", "WrongPassword"]
+__all__ = ["DEVICE_LIFETIME", "Authentication", "SignedIn", "TokenPair"]
 
 
 class Authentication:
