@@ -209,7 +209,7 @@ def test_the_usage_ends_with_the_arguments(portico: Portico, command: str, end: 
     ("command", "part"),
     [
         ("put", "[-n | --rename]"),
-        ("user add", "[--password-stdin | --generate]"),
+        ("user add", "[--password-stdin | --generate | --invite]"),
         ("connection add", " --kind KIND [--option KEY=VALUE …]"),
         ("serve", "[--home DIR]"),
     ],

@@ -84,10 +84,13 @@ def _usage(parser: Parser) -> str:
 
 
 def _usage_parts(parser: Parser) -> Iterator[str]:
-    pairs = {option: pair for pair in parser.exclusive for option in pair}
+    groups: dict[Argument, tuple[Argument, ...]] = {}
+    for pair in parser.exclusive:
+        group = tuple(dict.fromkeys(each for option in pair for each in groups.get(option, (option,))))
+        groups |= dict.fromkeys(group, group)
     done: set[Argument] = set()
     for option in _shown(parser):
-        alternatives = pairs.get(option, (option,))
+        alternatives = groups.get(option, (option,))
         if option not in done:
             text = " | ".join(_short(each) for each in alternatives)
             yield text if option.missing else f"[{text}]"
