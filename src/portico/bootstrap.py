@@ -171,13 +171,15 @@ async def open_gateway(
             thumbnails=thumbnails,
             always_digest=settings.upload_digest == "always",
         )
+
+        async def sweep_credentials() -> None:
+            for credentials in (sessions, keys, invitations, guests):
+                await credentials.sweep()
+
         async with (
             _sweeping(
                 drives.sweep,
-                _in_turn(leases, "sessions", sessions.sweep),
-                _in_turn(leases, "keys", keys.sweep),
-                _in_turn(leases, "invitations", invitations.sweep),
-                _in_turn(leases, "guests", guests.sweep),
+                _in_turn(leases, "sessions", sweep_credentials),
                 _in_turn(leases, "links", lambda: links.sweep(settings.audit_keep or None)),
                 _in_turn(leases, "leases", leases.sweep),
                 _in_turn(leases, "throttle", throttle.sweep),

@@ -78,12 +78,6 @@ class AddressNotAllowed(PorticoError):
     code = "address-not-allowed"
 
 
-class WrongPassword(PorticoError):
-    """The same error for a wrong password, an unknown user and a disabled one."""
-
-    code = "wrong-password"
-
-
 class MoreNeeded(PorticoError):
     """A share link asks for a password or a name."""
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from portico.accounts.api_keys import ApiKeys, KeyScope
-from portico.api.account import KEYS
+from portico.api.account import ACCOUNT, KEYS, PASSWORD, SESSIONS
 from portico.api.tus import MEDIA_TYPE, UPLOADS
 from portico.paths import Path
 from portico.rights import ALL_RIGHTS, Right
@@ -134,6 +134,13 @@ CASES = [
     _case("tus offset of the owner's", _offset, UPLOAD),
     _case("tus end the owner's", _end, UPLOAD),
     _case("who am I", _asks("GET", "/backend/session")),
+    _case("own account", _asks("GET", ACCOUNT), SESSION),
+    _case(
+        "change the password", _asks("POST", PASSWORD, json={"oldPassword": "", "newPassword": ""}), SESSION
+    ),
+    _case("list sessions", _asks("GET", SESSIONS), SESSION),
+    _case("end other sessions", _asks("DELETE", SESSIONS), SESSION),
+    _case("end a session", _asks("DELETE", f"{SESSIONS}/{'0' * 32}"), SESSION),
     _case("list keys", _asks("GET", KEYS), SESSION),
     _case("make a key", _asks("POST", KEYS, json={"name": "another"}), SESSION),
     _case("end a key", _asks("DELETE", f"{KEYS}/0123456789abcdef"), SESSION),
