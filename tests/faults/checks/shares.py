@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from base64 import urlsafe_b64decode
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx2
@@ -56,9 +56,9 @@ async def _race(effort: Effort, urls: list[str], token: str, where: str) -> list
         link = made.json()
 
         async def open_link(number: int) -> str:
-            answer = await client.post(
-                urls[number % len(urls)] + SHARE_SESSIONS, json={"link": link["token"]}
-            )
+            url = urls[number % len(urls)] + SHARE_SESSIONS
+            answer = await _patiently(lambda: client.post(url, json={"link": link["token"]}))
+            assert answer.status_code == 201, answer.text
             return str(answer.json()["token"])
 
         tokens = await asyncio.gather(*map(open_link, range(guests)))
@@ -67,7 +67,7 @@ async def _race(effort: Effort, urls: list[str], token: str, where: str) -> list
             header = {"Authorization": f"Bearer {tokens[number % guests]}"}
             # The second request of a guest goes to the other node.
             url = urls[(number + number // guests) % len(urls)]
-            return (await client.get(f"{url}{FILES}/a.txt", headers=header)).status_code
+            return (await _patiently(lambda: client.get(f"{url}{FILES}/a.txt", headers=header))).status_code
 
         answers = await asyncio.gather(*map(fetch, range(2 * guests)))
         served = {number % guests for number, status in enumerate(answers) if status == 200}
@@ -75,6 +75,17 @@ async def _race(effort: Effort, urls: list[str], token: str, where: str) -> list
     wrong = [] if len(served) == allowed == counted else [f"{len(served)} served, {counted} counted"]
     wrong += [f"answered {status}" for status in answers if status not in (200, 403)]
     return [none_of(f"{guests} guests for {allowed} downloads, {where}: not exactly as many", guests, wrong)]
+
+
+async def _patiently(request: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Response:
+    """The answer. A node that has too much to do, or has closed an idle connection, is asked again."""
+    while True:
+        try:
+            if (answer := await request()).status_code != 503:
+                return answer
+            await asyncio.sleep(int(answer.headers["Retry-After"]))
+        except httpx2.RemoteProtocolError:
+            pass
 
 
 async def file_request(effort: Effort) -> list[Figure]:
