@@ -60,12 +60,13 @@ def test_a_file_request_by_keyboard_alone(open_page: OpenPage, gateway: Gateway,
     expect(guest.page.get_by_role("heading", name="Your documents")).to_be_visible()
     guest.check_access()
     shot(guest, "guest-request")
-    for _ in range(6):
+    for _ in range(12):
         guest.press("Tab")
         if guest.page.get_by_role("button", name="Choose files").evaluate(
             "it => it === document.activeElement"
         ):
             break
+    expect(guest.page.get_by_role("button", name="Choose files")).to_be_focused()
     with guest.page.expect_file_chooser() as opened:
         guest.press("Enter")
     opened.value.set_files([file("report.txt", b"first"), file("large.bin", bytes(17 * 2**20))])

@@ -288,12 +288,10 @@ class ShareLinks:
     async def count_download(self, link: ShareLink, guest: bytes, file: str, access: Access) -> None:
         """Count a download, unless the guest has begun it before; `LimitReached` if there were enough of them."""
         now = self._database.now()
-        key = sha256(file.encode()).digest()
+        key = sha256(guest + file.encode()).digest()
         since = now - _milliseconds(SAME_DOWNLOAD)
-        mine = guest_downloads.c.guest == guest, guest_downloads.c.file == key
-        if await self._database.first(
-            select(guest_downloads.c.at).where(*mine, guest_downloads.c.at > since)
-        ):
+        mine = guest_downloads.c.digest == key
+        if await self._database.first(select(guest_downloads.c.at).where(mine, guest_downloads.c.at > since)):
             return
 
         async def count(transaction: "AsyncConnection") -> None:
@@ -302,7 +300,7 @@ class ShareLinks:
                 upsert(
                     self._database.dialect, guest_downloads, {"at": now}, where=guest_downloads.c.at <= since
                 )
-                .values(guest=guest, file=key, at=now)
+                .values(digest=key, guest=guest, at=now)
                 .returning(guest_downloads.c.at)
             )
             if (await transaction.execute(noted)).first() is None:

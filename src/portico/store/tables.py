@@ -293,12 +293,12 @@ guest_tickets = Table(
     Column("expires_at", BigInteger, nullable=False, index=True),
 )
 
-# What a guest has downloaded, so that the ranges of one file are counted once. `file` is a digest of the path.
+# What a guest has downloaded, so that the ranges of one file are counted once. `digest` is of the guest and the path.
 guest_downloads = Table(
     "guest_downloads",
     metadata,
-    Column("guest", ForeignKey("guests.digest", ondelete="CASCADE"), primary_key=True),
-    Column("file", LargeBinary(32), primary_key=True),
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("guest", ForeignKey("guests.digest", ondelete="CASCADE"), nullable=False, index=True),
     Column("at", BigInteger, nullable=False),
 )
 

@@ -72,14 +72,15 @@ def upgrade() -> None:
         op.create_index(f"ix_guest_tickets_{column}", "guest_tickets", [column])
     op.create_table(
         "guest_downloads",
+        sa.Column("digest", sa.LargeBinary(32), nullable=False),
         sa.Column("guest", sa.LargeBinary(32), nullable=False),
-        sa.Column("file", sa.LargeBinary(32), nullable=False),
         sa.Column("at", sa.BigInteger, nullable=False),
-        sa.PrimaryKeyConstraint("guest", "file", name="pk_guest_downloads"),
+        sa.PrimaryKeyConstraint("digest", name="pk_guest_downloads"),
         sa.ForeignKeyConstraint(
             ["guest"], ["guests.digest"], name="fk_guest_downloads_guest", ondelete="CASCADE"
         ),
     )
+    op.create_index("ix_guest_downloads_guest", "guest_downloads", ["guest"])
     op.create_table(
         "share_accesses",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), nullable=False),
