@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 from playwright.sync_api import Page
@@ -99,14 +99,16 @@ def test_a_users_file_does_not_run_in_the_page(open_page: OpenPage, gateway: Gat
 def test_the_ways_run_what_is_the_pages_own(open_page: OpenPage, gateway: Gateway) -> None:
     """The test above tests something: the same code runs when the response may run."""
     user = open_page(gateway, bypass_csp=True)
-    for script in (CLASSIC, SCRIPT):
-        user.page.context.route(
-            f"**/{len(script)}.js",
-            lambda route, script=script: route.fulfill(body=script, content_type="text/javascript"),
-        )
+    scripts = {"/classic-probe.js": CLASSIC, "/module-probe.js": SCRIPT}
+    user.page.context.route(
+        "**/*-probe.js",
+        lambda route: route.fulfill(
+            body=scripts[urlsplit(route.request.url).path], content_type="text/javascript"
+        ),
+    )
     for way in ("script", "module", "import", "worker", "module worker"):
         name, code = WAYS[way]
-        address = f"/{len(CLASSIC if name == 'classic.js' else SCRIPT)}.js"
+        address = "/classic-probe.js" if name == "classic.js" else "/module-probe.js"
         assert inject(user.page, address, code) == "ran", way
     user.noise.clear()
 

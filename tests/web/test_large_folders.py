@@ -1,6 +1,7 @@
 """Folders that are loaded in part, and folders that change meanwhile."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,8 +18,8 @@ MANY = 6_000
 @pytest.fixture(scope="module")
 def many(running: Gateway) -> Path:
     """A large folder beside the users' files. The last entry is the largest and the oldest."""
-    path = running.home / "many"
-    path.mkdir()
+    # A process may come back to this module after it has run other tests.
+    path = Path(tempfile.mkdtemp(prefix="many-", dir=running.home))
     folder = os.open(path, os.O_RDONLY)
     for number in range(MANY):
         os.close(os.open(f"{number:05}.txt", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=folder))
