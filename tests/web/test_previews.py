@@ -176,6 +176,10 @@ def test_a_player_seeks_and_its_ticket_is_renewed(user: BrowserUser, root: Path)
     assert address.partition("ticket=")[2] in renewal.value.url
     player.evaluate("player => new Promise(done => { player.onseeked = done; player.currentTime = 250; })")
     assert player.evaluate("player => player.src") == address
+    with page.expect_request(lambda request: "action=TICKET" in request.url):  # as after a lost connection
+        player.evaluate("player => { player.dispatchEvent(new Event('error')); }")
+    expect(player).to_have_js_property("currentTime", 250)
+    expect(player).to_have_js_property("error", None)
     assert any("ticket=" in url for url in user.requests)
     player.focus()
     user.press("ArrowRight")

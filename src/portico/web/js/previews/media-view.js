@@ -24,12 +24,13 @@ export async function mediaView(path, kind, name, signal, onFailure) {
     player.currentTime = currentTime;
     if (!paused) player.play().catch(() => undefined);
   };
-  const renew = async () => {
+  /** `reload`: also if the ticket stays the same. Setting the address twice would lose whether it plays. */
+  const renew = async ({ reload = false } = {}) => {
     try {
       const next = await ticketFor(path, { renewed: ticket, signal });
       const isOther = next.ticket !== ticket;
       ({ ticket, expiresIn } = next);
-      if (isOther) load();
+      if (isOther || reload) load();
     } catch (error) {
       if (isAbort(error)) return;
     }
@@ -43,7 +44,7 @@ export async function mediaView(path, kind, name, signal, onFailure) {
   player.addEventListener("error", () => {
     if (signal.aborted) return;
     // The connection was lost, or the computer slept for longer than the ticket lives.
-    if (hasPlayed) renew().then(load);
+    if (hasPlayed) renew({ reload: true });
     else onFailure(new Error(t("cannotPlay")));
     hasPlayed = false;
   });
