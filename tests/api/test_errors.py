@@ -194,7 +194,6 @@ ELSEWHERE = {
     "tus-version": "test_tus",
     "upload-taken-over": "test_tus",
     "more-needed": "test_shares",
-    "wrong-password": "test_shares",
     "limit-reached": "test_shares",
     "target-gone": "test_shares",
     "address-not-allowed": "below, and test_edge",
@@ -202,7 +201,7 @@ ELSEWHERE = {
     "headers-too-large": "tests/faults: the HTTP server answers some of these itself",
     "provider-timeout": "below: a local folder has no deadline",
     "weak-password": "test_account",
-    "wrong-password": "test_account",
+    "wrong-password": "test_account and test_shares",
     "request-running": "test_idempotency",
     "idempotency-key-reused": "test_idempotency",
 }

@@ -319,6 +319,7 @@ export default {
   right_download: "Herunterladen",
   right_upload: "Hochladen",
   right_overwrite: "Ersetzen, umbenennen und löschen",
+  right_share: "Mit Links teilen",
   noRights: "Nichts",
   largestFile: "Größte Datei",
   noLimit: "Unbegrenzt",

@@ -319,6 +319,7 @@ export default {
   right_download: "Download",
   right_upload: "Upload",
   right_overwrite: "Replace, rename and delete",
+  right_share: "Share with links",
   noRights: "Nothing",
   largestFile: "Largest file",
   noLimit: "No limit",

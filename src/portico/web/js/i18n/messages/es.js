@@ -319,6 +319,7 @@ export default {
   right_download: "Descargar",
   right_upload: "Subir",
   right_overwrite: "Reemplazar, cambiar de nombre y eliminar",
+  right_share: "Compartir con enlaces",
   noRights: "Nada",
   largestFile: "Archivo más grande",
   noLimit: "Sin límite",

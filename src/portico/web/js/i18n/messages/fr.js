@@ -319,6 +319,7 @@ export default {
   right_download: "Télécharger",
   right_upload: "Envoyer",
   right_overwrite: "Remplacer, renommer et supprimer",
+  right_share: "Partager avec des liens",
   noRights: "Rien",
   largestFile: "Taille maximale d’un fichier",
   noLimit: "Sans limite",

@@ -319,6 +319,7 @@ export default {
   right_download: "ダウンロード",
   right_upload: "アップロード",
   right_overwrite: "置き換え、名前の変更、削除",
+  right_share: "リンクで共有",
   noRights: "なし",
   largestFile: "最大ファイルサイズ",
   noLimit: "制限なし",
