@@ -34,8 +34,14 @@ MAY: dict[str, tuple[bool, bool, bool, bool]] = {
     "replace": (N, N, N, N),
     "session": (N, N, N, N),
     "logout": (N, N, N, N),
-    "links": (N, N, N, N),
     "new link": (N, N, N, N),
+    "GET account/links": (N, N, N, N),
+    "GET account": (N, N, N, N),
+    "GET account/keys": (N, N, N, N),
+    "GET account/sessions": (N, N, N, N),
+    "GET trash": (N, N, N, N),
+    "DELETE trash": (N, N, N, N),
+    "GET jobs": (N, N, N, N),
 }
 
 
@@ -77,10 +83,11 @@ async def status_of(guest: GuestClient, operation: str) -> int:
         return (await client.get("/backend/session", headers=guest.header)).status_code
     if operation == "logout":
         return (await client.post("/backend/logout", headers=guest.header)).status_code
-    links = "/backend/1.0.0/account/links"
-    if operation == "links":
-        return (await client.get(links, headers=guest.header)).status_code
-    return (await client.post(links, headers=guest.header, json={"path": "/"})).status_code
+    if operation == "new link":
+        links = "/backend/1.0.0/account/links"
+        return (await client.post(links, headers=guest.header, json={"path": "/"})).status_code
+    method, _, address = operation.partition(" ")
+    return (await client.request(method, f"/backend/1.0.0/{address}", headers=guest.header)).status_code
 
 
 @pytest.mark.parametrize("kind", KINDS)

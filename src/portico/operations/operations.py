@@ -25,7 +25,7 @@ from portico.operations.resources import Resources
 from portico.operations.resumable import ResumableUploads
 from portico.operations.searching import Criteria, SearchPage, search
 from portico.operations.sharing import Sharing
-from portico.operations.thumbnails import PlannedThumbnail, Thumbnail
+from portico.operations.thumbnails import SMALL, PlannedThumbnail, Thumbnail
 from portico.operations.trash import Trash
 from portico.operations.uploads import Upload
 from portico.paths import Path
@@ -157,7 +157,10 @@ class Operations:
         self._context.action = "thumbnail"
         if self._resources.thumbnails is None:
             raise NoThumbnail("This gateway makes no thumbnails.")
-        return self._resources.thumbnails.of(await self._drive(download=path), path, entry, size, page)
+        planned = self._resources.thumbnails.of(await self._drive(download=path), path, entry, size, page)
+        if self._rules and size > SMALL:  # as good as the file, for many
+            await self._rules.count_download("download", path, str(path), entry.size)
+        return planned
 
     async def make_thumbnail(self, planned: PlannedThumbnail) -> Thumbnail:
         """Ends when the client hangs up: it may have scrolled on."""
@@ -312,11 +315,15 @@ class Operations:
     @property
     def trash(self) -> Trash:
         """What was deleted or replaced, and can be brought back."""
+        if self._rules:
+            raise not_by_link()
         return Trash(self._resources, self._actor, self._drive)
 
     @property
     def jobs(self) -> OwnJobs:
         """Changes that go on after their request was answered."""
+        if self._rules:
+            raise not_by_link()
         return OwnJobs(self._resources.jobs, self._actor, partial(Operations, self._resources))
 
     async def count_files(self, folder: Path) -> int | None:

@@ -13,7 +13,8 @@ from portico.operations.thumbnail_process import Pictures, Request, ThumbnailPro
 from portico.operations.thumbnail_worker import MAX_BYTES
 from portico.paths import Path
 
-SIZES = (256, 1600)
+SMALL = 256
+SIZES = (SMALL, 1600)
 """The longest side, in pixels: for a grid, and to read."""
 MEDIA_TYPE = "image/webp"
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
