@@ -306,7 +306,8 @@ FAILURES: list[tuple[type[PorticoError], int]] = [
 
 @pytest.mark.parametrize(("error", "status"), FAILURES)
 @pytest.mark.parametrize(
-    "operation", ["list_page", "stat", "read", "write", "make_folder", "delete", "copy", "move"]
+    "operation",
+    ["list_page", "stat", "read", "write", "make_folder", "delete", "move_to_trash", "copy", "move"],
 )
 async def test_what_a_provider_said_goes_to_the_log_only(
     gateway: Gateway,
@@ -325,7 +326,8 @@ async def test_what_a_provider_said_goes_to_the_log_only(
         "read": asking("GET", "file"),
         "write": uploading("", "new"),
         "make_folder": asking("POST", "new", params={"action": "MKDIR"}),
-        "delete": asking("DELETE", "file"),
+        "delete": asking("DELETE", "file", params={"permanent": "true"}),
+        "move_to_trash": asking("DELETE", "file"),
         "copy": asking("POST", "file", params={"action": "COPY", "target": "/new"}),
         "move": asking("POST", "file", params={"action": "MOVE", "target": "/new"}),
     }
