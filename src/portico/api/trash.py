@@ -6,11 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico import timestamps
-from portico.api.requests import Query, address_of, operations_of
+from portico.api.jobs import carried_out
+from portico.api.requests import Query, operations_of
 from portico.api.schemas import JsonResponse, TrashBody, TrashedBody
 from portico.errors import InvalidRequest
-from portico.operations import OnConflict
+from portico.operations import OnConflict, Operations
 from portico.operations.trash import REPLACED, TrashedItem
+from portico.paths import Path
 
 TRASH = "/backend/1.0.0/trash"
 
@@ -30,9 +32,14 @@ async def restore(request: Request) -> Response:
     if query.choice("action", _Action) is None:
         raise InvalidRequest("The parameter 'action' must be RESTORE.")
     on_conflict = query.choice("onConflict", OnConflict) or OnConflict.FAIL
-    operations = await operations_of(request)
-    path = await operations.trash.restore(_id_of(request), on_conflict)
-    return Response(status_code=201, headers={"Location": address_of(path)})
+    trash_id = _id_of(request)
+
+    async def change(operations: Operations) -> Path:
+        return await operations.trash.restore(trash_id, on_conflict)
+
+    return await carried_out(
+        request, "restore", change, await (await operations_of(request)).trash.path_of(trash_id)
+    )
 
 
 async def remove_trashed(request: Request) -> Response:

@@ -54,6 +54,12 @@ class Trash:
         records, following = await drive.trash.page(min(size, _PAGE), cursor)
         return TrashPage([_item(drive, record) for record in records], following)
 
+    async def path_of(self, trash_id: str) -> Path:
+        """Where it was."""
+        self._context.action = "restore"
+        drive = await self._open()
+        return drive.trash.path_of(await drive.trash.get(trash_id))
+
     async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> Path:
         """Bring it back to where it was; the path that it has now. Cancelled when the client hangs up."""
         self._context.action = "restore"

@@ -1,8 +1,8 @@
-/** Moves, copies and deletions. One that takes more than a second goes on as a job, whose end is waited for. */
+/** Moves, copies, deletions and what undoes them. One that takes more than a second goes on as a job, whose end is waited for. */
 
 import { jobs } from "../jobs/jobs.js";
 import { encoded, nameOf } from "../paths.js";
-import { fileUrl, nameFromUrl, request } from "./client.js";
+import { fileUrl, nameFromUrl, request, TRASH } from "./client.js";
 
 /** @import { JobBody, OnConflict } from "../types.js" */
 
@@ -39,4 +39,9 @@ export async function remove(path, { recursive }) {
   const response = await request("DELETE", fileUrl(path, recursive ? { recursive: "true" } : {}), OPTIONS);
   const job = await ended(response);
   return (job ? job.trashId : response.headers.get("X-Trash-Id")) ?? "";
+}
+
+/** @param {string} id in the trash @param {OnConflict} [onConflict] */
+export async function restore(id, onConflict = "fail") {
+  await ended(await request("POST", `${TRASH}/${encodeURIComponent(id)}?action=RESTORE&onConflict=${onConflict}`, OPTIONS));
 }

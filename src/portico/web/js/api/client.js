@@ -4,11 +4,11 @@ import { errorFrom, InvalidName, isAbort, Unreachable } from "./errors.js";
 import { encoded, isName, split } from "../paths.js";
 import { session } from "./session.js";
 
-/** @import { EntryBody, ListingPage, OnConflict, SearchPage, TrashPage } from "../types.js" */
+/** @import { EntryBody, ListingPage, SearchPage, TrashPage } from "../types.js" */
 /** @typedef {{signal?: AbortSignal, headers?: Record<string, string>, json?: object, tree?: boolean}} RequestOptions `json`: the body; `tree`: it may be done in part */
 
 const FILESYSTEM = "/backend/1.0.0/filesystem";
-const TRASH = "/backend/1.0.0/trash";
+export const TRASH = "/backend/1.0.0/trash";
 
 /**
  * Always below `FILESYSTEM`: browsers resolve `..` before they send, so such a name would send the token to another route.
@@ -115,9 +115,6 @@ export const makeFolder = (path, signal) => post(path, { action: "MKDIR" }, { si
 export async function trashPage({ cursor, signal }) {
   return (await request("GET", `${TRASH}?${new URLSearchParams({ size: "100", ...(cursor ? { cursor } : {}) })}`, { signal })).json();
 }
-
-/** @param {string} id @param {OnConflict} [onConflict] */
-export const restore = (id, onConflict = "fail") => request("POST", `${TRASH}/${encodeURIComponent(id)}?action=RESTORE&onConflict=${onConflict}`, { tree: true });
 
 export const emptyTrash = () => request("DELETE", TRASH, { tree: true });
 

@@ -1,6 +1,7 @@
 /** The trash: what was deleted or replaced, and can be brought back. */
 
 import * as api from "../api/client.js";
+import { restore } from "../api/changes.js";
 import { askConflict, button, confirm, openDialog } from "./dialogs.js";
 import { bdi, fill, make } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
@@ -85,12 +86,12 @@ export async function showTrash(onRestored) {
 /** Whether it is back; if its name is taken, the user decides. @param {TrashedItem} item */
 async function restored(item) {
   try {
-    await api.restore(item.id);
+    await restore(item.id);
   } catch (error) {
     if (codeOf(error) !== "already-exists") throw error;
     const { choice } = await askConflict(item.name, { mayReplace: session.may("overwrite"), others: false });
     if (choice === "skip") return false;
-    await api.restore(item.id, /** @type {OnConflict} */ (choice));
+    await restore(item.id, /** @type {OnConflict} */ (choice));
   }
   return true;
 }

@@ -1,7 +1,7 @@
 /** Actions on entries, and who may use them. */
 
 import * as changes from "../api/changes.js";
-import { makeFolder, restore } from "../api/client.js";
+import { makeFolder } from "../api/client.js";
 import { askConflict, askName, confirm, showFailures } from "../dialogs/dialogs.js";
 import { copyText } from "../ui/clipboard.js";
 import { bdi, make } from "../ui/dom.js";
@@ -142,7 +142,7 @@ async function undoRemove(listing, trashed) {
   const ids = new Map(trashed.map(({ id, entry }) => [entry, id]));
   await forEach([...ids.keys()], {
     act: async (entry) => {
-      await restore(/** @type {string} */ (ids.get(entry)));
+      await changes.restore(/** @type {string} */ (ids.get(entry)));
       return entry.name;
     },
     after: (done) => listing.put(...done.map(({ entry }) => entry)),
