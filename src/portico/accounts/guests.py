@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from portico import clock
-from portico.accounts.credential_cache import CACHED_SECONDS
+from portico.accounts.credential_cache import CredentialCache
 from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import digest_of
 from portico.accounts.share_links import (
@@ -27,7 +27,7 @@ from portico.accounts.tickets import Tickets
 from portico.accounts.users import USER_COLUMNS, User
 from portico.errors import NotSignedIn, TooManyRequests, WrongPassword
 from portico.paths import Path
-from portico.single_flight import SingleFlight
+from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import guest_tickets, guests, share_accesses, share_links, users
 
@@ -42,8 +42,6 @@ MAX_GUESTS: Final = 10_000
 PREFIX: Final = "ps_"
 LENGTH: Final = 46
 """Of a guest's token or ticket: no token of a user is that long."""
-_SHARED_SECONDS = 0.2
-_MAX_CACHED = 10_000
 
 _GUEST = (
     select(
@@ -58,7 +56,6 @@ _GUEST = (
     .join(share_links, share_links.c.id == guests.c.link)
     .join(users, users.c.id == share_links.c.user_id)
 )
-_BY_DIGEST = _GUEST.where(guests.c.digest == bindparam("digest"))
 _BY_TICKET = (
     _GUEST.add_columns(guest_tickets.c.path, guest_tickets.c.expires_at.label("ticket_expires_at"))
     .join(guest_tickets, guest_tickets.c.guest == guests.c.digest)
@@ -116,8 +113,8 @@ class Guests:
         self._links = links
         self._passwords = passwords
         self._throttle = throttle
-        self._cache: dict[bytes, tuple[float, Guest]] = {}
-        self._queries: SingleFlight[bytes, Guest | None] = SingleFlight(_SHARED_SECONDS)
+        self._lookups = BatchedLookups(database, _GUEST, guests.c.digest)
+        self._cache: CredentialCache[Guest] = CredentialCache(self._query, database.now)
 
     # Opening a link
 
@@ -183,18 +180,13 @@ class Guests:
 
     async def guest(self, token: str) -> Guest:
         """The guest with this token; `NotSignedIn` if it is unknown or expired, or the link cannot be used any more."""
-        digest = digest_of(token)
-        cached = self._cache.get(digest)
-        if cached is not None and clock.monotonic() < cached[0]:
-            return cached[1]
-        guest = await self._queries.run(digest, lambda: self._query(digest))
-        if guest is None:
+        if (guest := await self._cache.get(digest_of(token))) is None:
             raise link_ended()
         return guest
 
     async def is_current(self, guest: Guest) -> bool:
         """Whether the guest may still do what began before, at the same place; asked without a cache."""
-        row = await self._database.first(_BY_DIGEST, {"digest": guest.digest})
+        row = await self._lookups.first(guest.digest)
         found = open_link_of(row, self._links.policy, self._database.now())
         if found is None:
             return False
@@ -208,7 +200,8 @@ class Guests:
             await self._database.execute(
                 insert(guest_tickets).values(
                     digest=digest_of(ticket), guest=guest.digest, path=path, expires_at=expires_at
-                )
+                ),
+                durable=False,
             )
         except IntegrityError:
             raise link_ended() from None
@@ -223,22 +216,17 @@ class Guests:
 
     def forget(self) -> None:
         """Clear the cache, and do not share queries that are under way."""
-        self._cache.clear()
-        self._queries.forget_all()
+        self._cache.forget()
 
     async def sweep(self) -> None:
         now = self._database.now()
         for table in (guest_tickets, guests):
             await self._database.execute(delete(table).where(table.c.expires_at <= now), wait=SWEEP_WAIT)
 
-    async def _query(self, digest: bytes) -> Guest | None:
-        queried_at = clock.monotonic()
-        guest = self._guest_of(await self._database.first(_BY_DIGEST, {"digest": digest}))
-        if guest is not None:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
-            self._cache[digest] = queried_at + CACHED_SECONDS, guest
-        return guest
+    async def _query(self, digest: bytes) -> tuple[Guest, int] | None:
+        row = await self._lookups.first(digest)
+        guest = self._guest_of(row)
+        return (guest, row.guest_expires_at) if guest and row else None
 
     def _guest_of(self, row: AnyRow | None) -> Guest | None:
         now = self._database.now()
