@@ -291,7 +291,7 @@ async def test_what_the_administrator_decides(open_gateway: OpenGateway) -> None
     assert await refused(**(good | {"path": "/box/a.txt", "kind": "request"})) == "invalid-request"
     assert await refused(**(good | {"path": "/box/none"})) == "not-found"
     assert await refused(**(good | {"types": ["a b"]})) == "invalid-request"
-    assert await refused(**(good | {"password": "short"})) == "invalid-request"
+    assert await refused(**(good | {"password": "short"})) == "weak-password"
     assert await refused(**(good | {"unknown": 1})) == "invalid-request"
     assert await refused("web", **good) == "forbidden"
     made = await share(gateway, **good)
