@@ -35,7 +35,7 @@ from portico.paths import Path
 from portico.providers.base import TIMEOUT_SECONDS, Provider
 from portico.providers.memory import MemoryBudget
 from portico.providers.registry import PREFIX_OPTION, open_provider
-from portico.rights import ALL_RIGHTS, Right
+from portico.rights import DEFAULT_RIGHTS, Right
 from portico.single_flight import SingleFlight
 from portico.store.leases import Leases
 from portico.store.trash import TrashRecords
@@ -115,7 +115,7 @@ class Drives:
 
     async def of_connection(self, name: str) -> Drive:
         """All of a connection, for the gateway's own clean-up."""
-        return await self._drive(name, Path(), ALL_RIGHTS)
+        return await self._drive(name, Path(), DEFAULT_RIGHTS)
 
     async def names(self) -> Collection[str]:
         """Of all connections."""

@@ -14,7 +14,7 @@ class Right(StrEnum):
     """Make links by which people without an account reach a part of one's files."""
 
 
-ALL_RIGHTS = frozenset(Right) - {Right.SHARE}
+DEFAULT_RIGHTS = frozenset(Right) - {Right.SHARE}
 """What one can do with files: a new user has all of it. The right to share is given by the administrator."""
 
 _WORDS = frozenset(map(str, Right))

@@ -20,7 +20,7 @@ from portico.accounts.vault import SecretKey, Vault
 from portico.api import edge, problems
 from portico.api.assets import WebPage
 from portico.providers.registry import PATH_OPTIONS
-from portico.rights import ALL_RIGHTS, Right
+from portico.rights import DEFAULT_RIGHTS, Right
 from portico.settings import Settings
 from portico.store.database import Database
 from portico.store.schema import migrate
@@ -30,7 +30,7 @@ from .gateways import CLIENT, PASSWORD, Gateway, running
 OpenGateway = Callable[..., Awaitable[Gateway]]
 
 RIGHTS = {
-    "web": ALL_RIGHTS,
+    "web": DEFAULT_RIGHTS,
     "sharer": frozenset(Right),
     "reader": frozenset({Right.LIST, Right.DOWNLOAD}),
     "writer": frozenset({Right.LIST, Right.DOWNLOAD, Right.UPLOAD}),

@@ -14,7 +14,7 @@ from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.api.account import ACCOUNT, KEYS, PASSWORD, SESSIONS
 from portico.api.tus import MEDIA_TYPE, UPLOADS
 from portico.paths import Path
-from portico.rights import ALL_RIGHTS, Right
+from portico.rights import DEFAULT_RIGHTS, Right
 from portico.store.database import Database
 
 from .conftest import OpenGateway
@@ -170,7 +170,7 @@ def _key(*rights: Right, folder: str = "/", basic: bool = False) -> Actor:
 
 
 ACTORS = {
-    "user": Actor(ALL_RIGHTS | {SESSION}, _user),
+    "user": Actor(DEFAULT_RIGHTS | {SESSION}, _user),
     "key with all rights": _key(*Right),
     "key as a Basic password": _key(*Right, basic=True),
     "key to list": _key(LIST),

@@ -6,7 +6,7 @@ from portico.cursors import CursorSeal
 from portico.drive import Drive
 from portico.paths import Path
 from portico.providers.base import Provider
-from portico.rights import ALL_RIGHTS
+from portico.rights import DEFAULT_RIGHTS
 
 from .harness import KEY_STORES, PROVIDERS, ROOTS, SECOND_LAYER, Harness, known_gap
 
@@ -76,4 +76,4 @@ def seal() -> CursorSeal:
 
 @pytest.fixture
 def drive(provider: Provider, root: Path, seal: CursorSeal) -> Drive:
-    return Drive(provider, root, ALL_RIGHTS, seal)
+    return Drive(provider, root, DEFAULT_RIGHTS, seal)

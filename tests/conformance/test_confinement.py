@@ -13,7 +13,7 @@ from portico.drive import Drive, OnConflict
 from portico.errors import InvalidCursor, InvalidPath, NotFound, PorticoError
 from portico.paths import Path
 from portico.providers.base import Provider
-from portico.rights import ALL_RIGHTS
+from portico.rights import DEFAULT_RIGHTS
 
 from .actions import at, content, names, put, tree, walk
 from .harness import Harness
@@ -67,7 +67,7 @@ class Spy:
 @pytest.fixture
 async def whole(provider: Provider, seal: CursorSeal) -> Drive:
     """All of the storage, as only the administrator sees it."""
-    drive = Drive(provider, Path(), ALL_RIGHTS, seal)
+    drive = Drive(provider, Path(), DEFAULT_RIGHTS, seal)
     for path in CANARIES:
         await put(drive, path, CANARY)
     return drive
@@ -75,7 +75,7 @@ async def whole(provider: Provider, seal: CursorSeal) -> Drive:
 
 @pytest.fixture
 async def al(whole: Drive, provider: Provider, seal: CursorSeal) -> Drive:
-    drive = Drive(provider, at("al"), ALL_RIGHTS, seal)
+    drive = Drive(provider, at("al"), DEFAULT_RIGHTS, seal)
     await refill(drive)
     return drive
 
@@ -131,7 +131,7 @@ async def test_a_provider_is_only_asked_below_the_root(seal: CursorSeal, path: P
     if path is None:
         return
     spy = Spy()
-    drive = Drive(cast("Provider", spy), at("al"), ALL_RIGHTS, seal)
+    drive = Drive(cast("Provider", spy), at("al"), DEFAULT_RIGHTS, seal)
     async with aclosing(looked_at(drive, path)) as seen:
         assert [data async for data in seen] == []
     await attempt(drive, path)
@@ -196,7 +196,7 @@ async def test_a_root_is_no_prefix_of_a_name(whole: Drive, al: Drive) -> None:
 async def test_an_empty_root_hides_its_siblings(whole: Drive, provider: Provider, seal: CursorSeal) -> None:
     before = await tree(whole)
     for root in ("a", "ali", "alice/can", "alice/canary2"):
-        drive = Drive(provider, at(root), ALL_RIGHTS, seal)
+        drive = Drive(provider, at(root), DEFAULT_RIGHTS, seal)
         assert await names(drive) == []
         with pytest.raises(NotFound):
             await drive.delete(at("ce"), recursive=True)

@@ -5,7 +5,7 @@ from portico.drive import Drive
 from portico.errors import InvalidCursor
 from portico.paths import Path
 from portico.providers.base import Provider
-from portico.rights import ALL_RIGHTS
+from portico.rights import DEFAULT_RIGHTS
 
 from .actions import at, put
 from .harness import Harness
@@ -36,7 +36,7 @@ async def test_a_cursor_outlives_the_provider_object(
 ) -> None:
     expected = await drive.list_page(at("f"), 10, cursor)
     node = harness.open()
-    found = await Drive(node, root, ALL_RIGHTS, seal).list_page(at("f"), 10, cursor)
+    found = await Drive(node, root, DEFAULT_RIGHTS, seal).list_page(at("f"), 10, cursor)
     await node.close()
     assert found == expected
 
@@ -54,17 +54,17 @@ async def test_a_cursor_of_another_folder(
 async def test_a_cursor_of_another_root(drive: Drive, provider: Provider, seal: CursorSeal) -> None:
     for root in ("one", "two"):
         for name in "ab":
-            await put(Drive(provider, at(root), ALL_RIGHTS, seal), f"f/{name}")
-    cursor = (await Drive(provider, at("one"), ALL_RIGHTS, seal).list_page(at("f"), 1)).token
+            await put(Drive(provider, at(root), DEFAULT_RIGHTS, seal), f"f/{name}")
+    cursor = (await Drive(provider, at("one"), DEFAULT_RIGHTS, seal).list_page(at("f"), 1)).token
     assert cursor is not None
-    await refused(Drive(provider, at("two"), ALL_RIGHTS, seal), "f", cursor)
+    await refused(Drive(provider, at("two"), DEFAULT_RIGHTS, seal), "f", cursor)
 
 
 async def test_a_cursor_of_another_connection(
     harness: Harness, root: Path, seal: CursorSeal, cursor: str
 ) -> None:
     other = await harness.open_other()
-    drive = Drive(other, root, ALL_RIGHTS, seal)
+    drive = Drive(other, root, DEFAULT_RIGHTS, seal)
     await put(drive, "f/1")
     await put(drive, "f/2")
     await refused(drive, "f", cursor)
@@ -73,7 +73,7 @@ async def test_a_cursor_of_another_connection(
 
 @pytest.mark.drive_alone
 async def test_a_cursor_of_another_key(provider: Provider, root: Path, cursor: str) -> None:
-    await refused(Drive(provider, root, ALL_RIGHTS, CursorSeal(b"another key")), "f", cursor)
+    await refused(Drive(provider, root, DEFAULT_RIGHTS, CursorSeal(b"another key")), "f", cursor)
 
 
 @pytest.mark.drive_alone

@@ -7,7 +7,7 @@ from portico.drive import Drive, OnConflict
 from portico.errors import AlreadyExists, Forbidden
 from portico.paths import Path
 from portico.providers.base import Provider
-from portico.rights import ALL_RIGHTS, Right
+from portico.rights import DEFAULT_RIGHTS, Right
 
 from .actions import at, pieces, put, tree
 
@@ -65,7 +65,7 @@ async def test_every_right_counts(
     needed, act = ACTIONS[action]
     for right in needed:
         with pytest.raises(Forbidden, match=right):
-            await act(Drive(provider, root, ALL_RIGHTS - {right}, seal))
+            await act(Drive(provider, root, DEFAULT_RIGHTS - {right}, seal))
         assert await tree(drive) == before
     await act(Drive(provider, root, needed, seal))
 

@@ -15,7 +15,7 @@ from portico.drive_trash import DriveTrash
 from portico.errors import AlreadyExists, FolderNotEmpty, NotFound, ProviderUnavailable
 from portico.paths import Path
 from portico.providers.base import Provider
-from portico.rights import ALL_RIGHTS
+from portico.rights import DEFAULT_RIGHTS
 from portico.store.database import Database
 from portico.store.schema import migrate
 from portico.store.tables import connections
@@ -55,7 +55,7 @@ def with_trash(provider: Provider, root: Path, seal: CursorSeal, records: TrashR
     def trash() -> DriveTrash:
         return DriveTrash(provider, records, "c", prefix=Path(), root=root, user="alice", keep=KEEP)
 
-    return Drive(provider, root, ALL_RIGHTS, seal, trash=trash)
+    return Drive(provider, root, DEFAULT_RIGHTS, seal, trash=trash)
 
 
 async def trashed(drive: Drive) -> list[Trashed]:

@@ -21,7 +21,7 @@ from portico.accounts.api_keys import (
 from portico.accounts.users import User, Users
 from portico.errors import AddressNotAllowed, InvalidRequest, NotFound, NotSignedIn, TooManyRequests
 from portico.paths import Path
-from portico.rights import ALL_RIGHTS, Right
+from portico.rights import DEFAULT_RIGHTS, Right
 from portico.store.database import Database
 from portico.store.tables import metadata
 
@@ -74,7 +74,7 @@ async def test_a_key_gives_no_more_than_its_owner_has_now(
     keys: ApiKeys, users: Users, alice: User, clock: Any
 ) -> None:
     whole = await keys.add(alice, KeyScope(" nightly "))
-    assert (whole.key.name, whole.key.rights, whole.key.folder) == ("nightly", ALL_RIGHTS, Path())
+    assert (whole.key.name, whole.key.rights, whole.key.folder) == ("nightly", DEFAULT_RIGHTS, Path())
     assert (await keys.use(whole.text, HERE)).user == alice
     part = await keys.add(alice, KeyScope("in", frozenset({Right.UPLOAD}), Path.parse("/in/box")))
     used = await keys.use(part.text, HERE, "aLICE")

@@ -2,7 +2,7 @@ from itertools import combinations
 
 import pytest
 
-from portico.rights import ALL_RIGHTS, Right, format_rights, parse_rights
+from portico.rights import DEFAULT_RIGHTS, Right, format_rights, parse_rights
 
 EVERY_SET = [frozenset(rights) for count in range(5) for rights in combinations(Right, count)]
 
@@ -18,7 +18,7 @@ def test_rights_are_read_back(rights: frozenset[Right]) -> None:
 def test_rights_have_a_fixed_order() -> None:
     assert format_rights(reversed(Right)) == "list download upload overwrite share"
     assert format_rights([Right.UPLOAD, Right.LIST, Right.UPLOAD]) == "list upload"
-    assert parse_rights("overwrite list upload download list") == ALL_RIGHTS
+    assert parse_rights("overwrite list upload download list") == DEFAULT_RIGHTS
 
 
 @pytest.mark.parametrize("word", ["write", "LIST", "list;upload", "*", "all", "lists"])

@@ -8,7 +8,7 @@ from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
 from portico.accounts.users import User, Users
 from portico.errors import AlreadyExists, InvalidPath, InvalidRequest, NotFound, NotSignedIn
-from portico.rights import ALL_RIGHTS, Right
+from portico.rights import DEFAULT_RIGHTS, Right
 from portico.store.database import Database
 from portico.store.tables import users as table
 
@@ -16,7 +16,7 @@ from portico.store.tables import users as table
 async def test_a_user_has_a_folder_and_all_rights_by_default(users: Users, connections: Connections) -> None:
     alice = await users.add("Alice", "correct horse")
     assert (alice.name, alice.connection, alice.root) == ("Alice", "local", "/Alice")
-    assert alice.rights == ALL_RIGHTS
+    assert alice.rights == DEFAULT_RIGHTS
     assert not alice.disabled
     assert alice.created_at == alice.password_changed_at
     assert alice.created_at.utcoffset() is not None
@@ -133,7 +133,7 @@ async def test_new_rights_are_seen_when_the_cache_has_expired(
     users: Users, alice: User, tokens: Sessions
 ) -> None:
     pair = await tokens.issue(alice)
-    assert (await tokens.session(pair.access_token)).user.rights == ALL_RIGHTS
+    assert (await tokens.session(pair.access_token)).user.rights == DEFAULT_RIGHTS
     await users.change("alice", rights=[Right.LIST])
     tokens.forget()
     assert (await tokens.session(pair.access_token)).user.rights == {Right.LIST}

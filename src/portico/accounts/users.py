@@ -16,7 +16,7 @@ from portico.accounts.passwords import Passwords, check_password
 from portico.accounts.throttle import clear_failures, forget_user
 from portico.errors import AlreadyExists, NotFound
 from portico.paths import Path
-from portico.rights import ALL_RIGHTS, Right, format_rights, parse_rights
+from portico.rights import DEFAULT_RIGHTS, Right, format_rights, parse_rights
 from portico.store.database import AnyRow, Database
 from portico.store.tables import connections, families, invitations, users
 
@@ -77,7 +77,7 @@ class Users:
         *,
         connection: str = "local",
         root: str | None = None,
-        rights: Iterable[Right] = ALL_RIGHTS,
+        rights: Iterable[Right] = DEFAULT_RIGHTS,
     ) -> User:
         """Without a password, the user cannot sign in before one is set: see `Invitations`."""
         name = check_name(name, "user")

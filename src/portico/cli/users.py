@@ -10,14 +10,14 @@ from portico.cli.home_setup import forget_password_file, generate_password, with
 from portico.cli.output import Facts, show_list, show_one, timestamp
 from portico.cli.parser import Command, Group, Parser
 from portico.cli.terminal import ask_new_password, at_terminal, read_standard_input, something_is_piped
-from portico.rights import ALL_RIGHTS, Right, parse_rights
+from portico.rights import DEFAULT_RIGHTS, Right, parse_rights
 
 if TYPE_CHECKING:
     from portico.accounts.users import User
 
 
 def add(options: SimpleNamespace) -> None:
-    rights = ALL_RIGHTS if options.rights is None else _rights(options.rights)
+    rights = DEFAULT_RIGHTS if options.rights is None else _rights(options.rights)
     if not rights:
         raise UsageMistake(f"--rights is empty; give some of {', '.join(Right)}.")
     generate = options.generate

@@ -11,7 +11,7 @@ from portico.errors import InvalidPath, NotFound, PorticoError
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.local import LocalProvider
-from portico.rights import ALL_RIGHTS
+from portico.rights import DEFAULT_RIGHTS
 
 from ...conformance.actions import content, put
 from ...gateways import FILES
@@ -59,7 +59,7 @@ async def parsed(effort: Effort) -> list[Figure]:
     """Every path, read as a request's path and asked of a provider by the drive of `al`."""
     tries = effort.of(5_000, 1_000_000)
     spy = Spy()
-    drive = Drive(cast("Provider", spy), ROOT, ALL_RIGHTS, CursorSeal(b"k" * 32))
+    drive = Drive(cast("Provider", spy), ROOT, DEFAULT_RIGHTS, CursorSeal(b"k" * 32))
     wrong: list[str] = []
     taken = 0
     for raw in paths(tries, 1):
@@ -88,8 +88,8 @@ async def on_disk(effort: Effort) -> list[Figure]:
     tries = effort.of(600, 100_000)
     top = effort.new_folder()
     provider = LocalProvider(str(top))
-    whole = Drive(provider, Path(), ALL_RIGHTS, CursorSeal(b"k" * 32))
-    drive = Drive(provider, ROOT, ALL_RIGHTS, CursorSeal(b"k" * 32))
+    whole = Drive(provider, Path(), DEFAULT_RIGHTS, CursorSeal(b"k" * 32))
+    drive = Drive(provider, ROOT, DEFAULT_RIGHTS, CursorSeal(b"k" * 32))
     wrong: list[str] = []
     try:
         for path in CANARIES:

@@ -4,7 +4,7 @@ from portico.cursors import CursorSeal
 from portico.drive import Drive
 from portico.paths import Path
 from portico.providers.s3 import S3Provider
-from portico.rights import ALL_RIGHTS
+from portico.rights import DEFAULT_RIGHTS
 
 from ...servers.proxy import FaultProxy
 from .actions import at, pieces
@@ -14,7 +14,7 @@ FEW = 12
 
 
 def drive_of(provider: S3Provider) -> Drive:
-    return Drive(provider, Path(), ALL_RIGHTS, CursorSeal(bytes(32)))
+    return Drive(provider, Path(), DEFAULT_RIGHTS, CursorSeal(bytes(32)))
 
 
 async def test_a_deep_folder_is_made_by_few_calls(provider: S3Provider, proxy: FaultProxy) -> None:
