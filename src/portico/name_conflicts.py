@@ -16,6 +16,9 @@ from portico.store.leases import Lease, Leases
 _ONE_BY_ONE = 4
 """Numbers that are tried in turn: the usual case, and a freed number among them is found."""
 _MAX_NUMBER = 2**17
+_NAME_BYTES = 255
+"""Of a name on most file systems."""
+_MAX_SUFFIX = 32
 _MAX_OTHERS = 1000
 """Further names that a provider may try by itself."""
 
@@ -170,10 +173,13 @@ def _following(path: Path, number: int) -> Iterator[Path]:
 
 
 def _numbered(path: Path, number: int) -> Path:
-    """`name (1).ext`, `name (2).ext` …; the path itself for 0."""
+    """`name (1).ext`, `name (2).ext` …; the path itself for 0. A long name becomes shorter, so that the number fits."""
     if not number:
         return path
     stem, dot, suffix = path.name.rpartition(".")
-    if not stem:
+    if not stem or len(suffix) > _MAX_SUFFIX:
         stem, dot, suffix = path.name, "", ""
-    return path.parent.child(f"{stem} ({number}){dot}{suffix}")
+    end = f" ({number}){dot}{suffix}"
+    if len(path.name.encode()) <= _NAME_BYTES < len((stem + end).encode()):
+        stem = stem.encode()[: _NAME_BYTES - len(end.encode())].decode(errors="ignore")
+    return path.parent.child(stem + end)

@@ -128,3 +128,13 @@ async def test_a_name_that_only_this_node_claims_costs_no_lease(database: Databa
     claims = NameClaims("bucket", Leases(database, "one"))
     async with free_name(claims, ROOT, SCAN, Store(set()).is_free, everywhere=False):
         assert await database.fetch(select(leases)) == []
+
+
+@pytest.mark.parametrize("stem", ["n" * 251, "ü" * 125 + "n", "🙂" * 62 + "nnn"])
+async def test_a_long_name_becomes_shorter_so_that_the_number_fits(claims: NameClaims, stem: str) -> None:
+    name = f"{stem}.txt"
+    assert len(name.encode()) == 255
+    found = await chosen(claims, Store({name}), Path((name,)))
+    assert found.endswith(" (1).txt")
+    assert stem.startswith(found.removesuffix(" (1).txt"))
+    assert 251 < len(found.encode()) <= 255

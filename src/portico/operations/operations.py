@@ -144,7 +144,7 @@ class Operations:
         await archive.plan()
         if self._rules:
             try:
-                what = " ".join(["zip", str(folder), *sorted(map(str, chosen))])
+                what = "\0".join(["zip", str(folder), *sorted(map(str, chosen))])
                 await self._rules.count_download("zip", folder, what, archive.size)
             except BaseException:
                 await archive.close()

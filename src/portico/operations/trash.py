@@ -55,9 +55,10 @@ class Trash:
         return TrashPage([_item(drive, record) for record in records], following)
 
     async def path_of(self, trash_id: str) -> Path:
-        """Where it was."""
+        """Where it was, for those who may restore it."""
         self._context.action = "restore"
         drive = await self._open()
+        drive.require(Right.UPLOAD, Right.OVERWRITE)
         return drive.trash.path_of(await drive.trash.get(trash_id))
 
     async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> Path:
