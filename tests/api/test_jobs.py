@@ -248,3 +248,18 @@ async def test_unknown_addresses(gateway: Gateway) -> None:
         for method in ("GET", "HEAD", "DELETE"):
             assert (await jobs(gateway, method, place)).status_code == 404, place
     assert (await jobs(gateway, "POST", f"{JOBS}/a")).status_code == 405
+
+
+async def test_a_job_ends_with_its_key(gateway: Gateway, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations_jobs, "CREDENTIAL_SECONDS", 0.01)
+    keys, owner = "/backend/1.0.0/account/keys", await gateway.sign_in("web")
+    made = (await gateway.client.post(keys, headers=owner, json={"name": "copies"})).json()
+    key = {"Authorization": f"Bearer {made['key']}"}
+    begun = await gateway.client.post(f"{FILESYSTEM}/tree", headers=AT_ONCE | key, params=COPY)
+    assert begun.status_code == 202
+    place = begun.headers["Location"]
+    assert (await gateway.client.get(place, headers=key)).json()["state"] == "running"
+    assert (await jobs(gateway, place=place)).status_code == 404, "of another credential"
+    assert (await gateway.client.delete(f"{keys}/{made['id']}", headers=owner)).status_code == 204
+    async with asyncio.timeout(60):
+        await slow.called_off.wait()
