@@ -243,6 +243,8 @@ SECOND_LAYER: Mapping[str, frozenset[str]] = {
             "test_a_deleted_file_comes_back",
             "test_a_deleted_folder_comes_back_with_all_it_held",
             "test_what_is_replaced_comes_back",
+            "test_a_merge_keeps_what_it_replaces",
+            "test_what_a_merge_replaced_comes_back",
             "test_what_is_removed_or_expired_is_gone",
             "test_nothing_is_lost_when_the_process_dies",
             "test_a_versioned_bucket_copies_nothing",

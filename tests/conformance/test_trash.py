@@ -157,6 +157,18 @@ async def test_a_merge_keeps_what_it_replaces(drive: Drive) -> None:
     assert await tree(drive, "old") == before
 
 
+async def test_what_a_merge_replaced_comes_back(drive: Drive) -> None:
+    """Below the folder, or below another name."""
+    await put(drive, "old/x.txt", b"old")
+    await put(drive, "new/x.txt", b"new")
+    for choice in (OnConflict.REPLACE, OnConflict.RENAME):
+        await drive.copy(at("new"), at("old"), OnConflict.REPLACE)
+        assert await content(drive, "old/x.txt") == b"new"
+        restored = await drive.restore(await newest(drive), choice)
+        assert await content(drive, f"{str(restored)[1:]}/x.txt") == b"old"
+        assert await names(drive, str(restored)[1:]) == ["x.txt"]
+
+
 async def test_what_fails_leaves_the_trash_as_it_was(drive: Drive) -> None:
     seen = await put(drive, "f", b"old")
 

@@ -216,7 +216,8 @@ class S3Provider(ObjectStore):
             for entry in listing.objects
         ]
         if not notes:
-            await super().restore(place, target, replace=replace)
+            if not await self._restore_each(place, target, replace):
+                await super().restore(place, target, replace=replace)
             return
         self._check_key(target)
         first = await self._versions.read_note(notes[0])
@@ -235,6 +236,21 @@ class S3Provider(ObjectStore):
             note = await self._versions.read_note(name)
             await self._versions.restore(note, after, goal)
             after = note.source + note.versions[-1][0] if note.versions else after
+
+    async def _restore_each(self, place: Path, target: Path, replace: bool) -> bool:
+        """Restore files that were noted one by one, as those are which a merged folder has replaced; False without notes."""
+        noted = False
+        async for listing in self.pages(folder_key(place), flat=True):
+            for entry in listing.objects:
+                below, found, _ = entry.name[len(folder_key(place)) :].partition(f"/{NOTE}")
+                if not found:
+                    return noted
+                noted = True
+                names = tuple(below.split("/"))
+                await self.restore(
+                    Path(place.segments + names), Path(target.segments + names), replace=replace
+                )
+        return noted
 
     async def sweep(self) -> int:
         swept = await super().sweep()
