@@ -171,8 +171,8 @@ def _key(*rights: Right, folder: str = "/", basic: bool = False) -> Actor:
 
 ACTORS = {
     "user": Actor(DEFAULT_RIGHTS | {SESSION}, _user),
-    "key with all rights": _key(*Right),
-    "key as a Basic password": _key(*Right, basic=True),
+    "key with all rights": _key(*DEFAULT_RIGHTS),
+    "key as a Basic password": _key(*DEFAULT_RIGHTS, basic=True),
     "key to list": _key(LIST),
     "key to download": _key(DOWNLOAD),
     "key to upload": _key(UPLOAD),
@@ -214,7 +214,7 @@ async def test_a_key_of_a_folder_sees_nothing_else(open_gateway: OpenGateway) ->
     database = Database(gateway.settings.database_url)
     keys = ApiKeys(database)
     key = Caller(
-        gateway, await _key(*Right, folder="/in/box").headers(gateway, keys), await gateway.sign_in()
+        gateway, await _key(*DEFAULT_RIGHTS, folder="/in/box").headers(gateway, keys), await gateway.sign_in()
     )
     await keys.close()
     await database.close()

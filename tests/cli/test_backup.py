@@ -21,7 +21,7 @@ from portico.store.backup import Facts, write
 from portico.store.content import Batch, Content
 from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
-from tests.unit.released_schemas import ADDED_AFTER_0002
+from tests.unit.released_schemas import BACK_TO_0002
 
 from .conftest import Outcome, Portico
 
@@ -249,10 +249,8 @@ def test_a_home_without_a_key_cannot_include_it(anna: Portico, home: Path, file:
 def test_an_older_database_is_saved_before_it_is_migrated(anna: Portico, home: Path, file: Path) -> None:
     engine = create_engine(f"sqlite:///{home / 'portico.db'}")
     with engine.begin() as connection:
-        for name in ADDED_AFTER_0002:
-            connection.execute(text(f"DROP TABLE {name}"))
-        connection.execute(text("ALTER TABLE connections DROP COLUMN volume_id"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+        for statement in BACK_TO_0002:
+            connection.execute(text(statement))
     assert anna("backup", str(file)).code == 0
     with engine.begin() as connection:
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0002"

@@ -139,7 +139,7 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
         ),
         (
             ("user", "add", "bob", "--rights", ""),
-            "--rights is empty; give some of list, download, upload, overwrite.",
+            "--rights is empty; give some of list, download, upload, overwrite, share.",
         ),
         (("get", "-r", "/reports/.", "-"), "A folder cannot be written to standard output."),
         (
@@ -199,7 +199,7 @@ def test_help_and_version_are_commands_too(portico: Portico) -> None:
 )
 def test_the_usage_ends_with_the_arguments(portico: Portico, command: str, end: str) -> None:
     usage, _, rest = portico(*command.split(), "--help").out.partition("\n\n")
-    assert usage.endswith(f"] {end}")
+    assert " ".join(usage.split()).endswith(f"] {end}")
     arguments = rest.partition("Arguments:\n")[2].partition("\n\n")[0]
     for word in end.translate({ord(mark): None for mark in "[]…"}).split():
         assert f"  {word} " in arguments

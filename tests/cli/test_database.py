@@ -9,7 +9,7 @@ from portico.cli import bind_address
 from portico.cli.home import prepare
 from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
-from tests.unit.released_schemas import ADDED_AFTER_0002
+from tests.unit.released_schemas import BACK_TO_0002
 
 from .conftest import Portico
 
@@ -26,9 +26,7 @@ def pretend(home: Path, *statements: str) -> None:
 
 def as_released(home: Path) -> None:
     """As the last release has left it."""
-    drops = [f"DROP TABLE {name}" for name in ADDED_AFTER_0002]
-    drops.append("ALTER TABLE connections DROP COLUMN volume_id")
-    pretend(home, *drops, "UPDATE alembic_version SET version_num = '0002'")
+    pretend(home, *BACK_TO_0002)
 
 
 def test_migrate_says_from_which_revision_to_which(anna: Portico, home: Path) -> None:

@@ -11,7 +11,7 @@ from portico.rights import DEFAULT_RIGHTS, Right
 
 from .actions import at, pieces, put, tree
 
-LIST, DOWNLOAD, UPLOAD, OVERWRITE = Right
+LIST, DOWNLOAD, UPLOAD, OVERWRITE, _ = Right
 Action = Callable[[Drive], Awaitable[object]]
 
 ACTIONS: dict[str, tuple[set[Right], Action]] = {

@@ -5,12 +5,25 @@ The tables are compared with the old migrations by a test. The statements are wr
 
 from typing import Any
 
-ADDED_AFTER_0002 = (
+_TABLES_AFTER_0002 = (
     *("api_keys", "invitations", "jobs"),
     *("audit_lines", "cluster", "digests", "idempotency_keys", "leases", "trash", "uploads"),
     *("guest_tickets", "guest_downloads", "guests", "share_accesses", "share_links"),
 )
-"""Tables. None refers to a former one of them, so they can be dropped in this order."""
+_COLUMNS_AFTER_0002 = {
+    "connections": ("volume_id",),
+    "families": ("created_at", "used_at", "device", "address"),
+}
+BACK_TO_0002 = (
+    *(f"DROP TABLE {table}" for table in _TABLES_AFTER_0002),
+    *(
+        f"ALTER TABLE {table} DROP COLUMN {column}"
+        for table, columns in _COLUMNS_AFTER_0002.items()
+        for column in columns
+    ),
+    "UPDATE alembic_version SET version_num = '0002'",
+)
+"""Statements that make the newest schema that of revision 0002."""
 
 REVISION_0002 = {
     "sqlite": """

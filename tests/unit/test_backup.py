@@ -15,7 +15,7 @@ import pytest
 from argon2.low_level import hash_secret_raw
 from sqlalchemy import insert, select, text, update
 from tests.servers.postgres import PostgresServer
-from tests.unit.released_schemas import ADDED_AFTER_0002, ROWS_0002
+from tests.unit.released_schemas import BACK_TO_0002, ROWS_0002
 
 from portico.errors import NotPossible, Unavailable
 from portico.store import archive, backup, content
@@ -167,9 +167,8 @@ async def test_older_content_is_migrated(other_url: str) -> None:
 
 async def test_an_older_database_is_saved_as_it_is(filled: str, database: Database) -> None:
     async with database.begin() as transaction:
-        for name in ADDED_AFTER_0002:
-            await transaction.execute(text(f"DROP TABLE {name}"))
-        await transaction.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+        for statement in BACK_TO_0002:
+            await transaction.execute(text(statement))
     async with content.read(filled) as found:
         assert found.revision == "0002"
         assert {batch.table async for batch in found.batches()} == set(ROWS_0002)

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Executable, insert, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
-from tests.unit.released_schemas import ADDED_AFTER_0002
+from tests.unit.released_schemas import BACK_TO_0002
 
 from portico.accounts.sessions import _ENABLED, _REFRESHABLE, SESSION
 from portico.accounts.tickets import _TICKET
@@ -380,9 +380,8 @@ async def test_counts_of_an_older_database_are_kept(database: Database, url: str
         await transaction.execute(text("DROP INDEX ix_attempts_name_digest"))
         for column in ("name_digest", "admitted_at"):
             await transaction.execute(text(f"ALTER TABLE attempts DROP COLUMN {column}"))
-        for table in ADDED_AFTER_0002:
-            await transaction.execute(text(f"DROP TABLE {table}"))
-        await transaction.execute(text("ALTER TABLE connections DROP COLUMN volume_id"))
+        for statement in BACK_TO_0002:
+            await transaction.execute(text(statement))
         await transaction.execute(text("UPDATE alembic_version SET version_num = '0001'"))
         await transaction.execute(
             text("INSERT INTO attempts (digest, failures, since, succeeded_at) VALUES (:digest, 1, 2, 3)"),

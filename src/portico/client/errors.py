@@ -65,8 +65,14 @@ class MoreNeeded(ClientError):
     code = "more-needed"
 
 
+class WeakPassword(ClientError):
+    """A new password is too short, or easy to guess."""
+
+    code = "weak-password"
+
+
 class WrongPassword(ClientError):
-    """Of a share link."""
+    """Of a share link, or one's own that is to be changed."""
 
     code = "wrong-password"
 

@@ -14,6 +14,7 @@ _GATEWAY_ERRORS: tuple[type[ClientError], ...] = (
     errors.NotSignedIn,
     errors.Forbidden,
     errors.MoreNeeded,
+    errors.WeakPassword,
     errors.WrongPassword,
     errors.LimitReached,
     errors.AddressNotAllowed,
