@@ -27,6 +27,14 @@ def carol(gateway: Gateway) -> Iterator[str]:
     gateway.command("user", "delete", "carol")
 
 
+@pytest.fixture
+def user(open_page: OpenPage, gateway: Gateway) -> BrowserUser:
+    """Signed in by the form: then the refresh token is in a cookie."""
+    user = open_page(gateway)
+    user.sign_in()
+    return user
+
+
 def session_cookies(user: BrowserUser) -> list[Cookie]:
     return [
         each
@@ -103,7 +111,7 @@ def test_an_invitation_a_password_sessions_and_keys(
     user.dialog.get_by_label("New password").fill("a run in the woods")
     user.expect_refusal(403)
     user.press("Enter")
-    expect(user.dialog.get_by_role("alert")).to_contain_text("current password is incorrect")
+    expect(user.dialog.get_by_role("alert")).to_contain_text("The password is wrong")
     user.dialog.get_by_label("Current password").fill(NEW)
     user.press("Enter")
     expect(page.locator(".notice")).to_contain_text("Password changed.")

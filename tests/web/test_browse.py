@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from ..gateways import Gateway
 from .browser_user import BrowserUser
-from .conftest import OTHERS, PASSWORD, OpenPage
+from .conftest import PASSWORD, OpenPage
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>.txt",
@@ -201,7 +201,7 @@ def test_a_hundred_thousand_entries(open_page: OpenPage, gateway: Gateway, root:
 def test_rights_decide_what_is_offered(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     (root / "a.txt").write_text("x")
     offered = {}
-    for name in OTHERS:
+    for name in ("reader", "dropper", "sender"):
         user: BrowserUser = open_page(gateway)
         user.sign_in(name, PASSWORD)
         expect(user.page.locator(".folder-view")).to_be_visible()
