@@ -241,17 +241,11 @@ class Drive:
         """As `Provider.write`; the file that it replaces is kept."""
         if not (options.replace and self._keeps):
             return await self._provider.write(path, chunks, content_type, options)
-        replacement = self.trash.replacement(path)
-        if self._provider.keeps_at_commit:
-            replacement.kept = KeptFile()
-            options = msgspec.structs.replace(options, kept=replacement.kept)
-        try:
-            entry = await self._provider.write(path, replacement.after(chunks), content_type, options)
-        except PorticoError:
-            await replacement.failed()
-            raise
-        await replacement.done()
-        return entry
+        async with self.trash.replacement(path) as replacement:
+            if self._provider.keeps_at_commit:
+                replacement.kept = KeptFile()
+                options = msgspec.structs.replace(options, kept=replacement.kept)
+            return await self._provider.write(path, replacement.after(chunks), content_type, options)
 
     # Content in several requests
 

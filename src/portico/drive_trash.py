@@ -1,25 +1,33 @@
 """`DriveTrash`: what was deleted or replaced in a Web User's tree, kept in a hidden folder of the connection.
 
-The database has a row for each, written before its content is moved there. Paths here are those of the provider.
+The database has a row for each, written before its content is moved there. Who moves content into or out of the trash, or
+removes it, holds a lease on the row meanwhile. Paths here are those of the provider.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from types import TracebackType
+from typing import Self
 
 import structlog
 
 from portico.entries import Entry
-from portico.errors import IsAFolder, NotAFolder, NotFound, PorticoError
+from portico.errors import IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.base import NotKept, Provider
-from portico.providers.tasks import for_each
+from portico.providers.tasks import for_each, run_to_end
 from portico.providers.write_options import KeptFile
+from portico.store.leases import Lease, Leases
 from portico.store.trash import DELETED, MOVING, REMOVING, REPLACED, RESTORING, Trashed, TrashRecords
 
 _FOLDER = f"{RESERVED_PREFIX}trash"
 _PAGE = 1000
 _MILLISECOND = timedelta(milliseconds=1)
+_INTERRUPTIONS = (Exception, asyncio.CancelledError)
+"""A client that hangs up and a job that is cancelled interrupt a change as errors do."""
+_GONE = "There is no such item in the trash; it was restored or removed, or has expired."
 
 log = structlog.get_logger()
 
@@ -31,6 +39,7 @@ class DriveTrash:
         self,
         provider: Provider,
         records: TrashRecords,
+        leases: Leases,
         connection: str,
         *,
         prefix: Path,
@@ -41,6 +50,7 @@ class DriveTrash:
         """`prefix`: the top of the connection. `root`: of the user. `keep`: 0 if nothing is kept any more."""
         self._provider = provider
         self._records = records
+        self._leases = leases
         self._connection = connection
         self._prefix = prefix
         self._root = root
@@ -64,17 +74,27 @@ class DriveTrash:
         if entry.is_folder and not recursive:
             return False  # it is deleted only if it is empty
         record = self.new_record(path, entry, DELETED)
-        await self._records.add(record)
         try:
-            await self._provider.move_to_trash(path, self.place_of(record.id))
+            async with self._arriving(record):
+                await self._provider.move_to_trash(path, self.place_of(record.id))
+                await run_to_end(self.settle(record, complete=True))
         except NotKept:
-            await self._records.remove(record.id)
             return False
-        except PorticoError:
-            await self.settle(record)
-            raise
-        await self.settle(record, complete=True)
         return True
+
+    @asynccontextmanager
+    async def _arriving(self, record: Trashed) -> AsyncIterator[None]:
+        """Add a row, around what moves its content and settles it. After an interruption, what has arrived is shown."""
+        async with self._alone(record):
+            try:
+                await self._records.add(record)
+                yield
+            except NotKept:
+                await run_to_end(self._records.remove(record.id))
+                raise
+            except _INTERRUPTIONS:
+                await run_to_end(self.settle(record))
+                raise
 
     def replacement(self, path: Path) -> "Replacement":
         return Replacement(self, self._provider, self._records, path)
@@ -86,25 +106,27 @@ class DriveTrash:
         if entry is None:
             yield
         elif entry.is_folder:
-            record = await self._keep_tree(path, entry, source) if source else None
-            yield
-            if record:
-                await self.settle(record, complete=True)
-        else:
-            replacement = self.replacement(path)
-            await replacement.prepare()
-            try:
+            if source is None:
                 yield
-            except PorticoError:
-                await replacement.failed()
-                raise
-            await replacement.done()
+                return
+            record = self.new_record(path, entry, REPLACED)
+            async with self._arriving(record):
+                kept = await self._keep_tree(path, self.place_of(record.id), source)
+                if not kept:
+                    await self._records.remove(record.id)
+                yield
+                if kept:
+                    await run_to_end(self.settle(record, complete=True))
+        else:
+            async with self.replacement(path) as replacement:
+                await replacement.prepare()
+                yield
 
-    async def _keep_tree(self, path: Path, entry: Entry, source: Path) -> Trashed | None:
-        """Keep the files below `path` that have the names of files below `source`, which is merged into it."""
-        record = self.new_record(path, entry, REPLACED)
-        place = self.place_of(record.id)
-        await self._records.add(record)
+    async def _keep_tree(self, path: Path, place: Path, source: Path) -> bool:
+        """Keep the files below `path` that have the names of files below `source`, which is merged into it.
+
+        Whether there were any.
+        """
         kept = False
 
         async def keep(file: Path) -> None:
@@ -124,10 +146,7 @@ class DriveTrash:
                     break
         except (NotFound, NotAFolder):
             pass
-        if kept:
-            return record
-        await self._records.remove(record.id)
-        return None
+        return kept
 
     def new_record(self, path: Path, entry: Entry, reason: str) -> Trashed:
         now = self._records.now()
@@ -153,7 +172,7 @@ class DriveTrash:
             else:
                 await self._records.remove(record.id)
         except PorticoError as error:
-            log.warning("trash-not-settled", trash=record.id, code=error.code, cause=error.cause)
+            _log_unsettled(record, error)
 
     # In the trash
 
@@ -163,7 +182,7 @@ class DriveTrash:
     async def get(self, trash_id: str) -> Trashed:
         record = await self._records.find(self._connection, self._below, trash_id)
         if record is None:
-            raise NotFound("There is no such item in the trash; it was restored or removed, or has expired.")
+            raise NotFound(_GONE)
         return record
 
     @property
@@ -178,35 +197,70 @@ class DriveTrash:
 
     @asynccontextmanager
     async def restoring(self, record: Trashed) -> AsyncIterator[Path]:
-        """The place of the content, which the caller moves away. It is not removed by others meanwhile."""
-        if not await self._records.claim(record.id, RESTORING):
-            raise NotFound("This item of the trash is being removed.")
-        place = self.place_of(record.id)
+        """The place of the content, which the caller moves away. Nobody else restores or removes it meanwhile."""
+        async with self._alone(record):
+            if not await self._records.claim(record.id, RESTORING):
+                raise NotFound(_GONE)
+            place = self.place_of(record.id)
+            try:
+                yield place
+                await self._provider.purge(place)
+            except _INTERRUPTIONS:
+                await run_to_end(self._keep_rest(record))
+                raise
+            await run_to_end(self._records.remove(record.id))
+
+    async def _keep_rest(self, record: Trashed) -> None:
+        """It was not restored, or not all of it."""
         try:
-            yield place
-        except PorticoError:
-            if await self.find(place):
+            if await self.find(self.place_of(record.id)):
                 await self._records.release(record.id)
             else:
                 await self._records.remove(record.id)
-            raise
-        await self._provider.purge(place)
-        await self._records.remove(record.id)
+        except PorticoError as error:  # it can be restored or removed all the same
+            _log_unsettled(record, error)
 
     async def purge(self, record: Trashed) -> bool:
-        """Remove it for good; False if it is gone already."""
-        if not await self._records.claim(record.id, REMOVING) and record.status != REMOVING:
-            return False
-        await self._provider.purge(self.place_of(record.id))
-        await self._records.remove(record.id)
+        """Remove it for good; False if it is gone already. If it is interrupted, the sweep goes on."""
+        async with self._alone(record):
+            if not await self._records.claim(record.id, REMOVING) and record.status != REMOVING:
+                return False
+            await self._provider.purge(self.place_of(record.id))
+            await run_to_end(self._records.remove(record.id))
         return True
 
     async def settle_interrupted(self, record: Trashed) -> None:
         """A process died while it moved content into the trash: show what has arrived."""
-        if await self.find(self.place_of(record.id)):
-            await self._records.settle(record)
-        else:
-            await self._records.remove(record.id)
+        async with self._alone(record):
+            if await self.find(self.place_of(record.id)):
+                await self._records.settle(record)
+            else:
+                await self._records.remove(record.id)
+
+    @asynccontextmanager
+    async def _alone(self, record: Trashed) -> AsyncIterator[None]:
+        """`NotPossible` while somebody else, on any node, moves or removes this item."""
+        lease = await self.acquire(record)
+        try:
+            yield
+        finally:
+            await run_to_end(lease.release())
+
+    async def acquire(self, record: Trashed) -> Lease:
+        lease = await self._leases.acquire(f"trash:{record.id}")
+        if lease is None:
+            raise await self._busy(record)
+        return lease
+
+    async def _busy(self, record: Trashed) -> PorticoError:
+        found = await self._records.find(self._connection, "", record.id)
+        if found is None:
+            return NotFound(_GONE)
+        if found.status == RESTORING:
+            return NotPossible("It is being restored; wait for that.")
+        if found.status == MOVING:
+            return NotPossible(f"It is still being {found.reason}; wait for that.")
+        return NotPossible("Another request has begun to restore or remove it; wait for that.")
 
     async def purge_unknown(self, older_than: timedelta) -> int:
         """Remove the oldest content that has no row: the database may be an older one. Returns how much there was."""
@@ -229,7 +283,10 @@ class DriveTrash:
 
 
 class Replacement:
-    """A file that may be replaced: what is there before is kept, right before the change."""
+    """A file that may be replaced: what is there before is kept, right before the change.
+
+    It is entered around the change, in which somebody calls `prepare`.
+    """
 
     def __init__(self, trash: DriveTrash, provider: Provider, records: TrashRecords, path: Path) -> None:
         self._trash = trash
@@ -237,9 +294,23 @@ class Replacement:
         self._records = records
         self._path = path
         self._record: Trashed | None = None
+        self._lease: Lease | None = None
         self._seen: Entry | None = None
         self.kept: KeptFile | None = None
         """Set if the provider keeps the file when it commits the new one."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        try:
+            if self._record and (error is None or isinstance(error, _INTERRUPTIONS)):
+                await run_to_end(self._end(self._record, error))
+        finally:
+            if self._lease:
+                await run_to_end(self._lease.release())
 
     async def after(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The chunks; at their end, the file is about to be replaced."""
@@ -254,37 +325,38 @@ class Replacement:
             return
         record = self._trash.new_record(self._path, entry, REPLACED)
         place = self._trash.place_of(record.id)
-        await self._records.add(record)
+        self._lease = await self._trash.acquire(record)
         self._record, self._seen = record, entry
+        await self._records.add(record)
         if self.kept is not None:
             self.kept.place = place
             return
         try:
             await self._provider.keep(self._path, place)
         except (NotFound, NotKept):
+            await run_to_end(self._records.remove(record.id))
             self._record = None
-            await self._records.remove(record.id)
-        except PorticoError:
-            await self._discard(record)
-            raise
 
-    async def done(self) -> None:
-        if self._record:
+    async def _end(self, record: Trashed, error: BaseException | None) -> None:
+        if error is None:
             kept = self.kept is None or self.kept.place is not None
-            await self._trash.settle(self._record, complete=kept)
+            await self._trash.settle(record, complete=kept)
+        elif isinstance(error, PorticoError):
+            await self._failed(record)
+        else:  # a service may still carry out what was cancelled
+            await self._trash.settle(record)
 
-    async def failed(self) -> None:
+    async def _failed(self, record: Trashed) -> None:
         """Nothing was replaced, as far as that can be seen: then the trash does not need it."""
-        if not self._record:
-            return
         try:
             entry = await self._trash.find(self._path)
             if entry is not None and self._is_same(entry):
-                await self._discard(self._record)
+                await self._provider.purge(self._trash.place_of(record.id))
+                await self._records.remove(record.id)
             else:
-                await self._trash.settle(self._record)
-        except PorticoError as error:
-            log.warning("trash-not-settled", trash=self._record.id, code=error.code, cause=error.cause)
+                await self._trash.settle(record)
+        except PorticoError as error:  # the sweep finds it
+            _log_unsettled(record, error)
 
     def _is_same(self, entry: Entry) -> bool:
         seen = self._seen
@@ -293,9 +365,6 @@ class Replacement:
             return (entry.size, entry.last_modified) == (seen.size, seen.last_modified)
         return entry.etag == seen.etag
 
-    async def _discard(self, record: Trashed) -> None:
-        try:
-            await self._provider.purge(self._trash.place_of(record.id))
-            await self._records.remove(record.id)
-        except PorticoError as error:  # the sweep finds it
-            log.warning("trash-not-settled", trash=record.id, code=error.code, cause=error.cause)
+
+def _log_unsettled(record: Trashed, error: PorticoError) -> None:
+    log.warning("trash-not-settled", trash=record.id, code=error.code, cause=error.cause)

@@ -132,6 +132,7 @@ class Drives:
                 DriveTrash,
                 opened.provider,
                 self._trash,
+                self._leases,
                 connection,
                 prefix=opened.prefix,
                 root=root,

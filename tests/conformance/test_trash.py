@@ -1,5 +1,6 @@
 """What is deleted or replaced can be brought back, on every provider; and nothing is lost when a process dies midway."""
 
+import asyncio
 import pathlib
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -12,11 +13,12 @@ from sqlalchemy import insert
 from portico.cursors import CursorSeal
 from portico.drive import Drive, OnConflict
 from portico.drive_trash import DriveTrash
-from portico.errors import AlreadyExists, FolderNotEmpty, NotFound, ProviderUnavailable
+from portico.errors import AlreadyExists, FolderNotEmpty, NotFound, NotPossible, ProviderUnavailable
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.rights import DEFAULT_RIGHTS
 from portico.store.database import Database
+from portico.store.leases import Leases
 from portico.store.schema import migrate
 from portico.store.tables import connections
 from portico.store.trash import Trashed, TrashRecords
@@ -53,7 +55,8 @@ def with_trash(provider: Provider, root: Path, seal: CursorSeal, records: TrashR
     """As another request has it."""
 
     def trash() -> DriveTrash:
-        return DriveTrash(provider, records, "c", prefix=Path(), root=root, user="alice", keep=KEEP)
+        leases = Leases(records._database, "node")
+        return DriveTrash(provider, records, leases, "c", prefix=Path(), root=root, user="alice", keep=KEEP)
 
     return Drive(provider, root, DEFAULT_RIGHTS, seal, trash=trash)
 
@@ -270,6 +273,104 @@ async def _dies(drive: Drive, provider: Any, number: int) -> bool:
     except Killed:
         return True
     return False
+
+
+async def test_a_cancelled_delete_and_restore_are_settled(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put_tree(drive, "w")
+    before = await tree(drive)
+    for name, change in (("move_to_trash", "delete"), ("restore", "restore")):
+        work = getattr(provider, name)
+        done = asyncio.Event()
+
+        async def hangs(
+            *arguments: Any, work: Any = work, done: asyncio.Event = done, **options: Any
+        ) -> None:
+            if work.__name__ == "move_to_trash":
+                await work(*arguments, **options)
+            done.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(provider, name, hangs)
+        if change == "delete":
+            running = asyncio.create_task(drive.delete(at("w"), recursive=True))
+        else:
+            running = asyncio.create_task(drive.restore(await newest(drive)))
+        await done.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        monkeypatch.setattr(provider, name, work)
+        assert (await newest(drive)).status == "kept"
+    await drive.restore(await newest(drive))
+    assert await tree(drive) == before
+    assert await trashed(drive) == []
+
+
+@pytest.mark.parametrize("folder", [False, True])
+async def test_a_cancelled_replacement_is_settled(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, folder: bool
+) -> None:
+    for name in ("old", "new"):
+        await put(drive, f"{name}/f" if folder else name, name.encode())
+    moving = asyncio.Event()
+
+    async def hangs(*_: Any, **__: Any) -> None:
+        moving.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(provider, "move", hangs)
+    running = asyncio.create_task(drive.move(at("new"), at("old")))
+    await moving.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [found.status for found in await trashed(drive)] == ["kept"]
+
+
+async def test_one_restore_or_removal_at_a_time(
+    drive: Drive, provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords
+) -> None:
+    """And none while it is still being deleted."""
+    other = with_trash(provider, root, seal, records)
+    await put_tree(drive, "w")
+    before = await tree(drive)
+
+    async def refused(sentence: str) -> None:
+        found = await newest(other)
+        for _ in range(2):
+            with pytest.raises(NotPossible, match=sentence):
+                await other.restore(found, OnConflict.RENAME)
+            with pytest.raises(NotPossible, match=sentence):
+                await other.trash.purge(found)
+
+    for name, sentence in (("move_to_trash", "still being deleted"), ("restore", "being restored")):
+        work, begun, go_on = getattr(provider, name), asyncio.Event(), asyncio.Event()
+
+        async def waits(
+            *arguments: Any,
+            work: Any = work,
+            begun: asyncio.Event = begun,
+            go_on: asyncio.Event = go_on,
+            **options: Any,
+        ) -> None:
+            begun.set()
+            await go_on.wait()
+            await work(*arguments, **options)
+
+        setattr(provider, name, waits)
+        if name == "restore":
+            running: asyncio.Task[Any] = asyncio.create_task(drive.restore(await newest(drive)))
+        else:
+            running = asyncio.create_task(drive.delete(at("w"), recursive=True))
+        await begun.wait()
+        await refused(sentence)
+        go_on.set()
+        await running
+        setattr(provider, name, work)
+    assert await tree(drive) == before
+    assert await trashed(drive) == []
 
 
 async def test_others_see_only_what_was_below_their_root(

@@ -1,15 +1,17 @@
 """`Trash`: what one actor can do with what was deleted or replaced."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from portico.drive import Drive, OnConflict
+from portico.errors import NotPossible
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
 from portico.operations.resources import Resources
 from portico.paths import Path
 from portico.rights import Right
-from portico.store.trash import REPLACED, RESTORING, Trashed
+from portico.store.trash import REPLACED, Trashed
 
 __all__ = ["REPLACED", "Trash", "TrashPage", "TrashedItem"]
 
@@ -84,7 +86,10 @@ class Trash:
         await self._remove(drive, await drive.trash.get(trash_id))
 
     async def empty(self) -> int:
-        """Remove everything for good, until the client hangs up; returns how many items there were."""
+        """Remove everything for good, until the client hangs up; returns how many items there were.
+
+        What is being deleted or restored at the time stays.
+        """
         self._context.action = "trash-empty"
         drive = await self._open()
         drive.require(Right.OVERWRITE)
@@ -96,7 +101,7 @@ class Trash:
         while True:
             records, cursor = await drive.trash.page(_PAGE, cursor)
             for record in records:
-                if record.status != RESTORING:
+                with suppress(NotPossible):  # it is being deleted or restored
                     await self._remove(drive, record)
                     removed += 1
             if cursor is None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import structlog
 
 from portico.drives import Drives
-from portico.errors import PorticoError
+from portico.errors import NotPossible, PorticoError
 from portico.store.trash import Trashed, TrashRecords
 
 _AT_ONCE = 1000
@@ -45,6 +45,8 @@ async def _sweep(
         for record in records:
             try:
                 await works(record)
+            except NotPossible:
+                pass  # a request is at it
             except PorticoError as error:  # the others can be removed; this one is tried again
                 _log(connection, error)
     try:

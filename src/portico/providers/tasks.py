@@ -1,8 +1,8 @@
 """Running many small tasks, a few at a time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -35,6 +35,21 @@ async def for_each(
     for error in await asyncio.gather(*(worker() for _ in range(concurrency)), return_exceptions=True):
         if isinstance(error, BaseException):
             raise error
+
+
+async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run work to its end, even if the caller is cancelled; the cancellation is raised after that."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    task.exception()  # retrieved, so that nothing is logged
+    raise cancelled
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
