@@ -22,6 +22,7 @@ from portico.store.leases import Leases
 from portico.store.schema import migrate
 from portico.store.tables import connections
 from portico.store.trash import Trashed, TrashRecords
+from portico.tally import CURRENT, Tally
 
 from .actions import at, content, exists, names, noise, put, tree
 
@@ -294,7 +295,7 @@ async def test_a_cancelled_delete_and_restore_are_settled(
 
         monkeypatch.setattr(provider, name, hangs)
         if change == "delete":
-            running = asyncio.create_task(drive.delete(at("w"), recursive=True))
+            running: asyncio.Task[Any] = asyncio.create_task(drive.delete(at("w"), recursive=True))
         else:
             running = asyncio.create_task(drive.restore(await newest(drive)))
         await done.wait()
@@ -416,3 +417,40 @@ async def test_a_versioned_bucket_copies_nothing(
     assert "copy_object" not in calls
     monkeypatch.undo()
     assert await tree(drive) == before
+
+
+@pytest.mark.key_stores
+async def test_a_delete_counts_its_files(drive: Drive) -> None:
+    await put_tree(drive, "w")
+    await put(drive, "f", b"f")
+    tally = Tally()
+    CURRENT.set(tally)
+    await drive.delete(at("w"), recursive=True)
+    assert (tally.entries, tally.size) == (len(FILES), sum(map(len, FILES.values())))
+    await drive.delete(at("f"))
+    assert tally.entries == len(FILES) + 1
+
+
+@pytest.mark.key_stores
+async def test_a_restored_version_replaces_nothing_that_was_stored_meanwhile(
+    request: pytest.FixtureRequest, drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "versions" not in request.node.callspec.id:
+        pytest.skip("it keeps no versions")
+    await put(drive, "f", b"old")
+    await drive.delete(at("f"))
+    await put(drive, "f", b"since")
+    await drive.delete(at("f"), permanent=True)
+    find = provider.find
+
+    async def find_then_store(key: str) -> Any:
+        found = await find(key)
+        if key.endswith("f") and "~" not in key:
+            monkeypatch.undo()
+            await put(drive, "f", b"new")
+        return found
+
+    monkeypatch.setattr(provider, "find", find_then_store)
+    with pytest.raises(AlreadyExists):
+        await drive.restore(await newest(drive))
+    assert await content(drive, "f") == b"new"

@@ -109,7 +109,8 @@ async def move_tree(store: KeyStore, source: str, target: str) -> int:
     """
     moved = 0
 
-    async def copy_one(version: Version) -> None:
+    async def copy_one(entry: Entry) -> None:
+        version = Version(entry.name, entry.etag)
         goal = target + version.key[len(source) :]
         if not store.fits(goal):
             raise InvalidPath(
@@ -119,14 +120,18 @@ async def move_tree(store: KeyStore, source: str, target: str) -> int:
         with suppress(NotFound):  # deleted in the meantime
             if done := await copy_object(store, version, goal, replace=True):
                 copied.append(done)
+                if not entry.name.endswith("/"):
+                    sizes.append(entry.size or 0)
 
     try:
         for _ in range(store.removal_passes):
             async for listing in store.pages(source, flat=True):
                 copied: list[Version] = []
-                await for_each(copy_one, [Version(entry.name, entry.etag) for entry in listing.objects])
+                sizes: list[int] = []
+                await for_each(copy_one, listing.objects)
                 await store.remove_versions(copied)
                 moved += len(copied)
+                count(len(sizes), sum(sizes))
             if not await store.holds_keys(source):
                 return moved
         await remove_empty_folders(store, source)

@@ -273,6 +273,7 @@ class ObjectStore(KeyStore):
         entry = await self._found(path)
         if entry and not entry.is_folder:
             await self._move_file_to_trash(Version(key_of(path), entry.etag), place)
+            count(size=entry.size)
             return
         origin, goal = folder_key(path), folder_key(place)
         if not self.fits(origin) or not (entry or await self._is_folder(path)):

@@ -19,25 +19,30 @@ _PART = 512 * MIB
 _CONCURRENCY = 4
 
 
-async def copy(service: Service, source: Version, target: str, *, replace: bool) -> None:
-    """As `KeyStore.duplicate`."""
+async def copy(
+    service: Service, source: Version, target: str, *, replace: bool, version_id: str | None = None
+) -> None:
+    """As `KeyStore.duplicate`. With a version id, that version is copied, even if it is not the current one."""
+    origin = {"Key": source.key} if version_id is None else {"Key": source.key, "VersionId": version_id}
     if not replace and await service.head(target):
         raise already_exists(name_of(target))
     try:
-        await _copy_at_once(service, source, target, replace)
+        await _copy_at_once(service, source, origin, target, replace)
     except PorticoError as error:
         if code_of(error) not in ("InvalidRequest", "EntityTooLarge"):
             raise
-        described = await service.call("head_object", Key=source.key)
+        described = await service.call("head_object", **origin)
         if require(described, "ContentLength") <= _ONE_CALL:
             raise
         if not _is_version(described, source):
             raise changed(name_of(source.key)) from error
-        await _copy_in_parts(service, source.key, target, replace, described)
+        await _copy_in_parts(service, origin, target, replace, described)
 
 
-async def _copy_at_once(service: Service, source: Version, target: str, replace: bool) -> None:
-    parameters: dict[str, Any] = {"Key": target, "CopySource": {"Bucket": service.bucket, "Key": source.key}}
+async def _copy_at_once(
+    service: Service, source: Version, origin: dict[str, str], target: str, replace: bool
+) -> None:
+    parameters: dict[str, Any] = {"Key": target, "CopySource": {"Bucket": service.bucket, **origin}}
     version = {} if source.etag is None else {"CopySourceIfMatch": f'"{source.etag}"'}
     condition: dict[str, Any] = {} if replace else {"IfNoneMatch": "*"}
     try:
@@ -46,10 +51,10 @@ async def _copy_at_once(service: Service, source: Version, target: str, replace:
         raise not_found(name_of(source.key)) from error
     except PorticoError as error:
         if isinstance(error, AlreadyExists):  # a condition failed, and the response does not say which
-            found = await service.head(source.key)
+            found = await _head(service, origin)
             if found and not _is_version(found, source):
                 raise changed(name_of(source.key)) from error
-            if await _is_copy(service, source.key, target):
+            if found and await _is_copy(service, found, target):
                 return  # by our first attempt, whose response was lost
         if not await _condition_is_unsupported(service, error, target, replace=replace):
             raise
@@ -69,12 +74,12 @@ async def _condition_is_unsupported(
 
 
 async def _copy_in_parts(
-    service: Service, source: str, target: str, replace: bool, described: dict[str, Any]
+    service: Service, origin: dict[str, str], target: str, replace: bool, described: dict[str, Any]
 ) -> None:
     size: int = described["ContentLength"]
     step = max(_PART, -(-size // MAX_PARTS))
     slots = asyncio.Semaphore(_CONCURRENCY)
-    origin = {"Bucket": service.bucket, "Key": source}
+    copy_source = {"Bucket": service.bucket, **origin}
 
     async def send(upload_id: str, number: int) -> dict[str, Any]:
         start = (number - 1) * step
@@ -84,7 +89,7 @@ async def _copy_in_parts(
                 Key=target,
                 UploadId=upload_id,
                 PartNumber=number,
-                CopySource=origin,
+                CopySource=copy_source,
                 CopySourceIfMatch=described["ETag"],
                 CopySourceRange=f"bytes={start}-{min(start + step, size) - 1}",
             )
@@ -108,11 +113,18 @@ async def _copy_in_parts(
         raise first_error(errors) from errors
 
 
-async def _is_copy(service: Service, source: str, target: str) -> bool:
-    one, other = await service.head(source), await service.head(target)
-    if one is None or other is None:
+async def _head(service: Service, origin: dict[str, str]) -> dict[str, Any] | None:
+    try:
+        return await service.call("head_object", **origin)
+    except NotFound:
+        return None
+
+
+async def _is_copy(service: Service, source: dict[str, Any], target: str) -> bool:
+    copied = await service.head(target)
+    if copied is None:
         return False
-    return all(one.get(name) == other.get(name) for name in ("ContentLength", "ETag", "Metadata"))
+    return all(source.get(name) == copied.get(name) for name in ("ContentLength", "ETag", "Metadata"))
 
 
 def _is_version(described: dict[str, Any], version: Version) -> bool:

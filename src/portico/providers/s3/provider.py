@@ -32,6 +32,7 @@ from portico.providers.transport import page_bytes
 from portico.providers.upload_log import UploadLog
 from portico.providers.write_options import WriteOptions
 from portico.providers.xml_listing import run_parser
+from portico.tally import count
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _MAX_ENTRY_BYTES = 4096
@@ -180,6 +181,7 @@ class S3Provider(ObjectStore):
         if entry and not entry.is_folder:
             noted = await self._note_file(path, place)
             await self.remove_versions([noted])
+            count(size=entry.size)
             return
         prefix = folder_key(path)
         if not self.fits(prefix) or not (entry or await self._is_folder(path)):
@@ -188,10 +190,12 @@ class S3Provider(ObjectStore):
         try:
             async for found in self._versions.pages(prefix):
                 number += 1
-                pairs = [(key[len(prefix) :], version) for key, version, _ in found]
+                pairs = [(key[len(prefix) :], version) for key, version, _, _ in found]
                 await self._versions.write_note(folder_key(place), number, VersionNote(prefix, True, pairs))
-                await self.remove_versions([Version(key, etag) for key, _, etag in found])
+                await self.remove_versions([Version(key, etag) for key, _, etag, _ in found])
                 removed += len(found)
+                sizes = [size for key, _, _, size in found if not key.endswith("/")]
+                count(len(sizes), sum(sizes))
         except PorticoError as error:
             raise error.after(f"{removed} files were deleted") from error
 
@@ -234,7 +238,7 @@ class S3Provider(ObjectStore):
         after: str | None = None
         for name in notes:
             note = await self._versions.read_note(name)
-            await self._versions.restore(note, after, goal)
+            await self._versions.restore(note, after, goal, replace=replace)
             after = note.source + note.versions[-1][0] if note.versions else after
 
     async def _restore_each(self, place: Path, target: Path, replace: bool) -> bool:

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from portico.errors import NotFound, PorticoError, not_found
+from portico.errors import PorticoError
 from portico.paths import RESERVED_PREFIX
-from portico.providers.keys import name_of
+from portico.providers.keys import Version
+from portico.providers.s3 import copies
 from portico.providers.s3.service import Service
 from portico.providers.tasks import for_each
 
@@ -61,11 +62,16 @@ class Versions:
         self._known = kept, monotonic() + _TRUSTED_SECONDS
         return kept
 
-    async def pages(self, prefix: str) -> AsyncIterator[list[tuple[str, str, str]]]:
-        """Keys with the version and etag of each, as far as they are not deleted."""
+    async def pages(self, prefix: str) -> AsyncIterator[list[tuple[str, str, str, int]]]:
+        """Keys with the version, etag and size of each, as far as they are not deleted."""
         async for response in self._listings(prefix, None):
             yield [
-                (version["Key"], version["VersionId"], str(version["ETag"]).strip('"'))
+                (
+                    version["Key"],
+                    version["VersionId"],
+                    str(version["ETag"]).strip('"'),
+                    version.get("Size", 0),
+                )
                 for version in response.get("Versions", [])
                 if version["IsLatest"] and version["Key"].startswith(prefix)
             ]
@@ -96,7 +102,7 @@ class Versions:
         async with response["Body"] as body:
             return msgspec.json.decode(await body.read(), type=VersionNote)
 
-    async def restore(self, note: VersionNote, after: str | None, target: str) -> None:
+    async def restore(self, note: VersionNote, after: str | None, target: str, *, replace: bool) -> None:
         """Make the noted versions the current ones, below the target: without a copy where they were."""
         keys = {note.source + rest: version for rest, version in note.versions}
         current = await self._current(note.source, after, list(keys)) if target == note.source else {}
@@ -113,12 +119,9 @@ class Versions:
             kept -= {error.get("Key", "") for error in response.get("Errors", [])}
 
         async def copy(key: str) -> None:
-            origin = {"Bucket": self._service.bucket, "Key": key, "VersionId": keys[key]}
             goal = target + key[len(note.source) :]
-            try:
-                await self._service.work("copy_object", Key=goal, CopySource=origin)
-            except NotFound as error:  # the lifecycle of the bucket has removed it
-                raise not_found(name_of(key)) from error
+            # `NotFound` if the lifecycle of the bucket has removed the version.
+            await copies.copy(self._service, Version(key, None), goal, replace=replace, version_id=keys[key])
 
         await for_each(copy, [key for key in keys if key not in kept])
 
