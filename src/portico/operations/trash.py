@@ -79,11 +79,12 @@ class Trash:
         return restored
 
     async def remove(self, trash_id: str) -> None:
-        """Remove it for good."""
+        """Remove it for good. Cancelled when the client hangs up; the sweep then removes the rest."""
         self._context.action = "trash-remove"
         drive = await self._open()
         drive.require(Right.OVERWRITE)
-        await self._remove(drive, await drive.trash.get(trash_id))
+        record = await drive.trash.get(trash_id)
+        await self._long_work.run(self._remove(drive, record), self._context.client_gone())
 
     async def empty(self) -> int:
         """Remove everything for good, until the client hangs up; returns how many items there were.
@@ -109,7 +110,7 @@ class Trash:
 
     async def _remove(self, drive: Drive, record: Trashed) -> None:
         path = drive.trash.path_of(record)
-        async with Change(self._audit, self._context, "trash-remove", path) as change:
+        async with Change(self._audit, self._context, "trash.remove", path) as change:
             await change.begin()
             await drive.trash.purge(record)
 
