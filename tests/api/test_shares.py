@@ -12,7 +12,11 @@ import pytest
 
 from portico import clock as clock_module
 from portico import timestamps
+from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.api.shares import LINKS, SHARE_SESSIONS
+from portico.paths import Path
+from portico.rights import Right
+from portico.store.database import Database
 
 from .conftest import Clock, OpenGateway
 from .gateways import Gateway
@@ -303,6 +307,51 @@ async def test_what_the_administrator_decides(open_gateway: OpenGateway) -> None
     # Others do not see it.
     answer = await gateway.client.get(f"{LINKS}/{made.body['id']}", headers=await gateway.sign_in("web"))
     assert answer.status_code == 404
+
+
+async def _key(gateway: Gateway, *rights: Right, folder: str = "/") -> dict[str, str]:
+    database = Database(gateway.settings.database_url)
+    keys = ApiKeys(database)
+    scope = KeyScope("key", frozenset(rights), Path.parse(folder))
+    text = (await keys.add(await gateway.users.get(SHARER), scope)).text
+    await keys.close()
+    await database.close()
+    return {"Authorization": f"Bearer {text}"}
+
+
+async def test_a_key_gets_no_more_rights_by_a_link(gateway: Gateway) -> None:
+    gateway.put("box/a.txt")
+    shared = await share(gateway, "/box", password="a password")
+    place = f"{LINKS}/{shared.body['id']}"
+
+    async def statuses(key: dict[str, str]) -> list[int]:
+        changes = (
+            ("POST", LINKS, {"path": "/box"}),
+            ("PATCH", place, {"password": None}),
+            ("POST", f"{place}/address", None),
+        )
+        return [
+            (await gateway.client.request(method, where, headers=key, json=body)).status_code
+            for method, where, body in changes
+        ]
+
+    assert await statuses(await _key(gateway, Right.SHARE)) == [403, 403, 403]
+    assert await statuses(await _key(gateway, Right.SHARE, Right.LIST, Right.UPLOAD)) == [403, 403, 403]
+    assert (await shared.open(password="a password")).status_code == 201
+    assert await statuses(await _key(gateway, Right.SHARE, Right.LIST, Right.DOWNLOAD)) == [201, 200, 201]
+
+
+async def test_the_paths_that_may_be_shared_are_those_of_users(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"share.paths": "/box"})
+    gateway.put("box/in/a.txt")
+    gateway.put("other/box/a.txt")
+
+    async def status(path: str, folder: str) -> int:
+        key = await _key(gateway, *Right, folder=folder)
+        return (await gateway.client.post(LINKS, headers=key, json={"path": path})).status_code
+
+    assert await status("/in", "/box") == 201
+    assert await status("/box", "/other") == 403
 
 
 async def test_off_altogether(open_gateway: OpenGateway) -> None:

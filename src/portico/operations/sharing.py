@@ -68,13 +68,11 @@ class Sharing:
         """Make a link to a file or folder."""
         self._begin("share-add", makes=True)
         user, policy = self._actor.user, self._links.policy
-        if not policy.allows(path):
+        key = self._actor.context.key
+        # The policy is about paths as users see them; those of a key begin at its folder.
+        if not policy.allows(path.under(Path.parse(key.folder)) if key else path):
             raise Forbidden("This folder must not be shared; the administrator decides which may.")
-        missing = kind.rights - user.rights
-        if missing:
-            raise Forbidden(
-                f"You lack the right '{sorted(missing)[0]}' yourself; ask the administrator for it."
-            )
+        self._require_rights(kind)
         entry = await (await self._drive()).find(path)
         if entry is None:
             raise not_found(path.name)
@@ -120,6 +118,7 @@ class Sharing:
     async def change(self, link_id: str, options: LinkOptions) -> SharedLink:
         self._begin("share-change", makes=True)
         link = await self._links.get(self._actor.user, link_id)
+        self._require_rights(link.kind)
         values = await self._values(options)
         if self._links.policy.require_password and "password_hash" in values and not values["password_hash"]:
             raise InvalidRequest("Links need a password here; give it another one.")
@@ -138,6 +137,7 @@ class Sharing:
         """Give the link another address. Guests who have opened it stay."""
         self._begin("share-change", makes=True)
         link = await self._links.get(self._actor.user, link_id)
+        self._require_rights(link.kind)
         async with self._change("share.set", self._path(link), link.id) as change:
             change.line.changed = ["address"]
             await change.begin()
@@ -169,6 +169,13 @@ class Sharing:
         # Whoever has signed in may see and end links, even without the right to make any.
         if (makes or self._actor.session is None) and Right.SHARE not in self._actor.user.rights:
             raise Forbidden("You lack the right 'share'; ask the administrator for it.")
+
+    def _require_rights(self, kind: LinkKind) -> None:
+        """A link gives its owner's rights: a key with fewer could otherwise get them by a link of its own owner."""
+        if missing := kind.rights - self._actor.user.rights:
+            raise Forbidden(
+                f"You lack the right '{sorted(missing)[0]}' yourself; ask the administrator for it."
+            )
 
     def _change(self, action: str, path: Path, link_id: str | None = None) -> Change:
         change = Change(self._resources.audit, self._actor.context, action, path)
