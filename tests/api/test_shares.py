@@ -13,14 +13,16 @@ import pytest
 from portico import clock as clock_module
 from portico import timestamps
 from portico.accounts.api_keys import ApiKeys, KeyScope
+from portico.accounts.share_links import ShareLinks
 from portico.api.shares import LINKS, SHARE_SESSIONS
+from portico.errors import Unavailable
 from portico.paths import Path
 from portico.rights import Right
 from portico.store.database import Database
 
 from .conftest import Clock, OpenGateway
-from .gateways import Gateway
-from .shares import SHARER, owner, share
+from .gateways import Gateway, address
+from .shares import SHARER, GuestClient, owner, share
 
 
 def metadata(**fields: str) -> str:
@@ -256,6 +258,45 @@ async def test_the_end_of_a_link(gateway: Gateway, clock: Clock) -> None:
     assert by_ticket_now.status_code == 401
     unknown = await gateway.client.post(SHARE_SESSIONS, json={"link": "x" * 32})
     assert {**unknown.json(), "requestId": ""} == {**gone.json(), "requestId": ""}
+
+
+async def test_a_ticket_of_a_guest_is_renewed(gateway: Gateway, clock: Clock) -> None:
+    gateway.put("box/a.txt", b"content")
+    gateway.put("box/b.txt")
+    shared = await share(gateway)
+    guest, other = await shared.guest(), await shared.guest()
+
+    async def ticket(by: GuestClient = guest, path: str = "a.txt", **renewed: str) -> str:
+        answer = await by.call("POST", path, params={"action": "TICKET", **renewed})
+        assert answer.status_code in (200, 201), answer.text
+        return str(answer.json()["ticket"])
+
+    async def status(text: str) -> int:
+        return (await gateway.client.get(address("a.txt"), params={"ticket": text})).status_code
+
+    first = await ticket()
+    assert await ticket(other, ticket=first) != first
+    assert await ticket(path="b.txt", ticket=first) != first
+    clock.advance(40)
+    assert await ticket(ticket=first) == first
+    clock.advance(40)
+    assert await status(first) == 200
+    clock.advance(40)
+    assert await status(first) == 401
+    assert await ticket(ticket=first) != first
+
+
+async def test_a_move_is_done_even_if_links_cannot_follow(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*_: Any) -> None:
+        raise Unavailable("The database does not answer.")
+
+    gateway.put("box/a.txt")
+    monkeypatch.setattr(ShareLinks, "moved", failing)
+    moved = await gateway.call("POST", "box", user=SHARER, params={"action": "MOVE", "target": "/moved"})
+    assert moved.status_code == 201
+    assert (gateway.files / "moved/a.txt").exists()
 
 
 async def test_an_upload_under_way_when_the_link_ends(gateway: Gateway) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from portico import clock
@@ -206,6 +206,22 @@ class Guests:
         except IntegrityError:
             raise link_ended() from None
         return ticket
+
+    async def renew_ticket(self, guest: Guest, ticket: str, path: str) -> bool:
+        """Give a ticket of the same guest another lifetime, as `Tickets.renew`; False if there is none for this path."""
+        now = self._database.now()
+        renewed = await self._database.execute(
+            update(guest_tickets)
+            .where(
+                guest_tickets.c.digest == digest_of(ticket),
+                guest_tickets.c.guest == guest.digest,
+                guest_tickets.c.path == path,
+                guest_tickets.c.expires_at > now,
+            )
+            .values(expires_at=now + Tickets.LIFETIME * 1000),
+            durable=False,
+        )
+        return renewed > 0
 
     async def redeem(self, ticket: str, path: str) -> Guest:
         row = await self._database.first(_BY_TICKET, {"digest": digest_of(ticket)})

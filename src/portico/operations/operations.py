@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+import structlog
+
 from portico.accounts.tickets import Tickets
 from portico.drive import Drive, OnConflict
 from portico.entries import Download, Entry, Page
@@ -33,6 +35,8 @@ from portico.rights import Right
 from portico.store.digests import FileDigest
 
 __all__ = ["OnConflict", "Operations", "Ticket"]
+
+log = structlog.get_logger()
 
 _STATS_AT_ONCE = 16
 """For the digests of a listing."""
@@ -180,7 +184,10 @@ class Operations:
         if entry.is_folder and not recursive:
             raise IsAFolder(f"'{path.name}' is a folder; a ticket for its archive needs recursive=true.")
         if guest:
-            return Ticket(await self._resources.guests.issue_ticket(guest, str(path)), Tickets.LIFETIME)
+            guests = self._resources.guests
+            if renewed and await guests.renew_ticket(guest, renewed, str(path)):
+                return Ticket(renewed, Tickets.LIFETIME)
+            return Ticket(await guests.issue_ticket(guest, str(path)), Tickets.LIFETIME)
         assert session
         tickets = self._resources.tickets
         if renewed and await tickets.renew(session, renewed, str(path)):
@@ -344,11 +351,18 @@ class Operations:
             place: Path = await self._cancellable(transfer(source, target, on_conflict))
             change.line.target = str(place)
             if self._context.action == "move":
-                root = Path.parse(self._actor.user.root)
-                await self._resources.links.moved(
-                    self._actor.user.connection, source.under(root), place.under(root)
-                )
+                await self._links_moved(source, place)
         return place
+
+    async def _links_moved(self, source: Path, target: Path) -> None:
+        """The move is done: that its links cannot follow does not make it fail."""
+        root = Path.parse(self._actor.user.root)
+        try:
+            await self._resources.links.moved(
+                self._actor.user.connection, source.under(root), target.under(root)
+            )
+        except PorticoError as error:
+            log.warning("links-not-moved", code=error.code, cause=error.cause)
 
     async def _transfer_once(
         self,
