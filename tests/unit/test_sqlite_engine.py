@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from portico.store.sqlite_engine import SqliteEngine, ThreadCaller
@@ -128,3 +128,15 @@ async def test_what_is_not_durable_does_not_wait_for_the_disk(engine: SqliteEngi
     with pytest.raises(OperationalError):
         await engine.run(text("INSERT INTO missing VALUES (1)"), None, durable=False)
     assert await asyncio.gather(*(level(durable=True) for _ in range(4))) == [full] * 4
+
+
+async def test_rows_that_need_not_be_durable(engine: SqliteEngine, sync_engine: Engine) -> None:
+    statement = text("INSERT INTO a VALUES (abs(:n))")
+    await engine.run(statement, [{"n": 1}, {"n": 2}], durable=False)
+    assert await count(engine) == 2
+    # Of rows of which one fails, none stays.
+    with pytest.raises(SQLAlchemyError):
+        await engine.run(statement, [{"n": 3}, {"n": -(2**63)}], durable=False)
+    assert await count(engine) == 2
+    with sync_engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2

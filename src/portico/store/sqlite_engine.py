@@ -76,12 +76,16 @@ class SqliteEngine:
 
         def work() -> Any:
             with self._engine.connect() as connection:
-                # Otherwise SQLite would commit each row by itself, and wait for the disk.
-                if isinstance(parameters, Sequence):
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
-                with nullcontext() if durable else _relaxed(connection):
-                    result = _read(connection.execute(statement, parameters))
-                    connection.commit()
+                with nullcontext() if durable else _relaxed(connection):  # not possible within a transaction
+                    try:
+                        # Otherwise SQLite would commit each row by itself, and wait for the disk.
+                        if isinstance(parameters, Sequence):
+                            connection.exec_driver_sql("BEGIN IMMEDIATE")
+                        result = _read(connection.execute(statement, parameters))
+                        connection.commit()
+                    except BaseException:
+                        connection.rollback()
+                        raise
                 return result
 
         async with self._connection_slot(wait or self._wait):
