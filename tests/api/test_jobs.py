@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from portico import tally
+from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.api.jobs import JOBS
 from portico.api.requests import FILESYSTEM
 from portico.errors import ProviderUnavailable
@@ -16,7 +17,7 @@ from portico.providers.local import LocalProvider
 from portico.store.database import Database
 
 from .conftest import OpenGateway
-from .gateways import Gateway
+from .gateways import Gateway, address
 from .test_cancellation import METHODS, Slow
 
 AT_ONCE = {"Prefer": "respond-async, wait=0"}
@@ -192,7 +193,7 @@ async def test_a_client_that_hangs_up_leaves_its_job(gateway: Gateway, slow: Slo
 
 
 async def test_too_many(gateway: Gateway, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations_jobs, "PER_USER", 2)
+    monkeypatch.setattr(operations_jobs, "PER_ACTOR", 2)
     places = [(await copy(gateway)).headers["Location"] for _ in range(2)]
     refused = await copy(gateway)
     assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
@@ -200,6 +201,15 @@ async def test_too_many(gateway: Gateway, slow: Slow, monkeypatch: pytest.Monkey
     assert (
         await gateway.call("POST", "tree", user="writer", headers=AT_ONCE, params=COPY)
     ).status_code == 202
+    # A key has jobs of its own, which its owner neither sees nor waits for.
+    database = Database(gateway.settings.database_url)
+    keys = ApiKeys(database)
+    text = (await keys.add(await gateway.users.get("web"), KeyScope("key"))).text
+    await keys.close()
+    await database.close()
+    headers = {**AT_ONCE, "Authorization": f"Bearer {text}"}
+    answers = [await gateway.client.post(address("tree"), headers=headers, params=COPY) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [202, 202, 429]
     await jobs(gateway, "DELETE", places[0])
     await ended(gateway, places[0])
     assert (await copy(gateway)).status_code == 202

@@ -59,14 +59,14 @@ async def test_progress_and_outcome_are_seen_by_others(
         while not (seen := await other_node.get(record.namespace, record.id)) or not seen.entries:
             await asyncio.sleep(0.01)
     assert (seen.entries, seen.size, seen.total) == (7, 2**40, 9)
-    assert await other_node.running_by(record.user_id) == 1
+    assert await other_node.running_by(record.namespace) == 1
     assert not await other_node.forget(record.id)
     tally.entries = 9
     await node.end(job, DONE, '{"result":"/b"}')
     (seen,) = await other_node.list(record.namespace, 10)
     assert (seen.state, seen.entries, seen.outcome) == (DONE, 9, '{"result":"/b"}')
     assert seen.ended_at
-    assert await other_node.running_by(record.user_id) == 0
+    assert await other_node.running_by(record.namespace) == 0
     assert await other_node.forget(record.id)
     assert await node.list(record.namespace, 10) == []
 

@@ -36,8 +36,8 @@ from portico.tally import Tally
 if TYPE_CHECKING:
     from portico.operations.operations import Operations
 
-PER_USER: Final = 10
-"""Jobs of one user that run at the same time."""
+PER_ACTOR: Final = 10
+"""Jobs that run at the same time, of a user who has signed in or of one key: of those that this actor can see and cancel."""
 LISTED: Final = 100
 _COUNTABLE: Final = ("copy", "move")
 """What is being removed cannot be counted."""
@@ -96,7 +96,7 @@ class Jobs:
         self.records = records
         self.now = now
         self._running: dict[str, OwnedJob] = {}
-        self._by_user: Counter[int] = Counter()
+        self._by_namespace: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 
@@ -104,8 +104,8 @@ class Jobs:
     def running(self) -> int:
         return len(self._running)
 
-    def has_room(self, user_id: int) -> bool:
-        return self._by_user[user_id] < PER_USER and not self._stopping
+    def has_room(self, namespace: str) -> bool:
+        return self._by_namespace[namespace] < PER_ACTOR and not self._stopping
 
     async def adopt(
         self,
@@ -118,22 +118,22 @@ class Jobs:
         """Let `work` go on by itself, in its own `context`. If the database does not answer, it stays with its request."""
         job = await self.records.add(record, counted, cancel)
         self._running[job.id] = job
-        self._by_user[record.user_id] += 1
-        task = asyncio.create_task(self._conclude(job, record.user_id, work, context))
+        self._by_namespace[record.namespace] += 1
+        task = asyncio.create_task(self._conclude(job, record.namespace, work, context))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _conclude(
-        self, job: OwnedJob, user_id: int, work: asyncio.Task[Path | None], context: RequestContext
+        self, job: OwnedJob, namespace: str, work: asyncio.Task[Path | None], context: RequestContext
     ) -> None:
         await asyncio.wait({work})
         state, outcome = self._outcome(work)
         if outcome and context.trashed:
             outcome.trash_id = context.trashed[0]
         del self._running[job.id]
-        self._by_user[user_id] -= 1
-        if not self._by_user[user_id]:
-            del self._by_user[user_id]
+        self._by_namespace[namespace] -= 1
+        if not self._by_namespace[namespace]:
+            del self._by_namespace[namespace]
         await self.records.end(job, state, msgspec.json.encode(outcome).decode() if outcome else None)
 
     def _outcome(self, work: asyncio.Task[Path | None]) -> tuple[str, _Outcome | None]:
@@ -186,11 +186,11 @@ class OwnJobs:
     ) -> Path | Job | None:
         """What `work` returns or raises; its job, if it is not done after `wait` seconds.
 
-        `TooManyRequests`: the user has too many jobs.
+        `TooManyRequests`: the actor has too many jobs.
         """
-        if await self._jobs.records.running_by(self._user) >= PER_USER:
+        if await self._jobs.records.running_by(self._namespace) >= PER_ACTOR:
             raise TooManyRequests(
-                f"{PER_USER} of your changes are still under way; wait for one of them, or cancel it.",
+                f"{PER_ACTOR} of your changes are still under way; wait for one of them, or cancel it.",
                 retry_after=_RETRY_SECONDS,
             )
         counted, unwanted = Tally(), asyncio.Event()
@@ -225,7 +225,7 @@ class OwnJobs:
             if await _is_done(task, wait):
                 return task.result()
             with suppress(PorticoError):
-                if self._jobs.has_room(self._user):
+                if self._jobs.has_room(self._namespace):
                     await self._jobs.adopt(record, task, counted, unwanted.set, context)
                     if kind in _COUNTABLE:
                         _count(task, operations, source, counted)

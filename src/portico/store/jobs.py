@@ -175,9 +175,11 @@ class JobRecords:
 
     # Those who ask
 
-    async def running_by(self, user_id: int) -> int:
+    async def running_by(self, namespace: str) -> int:
         mine = and_(
-            jobs.c.user_id == user_id, jobs.c.state == RUNNING, jobs.c.owned_until > self._database.now()
+            jobs.c.namespace == namespace,
+            jobs.c.state == RUNNING,
+            jobs.c.owned_until > self._database.now(),
         )
         row = await self._database.first(select(func.count().label("number")).select_from(jobs).where(mine))
         return int(row.number) if row else 0
