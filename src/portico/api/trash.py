@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from portico import timestamps
 from portico.api.jobs import carried_out
-from portico.api.requests import Query, operations_of
+from portico.api.requests import Query, context_of, operations_of
 from portico.api.schemas import JsonResponse, TrashBody, TrashedBody
 from portico.errors import InvalidRequest
 from portico.operations import OnConflict, Operations
@@ -37,9 +37,9 @@ async def restore(request: Request) -> Response:
     async def change(operations: Operations) -> Path:
         return await operations.trash.restore(trash_id, on_conflict)
 
-    return await carried_out(
-        request, "restore", change, await (await operations_of(request)).trash.path_of(trash_id)
-    )
+    path = await (await operations_of(request)).trash.path_of(trash_id)
+    context_of(request).release()  # a job takes an admission slot of its own
+    return await carried_out(request, "restore", change, path)
 
 
 async def remove_trashed(request: Request) -> Response:
