@@ -7,12 +7,31 @@ import { SignedOut } from "./errors.js";
 /** Kept for a reload only, and apart for each link. */
 const STORAGE_KEY = `portico.guest:${location.pathname}`;
 
+/** @returns {Visit | null} */
+function kept() {
+  try {
+    return JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
+  } catch {
+    return null; // the storage is not allowed
+  }
+}
+
+/** @param {Visit | null} visit */
+function keep(visit) {
+  try {
+    if (visit) sessionStorage.setItem(STORAGE_KEY, JSON.stringify(visit));
+    else sessionStorage.removeItem(STORAGE_KEY);
+  } catch {
+    // The storage is full or not allowed. After a reload, the link has to be opened again.
+  }
+}
+
 /** Emits `open`, and `end`. */
 class GuestSession extends EventTarget {
   constructor() {
     super();
     /** @type {Visit | null} */
-    this.visit = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
+    this.visit = kept();
     this.isGuest = true;
     /** The receipts of what this guest has sent. @type {{name: string, receipt: string}[]} */
     this.receipts = [];
@@ -43,7 +62,7 @@ class GuestSession extends EventTarget {
   /** @param {Visit} visit */
   open(visit) {
     this.visit = visit;
-    sessionStorage.setItem(STORAGE_KEY, JSON.stringify(visit));
+    keep(visit);
     this.dispatchEvent(new Event("open"));
   }
 
@@ -61,7 +80,7 @@ class GuestSession extends EventTarget {
   end() {
     if (!this.visit) return;
     this.visit = null;
-    sessionStorage.removeItem(STORAGE_KEY);
+    keep(null);
     this.dispatchEvent(new CustomEvent("end", { detail: { requested: false, username: "" } }));
   }
 }

@@ -4,7 +4,13 @@ const STORAGE_KEY = "portico.jobs";
 const MAX_KNOWN = 50;
 
 /** @returns {string[]} */
-const known = () => JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "[]");
+function known() {
+  try {
+    return JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "[]");
+  } catch {
+    return []; // the storage is not allowed
+  }
+}
 
 /** @param {string[]} ids */
 function store(ids) {
