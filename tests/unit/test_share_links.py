@@ -1,6 +1,7 @@
 """Share links on both databases: they follow what is moved, and their counts are exact."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -8,10 +9,10 @@ import pytest
 
 from portico.accounts.guests import Guests
 from portico.accounts.passwords import Passwords
-from portico.accounts.share_links import Access, ShareLinks, SharePolicy
+from portico.accounts.share_links import Access, LinkKind, ShareLink, ShareLinks, SharePolicy, end_of
 from portico.accounts.throttle import Throttle
 from portico.accounts.users import User, Users
-from portico.errors import LimitReached, NotFound
+from portico.errors import LimitReached, NotFound, NotSignedIn, TooManyRequests
 from portico.paths import Path
 from portico.rights import Right
 from portico.store.database import Database
@@ -104,6 +105,93 @@ async def test_a_folder_for_each_sender(links: ShareLinks, guests: Guests, share
     assert found
     assert await guests.add(found, "Anna", "192.0.2.1", "Anna")
     assert await guests.add(found, "Anna", "192.0.2.1", "ANNA") is None
+
+
+async def test_one_address_does_not_keep_others_out(
+    links: ShareLinks, guests: Guests, sharer: User, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.accounts.guests.MAX_OF_ADDRESS", 2)
+    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    found = await links.find(token)
+    assert found
+    for address in ("2001:db8::1", "2001:db8::2"):
+        assert await guests.add(found, "", address, None)
+    with pytest.raises(TooManyRequests):
+        await guests.add(found, "", "2001:db8::3", None)
+    assert await guests.add(found, "", "192.0.2.1", None)
+    clock.advance(86_400)
+    assert await guests.add(found, "", "2001:db8::3", None)
+
+
+async def test_an_expired_guest_is_kept_for_uploads_under_way(
+    links: ShareLinks, guests: Guests, sharer: User, clock: Clock
+) -> None:
+    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    found = await links.find(token)
+    assert found
+    text = await guests.add(found, "", "192.0.2.1", None)
+    assert text
+    guest = await guests.guest(text)
+    clock.advance(86_401)
+    await guests.sweep()
+    with pytest.raises(NotSignedIn):
+        await guests.guest(text)
+    assert await guests.is_current(guest)
+    clock.advance(86_400)
+    await guests.sweep()
+    assert not await guests.is_current(guest)
+
+
+async def test_the_number_of_links_is_bounded(
+    links: ShareLinks, sharer: User, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr("portico.accounts.share_links.MAX_LINKS", 3)
+    monkeypatch.setattr("portico.accounts.share_links.MAX_ENDED", 2)
+    made = []
+    for number in range(6):
+        clock.advance(1)
+        link, _ = await links.add(sharer, Path.parse(f"/{number}"), COLUMNS)
+        made.append(link.id)
+        if number not in (0, 5):
+            await links.end(sharer, link.id)
+    # Those that are open, and the newest of the others.
+    assert [link.id for link in await links.list(sharer)] == [made[5], made[4], made[0]]
+    within = replace(sharer, root=str(Path.parse("/4").under(Path.parse(sharer.root))))
+    assert [link.id for link in await links.list(within)] == [made[4]]
+    await links.add(sharer, Path.parse("/a"), COLUMNS)
+    with pytest.raises(TooManyRequests):
+        await links.add(sharer, Path.parse("/b"), COLUMNS)
+    await links.sweep(None)
+    with pytest.raises(NotFound):
+        await links.get(sharer, made[2])
+    for kept in (0, 3, 4, 5):
+        await links.get(sharer, made[kept])
+
+
+def test_when_a_link_is_used_up() -> None:
+    limits = {"max_downloads": None, "max_uploads": None, "max_bytes": 10, "downloads": 0, "uploads": 1}
+    fields: dict[str, Any] = {
+        **COLUMNS,
+        **limits,
+        "id": "",
+        "user_id": 1,
+        "connection": "",
+        "path": "/",
+        "has_password": False,
+        "types": (),
+        "created_at": 1000,
+        "expires_at": None,
+        "ended_at": None,
+    }
+    request = ShareLink(**{**fields, "kind": LinkKind.REQUEST, "bytes": 10})
+    assert request.is_used_up
+    assert not replace(request, bytes=9).is_used_up
+    assert not replace(request, kind=LinkKind.BOTH).is_used_up
+    # And when it ends.
+    policy = SharePolicy(max_lifetime=timedelta(seconds=1))
+    assert end_of(request, SharePolicy()) is None
+    assert end_of(request, policy) == 2000
+    assert end_of(replace(request, expires_at=1500), policy) == 1500
 
 
 async def test_what_is_old_is_removed(

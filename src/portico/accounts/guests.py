@@ -22,7 +22,7 @@ from portico.accounts.share_links import (
     no_such_link,
     open_link_of,
 )
-from portico.accounts.throttle import Throttle, Treatment, attempt_of
+from portico.accounts.throttle import Throttle, Treatment, attempt_of, network_of
 from portico.accounts.tickets import Tickets
 from portico.accounts.users import USER_COLUMNS, User
 from portico.errors import NotSignedIn, TooManyRequests, WrongPassword
@@ -38,6 +38,10 @@ LIFETIME: Final = timedelta(hours=24)
 """How long a guest's token is valid, unless the link ends before."""
 MAX_GUESTS: Final = 10_000
 """Of one link at a time."""
+MAX_OF_ADDRESS: Final = 200
+"""Of one link at a time, from one address as `network_of` has it."""
+KEPT: Final = timedelta(days=1)
+"""How long an expired guest is kept, for an upload that began before the end."""
 
 PREFIX: Final = "ps_"
 LENGTH: Final = 46
@@ -147,12 +151,12 @@ class Guests:
     async def add(self, found: OpenLink, name: str, address: str, folder: str | None) -> str | None:
         """The token of a new guest; None if another guest has taken the folder."""
         token = PREFIX + secrets.token_urlsafe(32)
-        now = self._database.now()
+        now, network = self._database.now(), network_of(address)[:64]
         row = {
             "digest": digest_of(token),
             "link": found.link.id,
             "name": name,
-            "address": address[:64],
+            "address": network,
             "folder": folder,
             "folder_key": None if folder is None else folder.casefold(),
             "expires_at": now + LIFETIME // timedelta(milliseconds=1),
@@ -160,8 +164,14 @@ class Guests:
         visit = {"link": found.link.id, "at": now, "name": name, "address": address[:64], "action": "open"}
 
         async def store(transaction: "AsyncConnection") -> None:
-            number = select(func.count()).where(guests.c.link == found.link.id)
-            if (await transaction.execute(number)).scalar_one() >= MAX_GUESTS:
+            living = select(func.count()).where(guests.c.link == found.link.id, guests.c.expires_at > now)
+            # Of one address first: otherwise anybody with the link could keep all others out.
+            near = living.where(guests.c.address == network)
+            if (await transaction.execute(near)).scalar_one() >= MAX_OF_ADDRESS:
+                raise TooManyRequests(
+                    "This link was opened too often from your address; try again later.", retry_after=60
+                )
+            if (await transaction.execute(living)).scalar_one() >= MAX_GUESTS:
                 raise TooManyRequests(
                     "Too many people have opened this link; try again later.", retry_after=60
                 )
@@ -236,8 +246,8 @@ class Guests:
 
     async def sweep(self) -> None:
         now = self._database.now()
-        for table in (guest_tickets, guests):
-            await self._database.execute(delete(table).where(table.c.expires_at <= now), wait=SWEEP_WAIT)
+        for table, until in ((guest_tickets, now), (guests, now - KEPT // timedelta(milliseconds=1))):
+            await self._database.execute(delete(table).where(table.c.expires_at <= until), wait=SWEEP_WAIT)
 
     async def _query(self, digest: bytes) -> tuple[Guest, int] | None:
         row = await self._lookups.first(digest)

@@ -13,10 +13,10 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Text, and_, case, delete, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Text, and_, case, delete, func, insert, literal, or_, select, update
 
 from portico.accounts.users import USER_COLUMNS, User, user_of
-from portico.errors import Forbidden, LimitReached, NotFound
+from portico.errors import LimitReached, NotFound, TooManyRequests
 from portico.paths import Path
 from portico.rights import Right
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 MAX_LINKS: Final = 1000
-"""Links of one user."""
+"""Links of one user that have not been ended; and those of one user that a list shows."""
+MAX_ENDED: Final = 1000
+"""Links of one user that were ended and that a sweep leaves."""
 MAX_ACCESSES: Final = 10_000
 """Accesses of one link that a sweep leaves."""
 SAME_DOWNLOAD: Final = timedelta(hours=1)
@@ -103,7 +105,9 @@ class ShareLink:
     def is_used_up(self) -> bool:
         """Whether nothing can be done with it any more."""
         downloads = self.max_downloads is not None and self.downloads >= self.max_downloads
-        uploads = self.max_uploads is not None and self.uploads >= self.max_uploads
+        uploads = (self.max_uploads is not None and self.uploads >= self.max_uploads) or (
+            self.max_bytes is not None and self.bytes >= self.max_bytes
+        )
         match self.kind:
             case LinkKind.DOWNLOAD:
                 return downloads
@@ -174,7 +178,7 @@ def open_link_of(row: AnyRow | None, policy: SharePolicy, now: int) -> OpenLink 
     path = link.path_for(owner)
     if (
         link.ended_at is not None
-        or ((end := _end(link, policy)) is not None and end <= now)
+        or ((end := end_of(link, policy)) is not None and end <= now)
         or owner.disabled
         or Right.SHARE not in owner.rights
         or path is None
@@ -184,7 +188,8 @@ def open_link_of(row: AnyRow | None, policy: SharePolicy, now: int) -> OpenLink 
     return OpenLink(link, owner, row.link_password_hash)
 
 
-def _end(link: ShareLink, policy: SharePolicy) -> int | None:
+def end_of(link: ShareLink, policy: SharePolicy) -> int | None:
+    """When the link ends by itself."""
     if policy.max_lifetime is None:
         return link.expires_at
     longest = link.created_at + _milliseconds(policy.max_lifetime)
@@ -220,25 +225,31 @@ class ShareLinks:
         }
 
         async def store(transaction: "AsyncConnection") -> ShareLink:
+            # Locked, so that the count holds.
+            await transaction.execute(select(users.c.id).where(users.c.id == user.id).with_for_update())
             mine = select(func.count()).where(
                 share_links.c.user_id == user.id, share_links.c.ended_at.is_(None)
             )
             if (await transaction.execute(mine)).scalar_one() >= MAX_LINKS:
-                raise Forbidden(f"You have {MAX_LINKS} links; end some of them first.")
+                raise TooManyRequests(f"You have {MAX_LINKS} links; end some of them first.", retry_after=60)
             stored = insert(share_links).values(row).returning(*LINK_COLUMNS)
             return link_of((await transaction.execute(stored)).one())
 
         return await self._database.transact(store), token
 
     async def list(self, user: User) -> builtins.list[ShareLink]:
-        """The user's links within the user's root, the newest first."""
-        query = (
-            select(*LINK_COLUMNS)
-            .where(share_links.c.user_id == user.id)
-            .order_by(share_links.c.created_at.desc(), share_links.c.id)
+        """The user's links within the user's root, the newest first; of those that were ended, as many as there is room for."""
+        query = select(*LINK_COLUMNS).where(
+            share_links.c.user_id == user.id, share_links.c.connection == user.connection
         )
-        links = [link_of(row) for row in await self._database.fetch(query)]
-        return [link for link in links if link.path_for(user) is not None]
+        root = Path.parse(user.root)
+        if not root.is_root:
+            query = query.where(_within(str(root)))
+        query = query.order_by(
+            share_links.c.ended_at.is_not(None), share_links.c.created_at.desc(), share_links.c.id
+        )
+        links = [link_of(row) for row in await self._database.fetch(query.limit(MAX_LINKS))]
+        return sorted(links, key=lambda link: (-link.created_at, link.id))
 
     async def get(self, user: User, link_id: str) -> ShareLink:
         query = select(*LINK_COLUMNS).where(share_links.c.id == link_id, share_links.c.user_id == user.id)
@@ -354,10 +365,9 @@ class ShareLinks:
     async def moved(self, connection: str, source: Path, target: Path) -> None:
         """Links follow what was moved within a connection."""
         old, new = str(source), str(target)
-        below = func.substr(share_links.c.path, 1, len(old) + 1) == f"{old}/"
         await self._database.execute(
             update(share_links)
-            .where(share_links.c.connection == connection, or_(share_links.c.path == old, below))
+            .where(share_links.c.connection == connection, _within(old))
             .values(
                 path=case(
                     (share_links.c.path == old, new),
@@ -380,6 +390,18 @@ class ShareLinks:
                 delete(share_accesses).where(share_accesses.c.at <= old), wait=SWEEP_WAIT
             )
         number = func.row_number().over(
+            partition_by=share_links.c.user_id, order_by=share_links.c.ended_at.desc()
+        )
+        numbered = (
+            select(share_links.c.id, number.label("number"))
+            .where(share_links.c.ended_at.is_not(None))
+            .subquery()
+        )
+        surplus = select(numbered.c.id).where(numbered.c.number > MAX_ENDED)
+        await self._database.execute(
+            delete(share_links).where(share_links.c.id.in_(surplus)), wait=SWEEP_WAIT
+        )
+        number = func.row_number().over(
             partition_by=share_accesses.c.link, order_by=share_accesses.c.id.desc()
         )
         numbered = select(share_accesses.c.id, number.label("number")).subquery()
@@ -396,6 +418,12 @@ def digest_of(token: str) -> bytes:
 
 def takes_no_more() -> LimitReached:
     return LimitReached("This link takes no more files, or no more bytes, than its owner allows.")
+
+
+def _within(path: str) -> ColumnElement[bool]:
+    """Whether a link is for this path of its connection, or for something below it."""
+    below = func.substr(share_links.c.path, 1, len(path) + 1) == f"{path}/"
+    return or_(share_links.c.path == path, below)
 
 
 def _noted(link_id: str, access: Access) -> Any:

@@ -113,7 +113,7 @@ async def logout(request: Request) -> Response:
 async def show_session(request: Request) -> Response:
     context_of(request).action = "session"
     actor = await actor_of(request)
-    if actor.guest is not None:  # who need not know the owner's name
+    if actor.guest is not None:  # a guest has no session
         actor.require_session()
     rights = format_rights(actor.user.rights).split()
     body = SessionBody(actor.user.name, rights)

@@ -21,6 +21,8 @@ from portico.operations.readiness import DATABASE_FAULT, NotReady
 from portico.paths import Path
 
 FILESYSTEM = "/backend/1.0.0/filesystem"
+GUEST_PAGE = "/s/"
+"""What follows is the secret of a share link."""
 DEFAULT_SIZE = 250
 MODIFIED = "X-Modified"
 
@@ -186,8 +188,8 @@ def _pair(text: str) -> tuple[str, str]:
 def instance_of(scope: Scope) -> str:
     """The path of the request as it was sent; never the query, which may hold a ticket, nor the address of a link."""
     raw: bytes = scope["raw_path"]
-    if scope["path"].startswith("/s/"):
-        return "/s/…"
+    if scope["path"].startswith(GUEST_PAGE):
+        return f"{GUEST_PAGE}…"
     return raw.partition(b"?")[0].decode("ascii", "replace")
 
 

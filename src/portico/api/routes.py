@@ -20,7 +20,7 @@ from portico.api.login import login, logout, show_session
 from portico.api.pages import FILES, asset, config, docs, file, healthz, index, openapi, readyz
 from portico.api.put import put
 from portico.api.receipts import receipt_key
-from portico.api.requests import FILESYSTEM, Query, context_of, operations_of, path_of
+from portico.api.requests import FILESYSTEM, GUEST_PAGE, Query, context_of, operations_of, path_of
 from portico.api.search import search
 from portico.api.thumbnails import thumbnail
 from portico.api.trash import TRASH, empty_trash, list_trash, remove_trashed, restore
@@ -264,7 +264,7 @@ class Routes(Router):
         if scope["path"].startswith(tus.UPLOADS + "/"):
             return _UPLOAD
         path: str = scope["path"]
-        if path.startswith(shares.PAGE):
+        if path.startswith(GUEST_PAGE):
             return _GUEST_PAGE
         if path.startswith(shares.LINKS + "/"):
             return _LINK[shares.link_endpoint(path)]

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from portico import timestamps
 from portico.api.problems import problem_response
 from portico.api.request_body import read_small
-from portico.api.requests import Query, context_of, operations_of, services_of, single_header
+from portico.api.requests import GUEST_PAGE, Query, context_of, operations_of, services_of, single_header
 from portico.api.schemas import EntryBody, JsonResponse, entry_body
 from portico.errors import InvalidRequest, MoreNeeded, NotFound, UnsupportedMediaType
 from portico.operations.sharing import LinkKind, LinkOptions, SharedLink
@@ -18,7 +18,6 @@ from portico.paths import Path
 
 LINKS = "/backend/1.0.0/account/links"
 SHARE_SESSIONS = "/backend/1.0.0/share-sessions"
-PAGE = "/s/"
 
 _MAX_BODY = 64 * 1024
 _MAX_ACCESSES = 1000
@@ -213,7 +212,7 @@ async def guest_page(request: Request) -> Response:
     services = services_of(request)
     response = services.page.guest.response(request)
     response.headers["Cache-Control"] = "no-store"
-    if not await services.gateway.visits.is_open(request.scope["path"].removeprefix(PAGE)):
+    if not await services.gateway.visits.is_open(request.scope["path"].removeprefix(GUEST_PAGE)):
         response.status_code = 404
     return response
 
@@ -271,11 +270,11 @@ def _link(request: Request, shared: SharedLink) -> LinkBody:
         max_bytes=link.max_bytes,
         bytes=link.bytes,
         created_at=timestamps.from_epoch(link.created_at),
-        expires_at=None if link.expires_at is None else timestamps.from_epoch(link.expires_at),
+        expires_at=None if shared.expires_at is None else timestamps.from_epoch(shared.expires_at),
     )
     if shared.token:
         body.token = shared.token
-        body.address = f"{services_of(request).public_url}{PAGE}{shared.token}"
+        body.address = f"{services_of(request).public_url}{GUEST_PAGE}{shared.token}"
     return body
 
 

@@ -233,7 +233,7 @@ class ResumableUploads:
         most = MAX_OPEN // 2 if self._rules.is_guest else MAX_OPEN
         if await self._resources.uploads.open_by(self._actor.user.id) >= most:
             raise TooManyRequests(
-                f"You have {MAX_OPEN} unfinished uploads; finish or end some of them first.", retry_after=60
+                f"You have {most} unfinished uploads; finish or end some of them first.", retry_after=60
             )
 
     async def _added(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from portico.accounts.passwords import check_password
-from portico.accounts.share_links import Access, LinkKind, ShareLink
+from portico.accounts.share_links import Access, LinkKind, ShareLink, end_of
 from portico.drive import Drive
 from portico.errors import Forbidden, InvalidRequest, not_found
 from portico.operations.actor import Actor
@@ -53,6 +53,8 @@ class SharedLink:
     path: Path
     state: str
     """`open`, `used-up`, `expired` or `ended`."""
+    expires_at: int | None
+    """The earlier one of the link's own end and what the administrator allows."""
     token: str | None = None
     """Right after it was made or renewed; nobody can learn it later."""
 
@@ -187,18 +189,14 @@ class Sharing:
         return link.path_for(self._actor.user) or Path()
 
     def _shared(self, link: ShareLink, token: str | None = None) -> SharedLink:
-        now = self._resources.now()
-        end = link.expires_at
-        if self._links.policy.max_lifetime:
-            latest = link.created_at + self._links.policy.max_lifetime // timedelta(milliseconds=1)
-            end = latest if end is None else min(end, latest)
+        end = end_of(link, self._links.policy)
         if link.ended_at is not None:
             state = "ended"
-        elif end is not None and end <= now:
+        elif end is not None and end <= self._resources.now():
             state = "expired"
         else:
             state = "used-up" if link.is_used_up else "open"
-        return SharedLink(link, self._path(link), state, token)
+        return SharedLink(link, self._path(link), state, end, token)
 
     def _latest_end(self) -> int | None:
         longest = self._links.policy.max_lifetime

@@ -1,13 +1,14 @@
 """`Visits`: a link is opened, and somebody without an account becomes a guest."""
 
 import re
+import secrets
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from portico.accounts.guests import Guest, Guests
-from portico.accounts.share_links import LinkKind, OpenLink, ShareLinks
+from portico.accounts.share_links import LinkKind, OpenLink, ShareLinks, end_of
 from portico.audit import DONE, AuditTrail
 from portico.drives import Drives
 from portico.entries import Entry
@@ -18,6 +19,8 @@ from portico.operations.guest_rules import require_target
 from portico.paths import Path, name_flaw
 
 MAX_NAME = 100
+NUMBERED = 10
+"""How many senders of one name get a folder with a number; those of the others have a random suffix."""
 _UNWANTED = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
 """Some services cannot hold these in the name of a folder."""
 
@@ -115,7 +118,7 @@ class Visits:
             file,
             frozenset(map(str, guest.user.rights)),
             link.types,
-            link.expires_at,
+            end_of(link, self._links.policy),
             guest.folder is not None,
             None if link.max_uploads is None else max(0, link.max_uploads - link.uploads),
             None if link.max_bytes is None else max(0, link.max_bytes - link.bytes),
@@ -135,7 +138,7 @@ def _folders(name: str) -> Iterator[str]:
     if name_flaw(plain):
         plain = f"_{plain}"
     yield plain
-    number = 1
-    while True:
+    for number in range(1, NUMBERED):
         yield f"{plain} ({number})"
-        number += 1
+    while True:  # each that is tried is a request to the storage
+        yield f"{plain} ({secrets.token_hex(3)})"
