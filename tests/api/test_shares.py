@@ -90,6 +90,20 @@ async def test_each_sender_has_a_folder(gateway: Gateway) -> None:
     assert "link" in json.loads(urlsafe_b64decode(claims + "=="))["user"]
 
 
+async def test_senders_of_one_name_get_folders_without_many_lookups(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.operations.visits.NUMBERED", 2)
+    (gateway.files / "box").mkdir()
+    shared = await share(gateway, "/box", "request", folderPerSender=True)
+    for _ in range(4):
+        assert (await (await shared.guest(name="Anna")).put("a.txt")).status_code == 201
+    names = {each.name for each in (gateway.files / "box").iterdir()}
+    assert len(names) == 4
+    assert {"Anna", "Anna (1)"} < names
+    assert "Anna (2)" not in names
+
+
 async def test_limits(gateway: Gateway) -> None:
     (gateway.files / "box").mkdir()
     shared = await share(
@@ -345,6 +359,13 @@ async def test_what_the_administrator_decides(open_gateway: OpenGateway) -> None
     assert (changed["title"], changed["maxDownloads"], changed["hasPassword"]) == ("New", 3, True)
     (listed,) = (await owner(gateway, "GET"))["content"]
     assert listed == changed
+    # A link that was made before the limit ends no later.
+    with sqlite3.connect(gateway.settings.home / "portico.db") as database:
+        database.execute("UPDATE share_links SET expires_at = NULL")
+    ((created,),) = database.execute("SELECT created_at FROM share_links").fetchall()
+    latest = timestamps.from_epoch(created + 2 * 86_400_000)
+    assert (await made.show())["expiresAt"] == latest
+    assert (await made.guest(password="a password")).visit["linkExpiresAt"] == latest
     # Others do not see it.
     answer = await gateway.client.get(f"{LINKS}/{made.body['id']}", headers=await gateway.sign_in("web"))
     assert answer.status_code == 404

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import httpx2
+import pytest
 
 from portico.operations.trash_expiry import sweep_trash
 from portico.store.trash import TrashRecords
@@ -26,6 +27,18 @@ async def listed(gateway: Gateway, user: str = "web") -> list[dict[str, object]]
     assert response.json()["nextCursor"] is None
     content: list[dict[str, object]] = response.json()["content"]
     return content
+
+
+async def test_a_restore_that_may_become_a_job_waits_once(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.put("a.txt")
+    trash_id = (await gateway.call("DELETE", "a.txt")).headers["X-Trash-Id"]
+    monkeypatch.setattr("portico.operations.admission.MAX_WAITING", 1)
+    headers = {**await gateway.sign_in(), "Prefer": "respond-async, wait=30"}
+    restored = await gateway.client.post(f"{TRASH}/{trash_id}", headers=headers, params={"action": "RESTORE"})
+    assert restored.status_code == 201
+    assert (gateway.files / "a.txt").exists()
 
 
 async def test_undo_is_one_request(gateway: Gateway) -> None:
