@@ -19,7 +19,7 @@ class Tally:
 
 
 CURRENT: ContextVar[Tally | None] = ContextVar("tally", default=None)
-"""Of the work that is under way. Whoever wants to know sets it."""
+"""Of the work that is under way. Set by the caller that wants to know."""
 
 
 def count(entries: int = 1, size: int | None = None) -> None:

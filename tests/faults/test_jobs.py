@@ -74,7 +74,7 @@ def test_jobs_and_their_processes(gateway: Gateway) -> None:
         replaced = gateway.workers()
         os.kill(gateway.process.pid, signal.SIGHUP)
         wait_until(lambda: len(set(gateway.workers()) - set(replaced)) == 2, "the workers are replaced")
-    # Connections to the former workers are closed by now: whoever asks from here on, asks another process.
+    # Connections to the former workers are closed by now: a request from here on goes to another process.
     with gateway.signed_in() as client:
         wait_for_progress(client, place)
         assert client.delete(place).status_code == 202

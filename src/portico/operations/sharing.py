@@ -168,7 +168,7 @@ class Sharing:
             raise Forbidden("A link cannot make links.")
         if makes and not self._links.policy.enabled:
             raise Forbidden("Sharing is switched off here; the administrator can allow it.")
-        # Whoever has signed in may see and end links, even without the right to make any.
+        # Users who have signed in may see and end their links, even without the right to make any.
         if (makes or self._actor.session is None) and Right.SHARE not in self._actor.user.rights:
             raise Forbidden("You lack the right 'share'; ask the administrator for it.")
 

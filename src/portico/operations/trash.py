@@ -40,7 +40,7 @@ class TrashPage:
 
 
 class Trash:
-    """An actor sees what was below the actor's own root, whoever deleted it."""
+    """An actor sees what was below the actor's own root, no matter who deleted it."""
 
     def __init__(self, resources: Resources, actor: Actor, drive: Callable[[], Awaitable[Drive]]) -> None:
         self._audit = resources.audit

@@ -242,7 +242,7 @@ jobs = Table(
 )
 
 # Links by which people without an account reach a file or folder. `path` counts from the root of the connection, so that a
-# link follows its folder, whoever moves it. A link that was ended stays for a while, with its accesses.
+# link follows its folder, no matter who moves it. A link that was ended stays for a while, with its accesses.
 share_links = Table(
     "share_links",
     metadata,

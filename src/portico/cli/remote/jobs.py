@@ -62,7 +62,7 @@ def _id(parser: Parser) -> None:
 
 COMMANDS = {
     "jobs": Group(
-        "List and cancel long moves, copies and deletions on the gateway.",
+        "List and cancel long moves, copies, deletions and restores on the gateway.",
         {
             "list": Command(list_, "List your jobs, the newest first.", (_json, profile_option)),
             "cancel": Command(cancel, "Cancel a job, or forget one that has ended.", (_id, profile_option)),

@@ -64,7 +64,7 @@ class Jobs extends EventTarget {
       if (job.body.state === "cancelled") throw new Cancelled();
       return job.body;
     } finally {
-      // Whoever waited reports it. After a reload, or without a session, nobody has.
+      // The code that waited reports it. After a reload, or without a session, nobody has.
       if (session.isOpen && job.body.state !== "running") this.dismiss(job);
     }
   }
