@@ -96,7 +96,7 @@ class Settings:
         "server.public-url",
         setting_parsers.public_url,
         "",
-        "The address by which clients reach this gateway through a proxy or load balancer, like https://files.example.com: the start-up lines show it. The same on all nodes.",
+        "The address by which clients reach this gateway through a proxy or load balancer, like https://files.example.com: the start-up lines show it, and share links and invitations begin with it. The same on all nodes.",
     )
     host: str = _setting(
         "server.host",
