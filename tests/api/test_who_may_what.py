@@ -87,8 +87,8 @@ async def _create(caller: Caller) -> httpx2.Response:
 
 
 async def _create_replacing(caller: Caller) -> httpx2.Response:
-    told = metadata(filename="a.txt", onConflict="replace")
-    return await caller.tus("POST", headers={"Upload-Length": "4", "Upload-Metadata": told})
+    fields = metadata(filename="a.txt", onConflict="replace")
+    return await caller.tus("POST", headers={"Upload-Length": "4", "Upload-Metadata": fields})
 
 
 async def _create_part(caller: Caller) -> httpx2.Response:
