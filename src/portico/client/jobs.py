@@ -1,4 +1,4 @@
-"""Jobs: moves, copies and deletions that the gateway goes on with after it has answered."""
+"""Jobs: moves, copies, deletions and restores that the gateway goes on with after it has answered."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
