@@ -1,11 +1,17 @@
 """The trash over REST."""
 
+import subprocess
+import sys
 from datetime import timedelta
 
 import httpx2
 import pytest
+from sqlalchemy import update
 
+from portico import processes
 from portico.operations.trash_expiry import sweep_trash
+from portico.store.leases import Leases
+from portico.store.tables import leases, trash
 from portico.store.trash import TrashRecords
 
 from .conftest import Clock, OpenGateway
@@ -106,6 +112,36 @@ async def test_it_can_be_removed_for_good(gateway: Gateway) -> None:
     assert list((gateway.settings.files_folder / ".portico~trash").iterdir()) == []
 
 
+async def test_what_another_process_works_on_is_left_alone_until_that_ends(gateway: Gateway) -> None:
+    database = gateway.users._database
+    gateway.put("a")
+    trash_id = (await gateway.call("DELETE", "a")).headers["X-Trash-Id"]
+    await database.execute(update(trash).values(status="moving"))
+    assert await Leases(database, "other").acquire(f"trash:{trash_id}")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        name = processes.name_of.__wrapped__(process.pid)
+        mine = leases.c.name == f"trash:{trash_id}"
+        await database.execute(update(leases).where(mine).values(owner=f"other/{name}-0123"))
+        for method, parameters in (("POST", {"action": "RESTORE"}), ("DELETE", {})):
+            busy = await call(gateway, method, f"/{trash_id}", **parameters)
+            assert (busy.status_code, busy.json()["code"]) == (409, "not-possible")
+            assert "still being deleted" in busy.json()["detail"]
+        assert (await call(gateway, "DELETE")).status_code == 204
+        assert len(await listed(gateway)) == 1
+        process.kill()
+    assert (await call(gateway, "POST", f"/{trash_id}", action="RESTORE")).status_code == 201
+    assert (gateway.files / "a").exists()
+
+
+async def test_what_a_dead_process_was_restoring_is_emptied_too(gateway: Gateway) -> None:
+    gateway.put("a")
+    await gateway.call("DELETE", "a")
+    await gateway.users._database.execute(update(trash).values(status="restoring"))
+    assert (await call(gateway, "DELETE")).status_code == 204
+    assert await listed(gateway) == []
+    assert '"trash.remove"' in (gateway.settings.home / "audit.log").read_text()
+
+
 async def test_rights_and_bad_requests(gateway: Gateway) -> None:
     gateway.put("a")
     deleted = await gateway.call("DELETE", "a")
@@ -138,16 +174,16 @@ async def test_rights_and_bad_requests(gateway: Gateway) -> None:
 async def test_it_expires(gateway: Gateway, clock: Clock) -> None:
     gateway.put("a")
     await gateway.call("DELETE", "a")
-    trash = gateway.settings.files_folder / ".portico~trash"
+    folder = gateway.settings.files_folder / ".portico~trash"
     database = gateway.users._database
     keep = gateway.settings.trash_keep
     drives = gateway.services.gateway.operations.args[0].drives  # type: ignore[attr-defined]
     clock.advance((keep - timedelta(hours=1)).total_seconds())
     await sweep_trash(TrashRecords(database), drives, keep)
-    assert len(list(trash.iterdir())) == 1
+    assert len(list(folder.iterdir())) == 1
     clock.advance(2 * 3600)
     await sweep_trash(TrashRecords(database), drives, keep)
-    assert list(trash.iterdir()) == []
+    assert list(folder.iterdir()) == []
     assert await listed(gateway) == []
 
 
