@@ -415,6 +415,21 @@ async def test_a_copy_of_more_than_5_gib_goes_in_parts(
     assert await leftovers() == []
 
 
+async def test_a_deleted_version_of_more_than_5_gib_is_restored_in_parts(
+    provider: S3Provider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_ONE_CALL", MIN_PART_BYTES)
+    monkeypatch.setattr(copies, "_PART", 5 * MIB)
+    await provider._service.call("put_bucket_versioning", VersioningConfiguration={"Status": "Enabled"})
+    await put(provider, "source", BIG)
+    await provider.move_to_trash(at("source"), at("place"))
+    await put(provider, "source", b"since")
+    proxy.on(lambda call: copying(call) and not call.query, said(400, error("InvalidRequest")), turns=9)
+    await provider.restore(at("place"), at("target"))
+    assert await content(provider, "target") == BIG
+    assert await content(provider, "source") == b"since"
+
+
 async def test_a_small_copy_that_is_refused_stays_refused(provider: S3Provider, proxy: FaultProxy) -> None:
     await put(provider, "source")
     proxy.on(copying, said(400, error("InvalidRequest")))
