@@ -42,7 +42,8 @@ def test_one_address_tells_of_all_workers_and_of_those_that_died(start: Start) -
     text = scrape(port)
     assert value(text, r'portico_sign_ins_total\{outcome="done"\}') == 1
     place = 'connection="local",kind="local"'
-    assert value(text, rf'portico_provider_seconds_count\{{{place},call="list_page"\}}') == 10
+    # The sweep of the trash lists, too.
+    assert value(text, rf'portico_provider_seconds_count\{{{place},call="list_page"\}}') >= 10
     assert value(text, r'portico_sent_bytes_total\{action="list"\}') > 1000
     assert value(text, "portico_event_loop_lag_seconds_count") > 0
 
