@@ -22,6 +22,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("URL", "KEY", "TOKEN", "USERNAME", "PASSWORD", "PROFILE"):
         monkeypatch.delenv(f"PORTICO_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    PorticoFileSystem.clear_instance_cache()  # of an earlier gateway, if only the environment has its address
     return tmp_path / "config" / "portico" / "profiles"
 
 

@@ -215,6 +215,8 @@ def test_session_that_ends_meanwhile(user: BrowserUser, gateway: Gateway, root: 
 
 
 def test_signing_out_removes_the_upload(user: BrowserUser, gateway: Gateway, root: Path, large: Path) -> None:
+    for refusal in (401, 404, 409, "net::ERR"):  # of a part that was on its way
+        user.expect_refusal(refusal)
     begin(user, large, Sent(user))
     asked: list[str] = []
 
@@ -233,26 +235,28 @@ def test_signing_out_removes_the_upload(user: BrowserUser, gateway: Gateway, roo
 
 def test_second_tab_takes_over(user: BrowserUser, root: Path, large: Path) -> None:
     user.expect_refusal(409)
+    user.expect_refusal("net::ERR")
     begin(user, large, Sent(user))
-    user.slow_down(1 * MB)
+    user.slow_down(MB // 20)  # it must not be done before the other tab has begun
     other = BrowserUser(user.gateway, user.page.context.new_page())
     other.page.goto(user.gateway.url)
     other.sign_in()
     sent = Sent(other)
+    other.expect_refusal(409)
     other.choose_files(large)
-    expect(user.upload_panel).to_contain_text("This upload continues in another tab.")
-    summary(other, "1 file uploaded")
+    # The refusal may be lost with the connection on which the first tab still sends. Then that tab asks, and takes over in
+    # turn: whichever ends the upload, the file is stored once.
+    user.wait_until(lambda: any("1 file uploaded" in tab.upload_panel.inner_text() for tab in (user, other)))
     assert sent.count("POST") == 0
-    assert min(sent.offsets) >= 8 * MB
+    assert all(offset >= 8 * MB for offset in sent.offsets)
     expect_stored(root, large)
-    user.slow_down(-1)
-    user.upload_panel.get_by_role("button", name="Retry film.mp4").click()
-    summary(user, "1 file uploaded")
     assert os.listdir(root) == ["film.mp4"]
     other.check_silence()
 
 
 def test_cancelling_removes_the_upload(user: BrowserUser, gateway: Gateway, root: Path, large: Path) -> None:
+    for refusal in (404, 409, "net::ERR"):  # of a part that was on its way
+        user.expect_refusal(refusal)
     sent = Sent(user)
     begin(user, large, sent)
     assert gateway.staged
