@@ -32,6 +32,8 @@ def _providers(metafunc: pytest.Metafunc) -> list[str]:
     marked = metafunc.definition.get_closest_marker
     if marked("drive_alone"):
         return ["local"]
+    if marked("versions"):
+        return ["s3-versions"]
     test = metafunc.function.__name__
     return [
         provider

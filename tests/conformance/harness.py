@@ -247,7 +247,6 @@ SECOND_LAYER: Mapping[str, frozenset[str]] = {
             "test_what_a_merge_replaced_comes_back",
             "test_what_is_removed_or_expired_is_gone",
             "test_nothing_is_lost_when_the_process_dies",
-            "test_a_versioned_bucket_copies_nothing",
         }
     ),
     "s3-swift": frozenset(

@@ -93,22 +93,22 @@ async def test_a_deleted_file_comes_back(drive: Drive) -> None:
 
 
 async def test_a_deleted_folder_comes_back_with_all_it_held(drive: Drive) -> None:
-    await put_tree(drive, "x/work")
-    await drive.make_folder(at("x/work/nothing"))
+    await put_tree(drive, "x/tree")
+    await drive.make_folder(at("x/tree/nothing"))
     await put(drive, "x/stays", b"stays")
     before = await tree(drive, "x")
     with pytest.raises(FolderNotEmpty):
-        await drive.delete(at("x/work"))
-    await drive.delete(at("x/work"), recursive=True)
+        await drive.delete(at("x/tree"))
+    await drive.delete(at("x/tree"), recursive=True)
     assert await names(drive, "x") == ["stays"]
     assert await names(drive) == ["x"], "the trash is not listed"
-    await put(drive, "x/work", b"the name is free at once")
+    await put(drive, "x/tree", b"the name is free at once")
     found = await newest(drive)
     with pytest.raises(AlreadyExists):
         await drive.restore(found)
-    assert await drive.restore(found, OnConflict.RENAME) == at("x/work (1)")
-    await drive.delete(at("x/work"))
-    await drive.move(at("x/work (1)"), at("x/work"))
+    assert await drive.restore(found, OnConflict.RENAME) == at("x/tree (1)")
+    await drive.delete(at("x/tree"))
+    await drive.move(at("x/tree (1)"), at("x/tree"))
     assert await tree(drive, "x") == before
 
 
@@ -393,12 +393,10 @@ async def test_others_see_only_what_was_below_their_root(
     assert pages[1][1] is None
 
 
-@pytest.mark.key_stores
+@pytest.mark.versions
 async def test_a_versioned_bucket_copies_nothing(
-    request: pytest.FixtureRequest, drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "versions" not in request.node.callspec.id:
-        pytest.skip("it keeps no versions")
     await put_tree(drive, "w")
     await put(drive, "f", b"f")
     before = await tree(drive)
@@ -431,12 +429,10 @@ async def test_a_delete_counts_its_files(drive: Drive) -> None:
     assert tally.entries == len(FILES) + 1
 
 
-@pytest.mark.key_stores
+@pytest.mark.versions
 async def test_a_restored_version_replaces_nothing_that_was_stored_meanwhile(
-    request: pytest.FixtureRequest, drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "versions" not in request.node.callspec.id:
-        pytest.skip("it keeps no versions")
     await put(drive, "f", b"old")
     await drive.delete(at("f"))
     await put(drive, "f", b"since")
