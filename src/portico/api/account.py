@@ -1,17 +1,17 @@
 """One's own account: password, sessions, keys; invitations. Only a sign-in with a password opens an account."""
 
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from portico import timestamps
-from portico.api.request_body import read_small
-from portico.api.requests import actor_of, context_of, services_of, single_header
+from portico.api.json_body import read_json
+from portico.api.requests import actor_of, context_of, last_segment, services_of
 from portico.api.schemas import JsonResponse
-from portico.errors import InvalidRequest, UnsupportedMediaType
+from portico.errors import InvalidRequest
 from portico.operations.account import ApiKey, KeyScope, NewKey, OwnAccount, parse_network
 from portico.paths import Path
 from portico.rights import Right
@@ -22,10 +22,6 @@ PASSWORD = f"{ACCOUNT}/password"
 SESSIONS = f"{ACCOUNT}/sessions"
 INVITATION = "/backend/1.0.0/invitation"
 INVITATION_PASSWORD = f"{INVITATION}/password"
-
-_MAX_BODY = 16 * 1024
-
-Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class AccountBody(msgspec.Struct):
@@ -135,7 +131,7 @@ async def show_account(request: Request) -> Response:
 
 async def change_password(request: Request) -> Response:
     account = await _account(request)
-    body = await _body(request, NewPasswordBody, '{"oldPassword": "…", "newPassword": "…"}')
+    body = await read_json(request, NewPasswordBody, '{"oldPassword": "…", "newPassword": "…"}')
     await account.change_password(body.oldPassword, body.newPassword)
     return _no_content()
 
@@ -158,7 +154,7 @@ async def list_sessions(request: Request) -> Response:
 
 async def end_session(request: Request) -> Response:
     account = await _account(request)
-    await account.end_session(_last_segment(request))
+    await account.end_session(last_segment(request))
     return _no_content()
 
 
@@ -171,14 +167,14 @@ async def end_other_sessions(request: Request) -> Response:
 async def show_invitation(request: Request) -> Response:
     """`POST`, so that the token is in no log."""
     context_of(request).action = "invitation"
-    body = await _body(request, InvitationTokenBody, '{"token": "…"}')
+    body = await read_json(request, InvitationTokenBody, '{"token": "…"}')
     found = await services_of(request).gateway.authentication.invitation(context_of(request), body.token)
     return JsonResponse(InvitationBody(found.user.name, timestamps.from_datetime(found.expires_at)))
 
 
 async def accept_invitation(request: Request) -> Response:
     context_of(request).action = "invitation"
-    body = await _body(request, AcceptedInvitationBody, '{"token": "…", "password": "…"}')
+    body = await read_json(request, AcceptedInvitationBody, '{"token": "…", "password": "…"}')
     authentication = services_of(request).gateway.authentication
     await authentication.accept_invitation(context_of(request), body.token, body.password)
     return _no_content()
@@ -191,7 +187,7 @@ async def list_keys(request: Request) -> Response:
 
 async def add_key(request: Request) -> Response:
     account = await _account(request)
-    body = await _body(request, NewKeyBody, '{"name": "nightly backup"}')
+    body = await read_json(request, NewKeyBody, '{"name": "nightly backup"}')
     new = await account.add_key(
         KeyScope(
             body.name,
@@ -206,28 +202,13 @@ async def add_key(request: Request) -> Response:
 
 async def end_key(request: Request) -> Response:
     account = await _account(request)
-    await account.end_key(_last_segment(request))
+    await account.end_key(last_segment(request))
     return _no_content()
 
 
 async def _account(request: Request) -> OwnAccount:
     context_of(request).action = "account"
     return services_of(request).gateway.account(await actor_of(request))
-
-
-def _last_segment(request: Request) -> str:
-    return str(request.scope["path"]).rpartition("/")[2]
-
-
-async def _body(request: Request, kind: type[Body], example: str) -> Body:
-    if (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower() != "application/json":
-        raise UnsupportedMediaType("Send the body as application/json.")
-    try:
-        return msgspec.json.decode(await read_small(request, _MAX_BODY), type=kind)
-    except msgspec.ValidationError as error:  # its text names the field, never the value
-        raise InvalidRequest(f"The body is not as expected ({error}); send it like {example}.") from None
-    except (ValueError, RecursionError):
-        raise InvalidRequest(f"The body is not valid JSON; send it like {example}.") from None
 
 
 def _moment(text: str | None) -> datetime | None:

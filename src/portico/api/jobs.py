@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from portico import timestamps
 from portico.api.problems import problem_of
-from portico.api.requests import address_of, context_of, operations_of, preferred_wait
+from portico.api.requests import address_of, context_of, last_segment, operations_of, preferred_wait
 from portico.api.schemas import JobBody, JobsBody, JsonResponse
 from portico.operations import Job, Operations
 from portico.paths import Path
@@ -47,20 +47,15 @@ async def list_jobs(request: Request) -> Response:
 async def show(request: Request) -> Response:
     context_of(request).action = "jobs"
     operations = await operations_of(request)
-    return JsonResponse(_body(await operations.jobs.get(_id_of(request))))
+    return JsonResponse(_body(await operations.jobs.get(last_segment(request))))
 
 
 async def cancel(request: Request) -> Response:
     """202 if it is to end, 200 if it had ended and is forgotten; in either case with the job as it was."""
     context_of(request).action = "jobs"
     operations = await operations_of(request)
-    job = await operations.jobs.cancel(_id_of(request))
+    job = await operations.jobs.cancel(last_segment(request))
     return JsonResponse(_body(job), 202 if job.state == "running" else 200)
-
-
-def _id_of(request: Request) -> str:
-    path: str = request.scope["path"]
-    return path[len(JOBS) + 1 :]
 
 
 def _body(job: Job) -> JobBody:

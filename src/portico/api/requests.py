@@ -199,6 +199,12 @@ def path_of(request: Request) -> Path:
     return Path.from_request(raw[len(FILESYSTEM) :].removeprefix(b"/"))
 
 
+def last_segment(request: Request) -> str:
+    """The id at the end of an address, as it was sent."""
+    path: str = request.scope["path"]
+    return path.rpartition("/")[2]
+
+
 def address_of(path: Path) -> str:
     """The address of `path`, each name escaped as `encodeURIComponent` does it in a browser."""
     return FILESYSTEM + quote(str(path), safe="/!'()*")

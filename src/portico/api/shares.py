@@ -1,17 +1,17 @@
 """Share links: their owners' requests, and how a guest opens one. All else a guest does by the addresses of users."""
 
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from portico import timestamps
+from portico.api.json_body import read_json
 from portico.api.problems import problem_response
-from portico.api.request_body import read_small
-from portico.api.requests import GUEST_PAGE, Query, context_of, operations_of, services_of, single_header
+from portico.api.requests import GUEST_PAGE, Query, context_of, operations_of, services_of
 from portico.api.schemas import EntryBody, JsonResponse, entry_body
-from portico.errors import InvalidRequest, MoreNeeded, NotFound, UnsupportedMediaType
+from portico.errors import InvalidRequest, MoreNeeded, NotFound
 from portico.operations.sharing import LinkKind, LinkOptions, SharedLink
 from portico.operations.visits import Visit
 from portico.paths import Path
@@ -19,10 +19,8 @@ from portico.paths import Path
 LINKS = "/backend/1.0.0/account/links"
 SHARE_SESSIONS = "/backend/1.0.0/share-sessions"
 
-_MAX_BODY = 64 * 1024
 _MAX_ACCESSES = 1000
 _ACCESSES = 100
-T = TypeVar("T")
 
 Count = Annotated[int, msgspec.Meta(ge=1)] | None
 
@@ -146,7 +144,7 @@ async def list_links(request: Request) -> Response:
 
 async def add_link(request: Request) -> Response:
     sharing = (await operations_of(request)).sharing
-    body = await _read(request, NewLinkBody)
+    body = await read_json(request, NewLinkBody, '{"path": "/reports"}')
     link = await sharing.add(Path.parse(body.path), body.kind, body.options())
     return JsonResponse(_link(request, link), 201)
 
@@ -158,7 +156,7 @@ async def show_link(request: Request) -> Response:
 
 async def change_link(request: Request) -> Response:
     sharing = (await operations_of(request)).sharing
-    body = await _read(request, LinkOptionsBody)
+    body = await read_json(request, LinkOptionsBody, '{"title": "Reports"}')
     return JsonResponse(_link(request, await sharing.change(_id(request), body.options())))
 
 
@@ -197,7 +195,7 @@ async def list_accesses(request: Request) -> Response:
 async def open_link(request: Request) -> Response:
     """No session is needed: the link is the credential, with a password if it has one."""
     context_of(request).action = "share-open"
-    body = await _read(request, OpeningBody)
+    body = await read_json(request, OpeningBody, '{"link": "https://…/s/…"}')
     token = body.link.rstrip("/").rpartition("/")[2]
     visits = services_of(request).gateway.visits
     try:
@@ -228,18 +226,6 @@ def link_endpoint(path: str) -> str:
 def _id(request: Request) -> str:
     path: str = request.scope["path"]
     return path.removeprefix(f"{LINKS}/").partition("/")[0]
-
-
-async def _read(request: Request, kind: type[T]) -> T:
-    media_type = (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise UnsupportedMediaType("Send the body as application/json.")
-    try:
-        return msgspec.json.decode(await read_small(request, _MAX_BODY), type=kind)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"The body is not as expected: {error}.") from None
-    except (ValueError, RecursionError):
-        raise InvalidRequest("The body is not JSON.") from None
 
 
 def _moment(text: str) -> int:

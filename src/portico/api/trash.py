@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from portico import timestamps
 from portico.api.jobs import carried_out
-from portico.api.requests import Query, context_of, operations_of
+from portico.api.requests import Query, context_of, last_segment, operations_of
 from portico.api.schemas import JsonResponse, TrashBody, TrashedBody
 from portico.errors import InvalidRequest
 from portico.operations import OnConflict, Operations
@@ -32,7 +32,7 @@ async def restore(request: Request) -> Response:
     if query.choice("action", _Action) is None:
         raise InvalidRequest("The parameter 'action' must be RESTORE.")
     on_conflict = query.choice("onConflict", OnConflict) or OnConflict.FAIL
-    trash_id = _id_of(request)
+    trash_id = last_segment(request)
 
     async def change(operations: Operations) -> Path:
         return await operations.trash.restore(trash_id, on_conflict)
@@ -43,18 +43,13 @@ async def restore(request: Request) -> Response:
 
 
 async def remove_trashed(request: Request) -> Response:
-    await (await operations_of(request)).trash.remove(_id_of(request))
+    await (await operations_of(request)).trash.remove(last_segment(request))
     return Response(status_code=204)
 
 
 async def empty_trash(request: Request) -> Response:
     await (await operations_of(request)).trash.empty()
     return Response(status_code=204)
-
-
-def _id_of(request: Request) -> str:
-    path: str = request.scope["path"]
-    return path[len(TRASH) + 1 :]
 
 
 def _body(item: TrashedItem) -> TrashedBody:
