@@ -1,6 +1,6 @@
-"""For all tests: generated cases are the same in every run, so that a red run means that something changed.
+"""For all tests: generated cases are few and the same in every run, so that a red run means that something changed.
 
-`RANDOM_CASES=1 make test` tries others.
+`RANDOM_CASES=1 make test` tries others, and more of them.
 """
 
 import gc
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 # A run in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("same", derandomize=True)
-if not os.environ.get("RANDOM_CASES"):
-    settings.load_profile("same")
+settings.register_profile("same", derandomize=True, max_examples=40, deadline=None)
+settings.register_profile("random", max_examples=300, deadline=None)
+settings.load_profile("random" if os.environ.get("RANDOM_CASES") else "same")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,7 +5,7 @@ from itertools import pairwise
 from unittest.mock import patch
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from portico.api.multipart import MultipartReader, _Parser
@@ -61,7 +61,6 @@ places = st.lists(st.integers(0, 2**16), max_size=12)
 
 
 @given(bodies, places)
-@settings(max_examples=250, deadline=None, derandomize=True)
 @example(form(named("a", b"\r\n--frontie")), list(range(200)))
 @example(b"--frontierx\r\n" + form(named("a")), [10])
 @example(b"\r\n" + form(named("a")), [1])
@@ -70,7 +69,6 @@ def test_the_way_a_body_is_cut_changes_nothing(body: bytes, places: list[int]) -
 
 
 @given(bodies, places, st.sampled_from(["frontier", "f"]))
-@settings(max_examples=250, deadline=None, derandomize=True)
 @example(form(named("a", b"\r\n--frontie")), list(range(200)), "frontier")
 def test_our_search_for_the_boundary_finds_what_the_library_finds(
     body: bytes, places: list[int], boundary: str
@@ -137,7 +135,6 @@ def test_a_preamble_is_searched_once_whatever_its_chunks() -> None:
 
 
 @given(st.lists(contents, max_size=4), places)
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_bytes_in_are_bytes_out(files: list[bytes], places: list[int]) -> None:
     files = [content for content in files if b"\r\n--frontier" not in b"\r\n" + content]
     body = form(*(named(f"{number}", content) for number, content in enumerate(files)))
@@ -146,7 +143,6 @@ def test_bytes_in_are_bytes_out(files: list[bytes], places: list[int]) -> None:
 
 
 @given(st.lists(contents, min_size=1, max_size=3), st.integers(0), places)
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_a_body_that_is_cut_short_is_never_whole(files: list[bytes], end: int, places: list[int]) -> None:
     files = [content.replace(b"frontier", b"") for content in files]
     body = form(*(named(f"{number}", content) for number, content in enumerate(files)))

@@ -125,7 +125,7 @@ async def attempt(drive: Drive, path: Path) -> None:
             continue
 
 
-@settings(untimed, max_examples=300)
+@untimed
 @given(path=paths())
 async def test_a_provider_is_only_asked_below_the_root(seal: CursorSeal, path: Path | None) -> None:
     if path is None:
@@ -139,7 +139,7 @@ async def test_a_provider_is_only_asked_below_the_root(seal: CursorSeal, path: P
     assert [place for place in spy.places if place.segments[:1] != ("al",)] == []
 
 
-@settings(untimed, max_examples=5)
+@settings(untimed, max_examples=3)
 @given(data=st.data())
 async def test_no_path_leads_out(harness: Harness, whole: Drive, al: Drive, data: st.DataObject) -> None:
     for path in data.draw(st.lists(paths(), min_size=harness.effort, max_size=harness.effort)):
@@ -167,7 +167,7 @@ async def cursors(whole: Drive, al: Drive) -> tuple[str, str]:
 
 
 @pytest.mark.drive_alone
-@settings(untimed, max_examples=100)
+@untimed
 @given(data=st.data())
 async def test_no_cursor_leads_out(al: Drive, cursors: tuple[str, str], data: st.DataObject) -> None:
     own, others = cursors

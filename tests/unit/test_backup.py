@@ -30,10 +30,10 @@ FACTS = Facts("1.0", newest_revision(), "2026-03-01T10:00:00.000Z", "f1", {"secr
 Rows = dict[str, list[dict[str, Any]]]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def other_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a database that is empty, without tables."""
-    if request.param == "postgresql":
+@pytest.fixture
+def other_url(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> str:
+    """Of a database of the other kind that is empty, without tables."""
+    if url.startswith("sqlite"):
         server: PostgresServer = request.getfixturevalue("postgres")
         return server.new_database()
     return f"sqlite:///{tmp_path / 'other.db'}"
@@ -409,19 +409,22 @@ def test_content_that_is_not_a_backups_is_damaged(tmp_path: Path, lines: list[An
 
 async def test_rows_that_do_not_fit_are_refused(tmp_path: Path, url: str) -> None:
     changes: list[dict[str, Any]] = [
-        {"table": "none"},
         {"columns": ["name", "none"]},
-        {"columns": ["name", ["value"]]},
-        {"columns": 7},
-        {"rows": [["short"]]},
         {"rows": [["n", "v"], ["n", "v"]]},
         {"rows": [["n", None]]},
         {"rows": [["n", ["list"]]]},
-        {"rows": [["n", {"base64": "?"}]]},
-        {"rows": [["n", {"none": ""}]]},
         {"rows": [["n", "\ud800"]]},
-        {"rows": [7]},
     ]
+    if url.startswith("sqlite"):  # what is noticed before the database is asked
+        changes += [
+            {"table": "none"},
+            {"columns": ["name", ["value"]]},
+            {"columns": 7},
+            {"rows": [["short"]]},
+            {"rows": [["n", {"base64": "?"}]]},
+            {"rows": [["n", {"none": ""}]]},
+            {"rows": [7]},
+        ]
     before = await rows_of(url)
     for number, change in enumerate(changes):
         read = backup.read(forged(tmp_path / str(number), asdict(FACTS), {**GOOD, **change}), None)

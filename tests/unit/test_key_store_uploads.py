@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.errors import AlreadyExists, NotFound, ProviderUnavailable, TooLarge
@@ -70,7 +70,6 @@ def left_over(bucket: Bucket) -> list[str]:
     return [key for key in bucket.objects if key.startswith(".portico~")] + list(bucket.sessions)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     service=st.sampled_from(SERVICES),
     cuts=st.lists(st.integers(1, 3 * PART), max_size=12),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from portico.errors import ProviderFailed
@@ -84,7 +84,6 @@ def documents(draw: st.DrawFn) -> str:
     return f"{prologue}<{root}{space}>{style.space.join(['', *inner, ''])}</{root}>{ending}"
 
 
-@settings(max_examples=300, deadline=None)
 @example("<R><Contents><Key\n/><Key>true</Key></Contents></R>")
 @example("<R><Contents><Key a='1'/><Key>true</Key></Contents></R>")
 @example("<R><Contents><Key a='>'/><Foo>x</Foo><Size>1</Size></Contents></R>")
@@ -96,7 +95,6 @@ def test_scan_and_parse_agree(text: str) -> None:
     assert read(b"\xef\xbb\xbf" + text.encode(), SHAPE, 1000) == parsed
 
 
-@settings(max_examples=300, deadline=None)
 @given(documents(), st.data())
 def test_scan_and_parse_agree_on_what_is_damaged(text: str, data: st.DataObject) -> None:
     """Where the scan still sees a page, the parser sees the same one, or sees that it is none."""
