@@ -93,7 +93,7 @@ async def _prepare(chosen: Settings) -> dict[str, str]:
 
 
 @schema.parametrize()
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_the_document_is_kept(case: schemathesis.Case[Any], described: Described) -> None:
     case.call_and_validate(
         base_url="http://testserver",
