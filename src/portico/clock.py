@@ -2,11 +2,15 @@
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 
 def now() -> int:
     return time.time_ns() // 1_000_000
+
+
+def milliseconds(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)
 
 
 def to_datetime(milliseconds: int) -> datetime:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from portico.accounts import sessions as module
-from portico.accounts.credential_cache import CACHED_SECONDS
+from portico.accounts.credentials import CACHED_SECONDS
 from portico.accounts.sessions import Session, Sessions, session_of
 from portico.accounts.users import User, Users
 from portico.errors import NotSignedIn, Unavailable
@@ -96,7 +96,7 @@ async def test_an_end_elsewhere_is_seen_within_a_second(
 
 
 async def test_the_cache_is_bounded(tokens: Sessions, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.accounts.credential_cache._MAX_CACHED", 3)
+    monkeypatch.setattr("portico.accounts.credentials._MAX_CACHED", 3)
     for _ in range(10):
         await tokens.session((await tokens.issue(alice)).access_token)
     assert len(tokens._cache._cache) <= 3

@@ -12,7 +12,6 @@ import string
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from hashlib import sha256
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
@@ -20,7 +19,7 @@ from zlib import crc32
 from sqlalchemy import delete, func, insert, or_, select, update
 
 from portico import clock
-from portico.accounts.credential_cache import CredentialCache
+from portico.accounts.credentials import KEY_LENGTH, KEY_PREFIX, CredentialCache, digest_of
 from portico.accounts.names import name_key
 from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.errors import (
@@ -41,7 +40,6 @@ from portico.store.tables import api_keys, users
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-PREFIX: Final = "pk_"
 MAX_KEYS: Final = 100
 """Keys of one user."""
 MAX_RANGES: Final = 32
@@ -54,9 +52,9 @@ KEPT_DAYS: Final = 30
 Network = IPv4Network | IPv6Network
 
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
-_RANDOM, _CHECKSUM = 30, 6
-_LENGTH = len(PREFIX) + _RANDOM + _CHECKSUM
-_KEY = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_RANDOM + _CHECKSUM}}}")
+_CHECKSUM = 6
+_RANDOM = KEY_LENGTH - len(KEY_PREFIX) - _CHECKSUM
+_KEY = re.compile(rf"{KEY_PREFIX}[0-9A-Za-z]{{{_RANDOM + _CHECKSUM}}}")
 _NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,64}")
 _MAX_NOTED = 10_000
 
@@ -124,19 +122,14 @@ _WITH_OWNER = (
 def new_text() -> str:
     """A new random key."""
     random = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM))
-    return PREFIX + random + _checksum(random)
-
-
-def resembles_key(text: str) -> bool:
-    """Whether this is meant to be a key. An access token may begin with the same letters, but is longer."""
-    return text.startswith(PREFIX) and len(text) == _LENGTH
+    return KEY_PREFIX + random + _checksum(random)
 
 
 def is_key(text: str) -> bool:
     """Whether this is a key by its form and checksum, which anybody can verify."""
     if not _KEY.fullmatch(text):
         return False
-    random = text[len(PREFIX) : -_CHECKSUM]
+    random = text[len(KEY_PREFIX) : -_CHECKSUM]
     return text.endswith(_checksum(random))
 
 
@@ -179,7 +172,7 @@ class ApiKeys:
         text, key_id = new_text(), secrets.token_hex(8)
         values: dict[str, Any] = {
             "id": key_id,
-            "digest": _digest(text),
+            "digest": digest_of(text),
             "user_id": user.id,
             "name": name,
             "folder": str(scope.folder),
@@ -237,7 +230,7 @@ class ApiKeys:
         """
         if not is_key(text):
             raise NotSignedIn("The key is malformed; copy all of it, from pk_ to its last character.")
-        use = await self._cache.get(_digest(text))
+        use = await self._cache.get(digest_of(text))
         if use is None or (username and name_key(username) != name_key(use.owner.name)):
             raise _unknown()
         if use.key.addresses and not _within(address, use.key.addresses):
@@ -330,10 +323,6 @@ def _checksum(random: str) -> str:
         number, digit = divmod(number, len(_ALPHABET))
         digits = _ALPHABET[digit] + digits
     return digits
-
-
-def _digest(text: str) -> bytes:
-    return sha256(text.encode()).digest()
 
 
 def _unknown() -> UnknownKey:

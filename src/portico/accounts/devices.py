@@ -42,7 +42,7 @@ class Devices:
         return _SEPARATOR.join([self._issue(user_id, password_hash), *others][:MAX_PROOFS])
 
     def _issue(self, user_id: int, password_hash: str) -> str:
-        expires_at = clock.now() + LIFETIME // timedelta(milliseconds=1)
+        expires_at = clock.now() + clock.milliseconds(LIFETIME)
         signed = expires_at.to_bytes(_EXPIRY) + secrets.token_bytes(_NONCE)
         return urlsafe_b64encode(signed + self._tag(signed, user_id, password_hash)).decode()
 

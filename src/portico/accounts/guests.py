@@ -9,9 +9,8 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from portico import clock
-from portico.accounts.credential_cache import CredentialCache
+from portico.accounts.credentials import GUEST_PREFIX, CredentialCache, digest_of
 from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import digest_of
 from portico.accounts.share_links import (
     LINK_COLUMNS,
     Access,
@@ -42,10 +41,6 @@ MAX_OF_ADDRESS: Final = 200
 """Of one link at a time, from one address as `network_of` has it."""
 KEPT: Final = timedelta(days=1)
 """How long an expired guest is kept, for an upload that began before the end."""
-
-PREFIX: Final = "ps_"
-LENGTH: Final = 46
-"""Of a guest's token or ticket: no token of a user is that long."""
 
 _GUEST = (
     select(
@@ -150,7 +145,7 @@ class Guests:
 
     async def add(self, found: OpenLink, name: str, address: str, folder: str | None) -> str | None:
         """The token of a new guest; None if another guest has taken the folder."""
-        token = PREFIX + secrets.token_urlsafe(32)
+        token = GUEST_PREFIX + secrets.token_urlsafe(32)
         now, network = self._database.now(), network_of(address)[:64]
         row = {
             "digest": digest_of(token),
@@ -159,7 +154,7 @@ class Guests:
             "address": network,
             "folder": folder,
             "folder_key": None if folder is None else folder.casefold(),
-            "expires_at": now + LIFETIME // timedelta(milliseconds=1),
+            "expires_at": now + clock.milliseconds(LIFETIME),
         }
         visit = {"link": found.link.id, "at": now, "name": name, "address": address[:64], "action": "open"}
 
@@ -204,7 +199,7 @@ class Guests:
         return (now.connection, now.root, now.rights) == (then.connection, then.root, then.rights)
 
     async def issue_ticket(self, guest: Guest, path: str) -> str:
-        ticket = PREFIX + secrets.token_urlsafe(32)
+        ticket = GUEST_PREFIX + secrets.token_urlsafe(32)
         expires_at = self._database.now() + Tickets.LIFETIME * 1000
         try:
             await self._database.execute(
@@ -246,7 +241,7 @@ class Guests:
 
     async def sweep(self) -> None:
         now = self._database.now()
-        for table, until in ((guest_tickets, now), (guests, now - KEPT // timedelta(milliseconds=1))):
+        for table, until in ((guest_tickets, now), (guests, now - clock.milliseconds(KEPT))):
             await self._database.execute(delete(table).where(table.c.expires_at <= until), wait=SWEEP_WAIT)
 
     async def _query(self, digest: bytes) -> tuple[Guest, int] | None:

@@ -13,12 +13,12 @@ from sqlalchemy import delete, select, update
 
 from portico import clock
 from portico.accounts.common_passwords import check_uncommon
+from portico.accounts.credentials import digest_of
 from portico.accounts.names import name_key
 from portico.accounts.passwords import Passwords, check_password
-from portico.accounts.sessions import digest_of
 from portico.accounts.throttle import clear_failures
 from portico.accounts.users import USER_COLUMNS, User, user_of
-from portico.errors import NotFound, NotPossible, NotSignedIn
+from portico.errors import NotFound, NotPossible
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
 from portico.store.tables import families, invitations, users
 
@@ -47,7 +47,7 @@ class Invitations:
     async def make(self, name: str) -> Invitation:
         """An invitation for this user, which replaces an earlier one. The token is known only now."""
         token = secrets.token_urlsafe(32)
-        expires_at = self._database.now() + LIFETIME // timedelta(milliseconds=1)
+        expires_at = self._database.now() + clock.milliseconds(LIFETIME)
         values = {"digest": digest_of(token), "expires_at": expires_at}
 
         async def store(transaction: "AsyncConnection") -> User:
@@ -101,14 +101,10 @@ class Invitations:
         await self._database.execute(expired, wait=SWEEP_WAIT)
 
     async def _row(self, token: str) -> AnyRow:
-        try:
-            digest = digest_of(token)
-        except NotSignedIn:
-            raise _unknown() from None
         query = (
             select(*USER_COLUMNS, invitations.c.expires_at.label("invited_until"))
             .join(users, invitations.c.user_id == users.c.id)
-            .where(invitations.c.digest == digest)
+            .where(invitations.c.digest == digest_of(token))
         )
         row = await self._database.first(query)
         if row is None or row.disabled or row.invited_until <= self._database.now():

@@ -24,7 +24,7 @@ MAX_WAITING_PER_USER: Final = 9
 MAX_WAIT: Final = timedelta(seconds=20)
 """An attempt that waits longer, because other workers were always faster, is refused."""
 
-_INTERVAL_MS = INTERVAL // timedelta(milliseconds=1)
+_INTERVAL_MS = clock.milliseconds(INTERVAL)
 _MAX_BUCKETS = 10_000
 
 

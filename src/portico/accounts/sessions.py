@@ -11,13 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Executable, bindparam, delete, insert, select, update
 
 from portico import clock
-from portico.accounts.credential_cache import CredentialCache
+from portico.accounts.credentials import CredentialCache, digest_of
 from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.errors import NotFound, NotSignedIn
 from portico.rights import format_rights
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS: Final = 60
 """How long a used refresh token still works, in seconds: for a second tab, or a response that got lost."""
-_MAX_LENGTH = 256  # of anything sent as a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +91,6 @@ _REFRESHABLE = (
 # Locked from the user down to the family, as when a user is disabled.
 _LOCKED = _REFRESHABLE.with_for_update(of=[users, families], key_share=True)
 _ENABLED = select(users.c.id).where(users.c.disabled.is_(False))
-
-
-def digest_of(token: str) -> bytes:
-    """What is stored of a token or ticket; `NotSignedIn` if it cannot be one."""
-    if len(token) > _MAX_LENGTH or not token.isascii():
-        raise not_signed_in()
-    return sha256(token.encode()).digest()
 
 
 def session_of(row: AnyRow | None, now: int) -> Session | None:
@@ -277,7 +268,7 @@ class Sessions:
             (access_tokens, access_token, self._token_lifetime),
             (refresh_tokens, refresh_token, self._refresh_lifetime),
         ):
-            expires_at = self._database.now() + _milliseconds(lifetime)
+            expires_at = self._database.now() + clock.milliseconds(lifetime)
             statements.append(
                 insert(table).values(digest=digest_of(token), family=family, expires_at=expires_at)
             )
@@ -294,12 +285,8 @@ class Sessions:
         )
 
     def _family_end(self) -> int:
-        return self._database.now() + _milliseconds(max(self._token_lifetime, self._refresh_lifetime))
+        return self._database.now() + clock.milliseconds(max(self._token_lifetime, self._refresh_lifetime))
 
 
 def _moment(milliseconds: int | None) -> datetime | None:
     return None if milliseconds is None else clock.to_datetime(milliseconds)
-
-
-def _milliseconds(span: timedelta) -> int:
-    return span // timedelta(milliseconds=1)

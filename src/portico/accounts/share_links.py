@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import ColumnElement, Text, and_, case, delete, func, insert, literal, or_, select, update
 
+from portico import clock
+from portico.accounts.credentials import digest_of
 from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.errors import LimitReached, NotFound, TooManyRequests
 from portico.paths import Path
@@ -36,7 +38,6 @@ SAME_DOWNLOAD: Final = timedelta(hours=1)
 after range."""
 
 _TOKEN_BYTES = 24
-_MAX_TOKEN = 64
 
 
 class LinkKind(StrEnum):
@@ -192,7 +193,7 @@ def end_of(link: ShareLink, policy: SharePolicy) -> int | None:
     """When the link ends by itself."""
     if policy.max_lifetime is None:
         return link.expires_at
-    longest = link.created_at + _milliseconds(policy.max_lifetime)
+    longest = link.created_at + clock.milliseconds(policy.max_lifetime)
     return longest if link.expires_at is None else min(longest, link.expires_at)
 
 
@@ -300,7 +301,7 @@ class ShareLinks:
         """Count a download, unless the guest has begun it before; `LimitReached` if there were enough of them."""
         now = self._database.now()
         key = sha256(guest + file.encode()).digest()
-        since = now - _milliseconds(SAME_DOWNLOAD)
+        since = now - clock.milliseconds(SAME_DOWNLOAD)
         mine = guest_downloads.c.digest == key
         if await self._database.first(select(guest_downloads.c.at).where(mine, guest_downloads.c.at > since)):
             return
@@ -380,7 +381,7 @@ class ShareLinks:
         """Remove old accesses, and links that have long ended; `keep` None: none of them for their age."""
         now = self._database.now()
         if keep is not None:
-            old = now - _milliseconds(keep)
+            old = now - clock.milliseconds(keep)
             ended = or_(
                 share_links.c.ended_at <= old,
                 and_(share_links.c.expires_at.is_not(None), share_links.c.expires_at <= old),
@@ -411,11 +412,6 @@ class ShareLinks:
         )
 
 
-def digest_of(token: str) -> bytes:
-    """What is stored of a token."""
-    return sha256(token[:_MAX_TOKEN].encode("utf-8", "surrogatepass")).digest()
-
-
 def takes_no_more() -> LimitReached:
     return LimitReached("This link takes no more files, or no more bytes, than its owner allows.")
 
@@ -436,7 +432,3 @@ def _noted(link_id: str, access: Access) -> Any:
         path=access.path,
         bytes=access.bytes,
     )
-
-
-def _milliseconds(span: timedelta) -> int:
-    return span // timedelta(milliseconds=1)

@@ -30,6 +30,7 @@ from sqlalchemy import (
     update,
 )
 
+from portico import clock
 from portico.accounts.names import name_key
 from portico.accounts.rate_limits import Pacing, too_many_failures
 from portico.single_flight import SingleFlight
@@ -54,8 +55,8 @@ MAX_PAIRS: Final = 100
 MAX_ROWS: Final = 100_000
 """Rows that a sweep leaves, so that a flood cannot fill the disk."""
 
-_WINDOW_MS = WINDOW // timedelta(milliseconds=1)
-_FAMILIAR_MS = FAMILIAR // timedelta(milliseconds=1)
+_WINDOW_MS = clock.milliseconds(WINDOW)
+_FAMILIAR_MS = clock.milliseconds(FAMILIAR)
 
 # `excluded`: the row that could not be inserted because its key exists.
 _FAILURES, _SINCE = literal_column("excluded.failures", Integer), literal_column("excluded.since", BigInteger)

@@ -5,7 +5,8 @@ import secrets
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from portico.accounts.sessions import SESSION, Session, digest_of, not_signed_in, session_of
+from portico.accounts.credentials import digest_of
+from portico.accounts.sessions import SESSION, Session, not_signed_in, session_of
 from portico.errors import NotSignedIn
 from portico.store.database import Database
 from portico.store.tables import access_tokens, tickets

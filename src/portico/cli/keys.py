@@ -1,6 +1,5 @@
 """`portico key …`: manage the API keys of Web Users."""
 
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -73,7 +72,7 @@ def _scope(options: SimpleNamespace) -> "KeyScope":
         rights,
         Path.parse(options.folder or "/"),
         tuple(map(parse_network, (options.addresses or "").replace(",", " ").split())),
-        None if lifetime is None else clock.to_datetime(clock.now() + lifetime // timedelta(milliseconds=1)),
+        None if lifetime is None else clock.to_datetime(clock.now() + clock.milliseconds(lifetime)),
     )
 
 

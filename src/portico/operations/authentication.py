@@ -4,9 +4,10 @@ import time
 from contextlib import AsyncExitStack
 from functools import partial
 
-from portico.accounts.api_keys import ApiKeys, UnknownKey, resembles_key
+from portico.accounts.api_keys import ApiKeys, UnknownKey
+from portico.accounts.credentials import resembles_guest_token, resembles_key
 from portico.accounts.devices import LIFETIME as DEVICE_LIFETIME
-from portico.accounts.guests import LENGTH, PREFIX, Guest, Guests
+from portico.accounts.guests import Guest, Guests
 from portico.accounts.invitations import Invitation, Invitations, UnknownInvitation
 from portico.accounts.names import name_key
 from portico.accounts.sessions import Sessions, TokenPair
@@ -98,7 +99,7 @@ class Authentication:
         if resembles_key(access_token):
             return await self.with_key(context, access_token)
         asked_at = time.monotonic()
-        if _is_of_guest(access_token):
+        if resembles_guest_token(access_token):
             return _guest(context, asked_at, await self._guests.guest(access_token))
         session = await self._sessions.session(access_token)
         context.user = session.user.name
@@ -119,7 +120,7 @@ class Authentication:
     async def with_ticket(self, context: RequestContext, ticket: str, path: Path) -> Actor:
         """The actor behind a ticket for `path`, who may download that file and do nothing else."""
         asked_at = time.monotonic()
-        if _is_of_guest(ticket):
+        if resembles_guest_token(ticket):
             return _guest(context, asked_at, await self._guests.redeem(ticket, str(path)), only_file=path)
         session = await self._tickets.redeem(ticket, str(path))
         context.user = session.user.name
@@ -149,10 +150,6 @@ class Authentication:
         async with Change(self._audit, actor.context, "sign-out") as change:
             await change.begin()
             await self._sessions.end(session)
-
-
-def _is_of_guest(token: str) -> bool:
-    return len(token) == LENGTH and token.startswith(PREFIX)
 
 
 def _guest(context: RequestContext, asked_at: float, guest: Guest, only_file: Path | None = None) -> Actor:

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from datetime import timedelta
 from secrets import token_hex
 from typing import Protocol
 
 import msgspec
 import structlog
 
+from portico import clock
 from portico.drive import Drive, OnConflict, ResumableUpload
 from portico.entries import guess_content_type
 from portico.errors import Forbidden, InvalidRequest, OffsetMismatch, PorticoError, TooManyRequests
@@ -258,7 +258,7 @@ class ResumableUploads:
             details=text_of(details).encode(),
             state=upload.state,
             created_at=now,
-            expires_at=now + self._resources.upload_lifetime // timedelta(milliseconds=1),
+            expires_at=now + clock.milliseconds(self._resources.upload_lifetime),
         )
         await self._resources.uploads.add(record)
         return await self.status(record.id) if size == 0 else status_of(record, details)

@@ -4,11 +4,11 @@ import builtins
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Protocol
 
 import msgspec
 
+from portico import clock
 from portico.accounts.passwords import check_password
 from portico.accounts.share_links import Access, LinkKind, ShareLink, end_of
 from portico.drive import Drive
@@ -200,7 +200,7 @@ class Sharing:
 
     def _latest_end(self) -> int | None:
         longest = self._links.policy.max_lifetime
-        return None if longest is None else self._resources.now() + longest // timedelta(milliseconds=1)
+        return None if longest is None else self._resources.now() + clock.milliseconds(longest)
 
     async def _values(self, options: LinkOptions) -> dict[str, Any]:
         """The columns that the options set; `InvalidRequest` if they make no sense."""

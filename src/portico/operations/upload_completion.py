@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import structlog
 
+from portico import clock
 from portico.drive import Drive, ResumableUpload
 from portico.entries import Entry
 from portico.errors import PorticoError
@@ -56,9 +57,7 @@ class UploadCompletion:
             size=upload.offset,
             state=upload.state,
             details=text_of(details),
-            expires_at=max(
-                claim.record.expires_at, self._resources.now() + _KEPT // timedelta(milliseconds=1)
-            ),
+            expires_at=max(claim.record.expires_at, self._resources.now() + clock.milliseconds(_KEPT)),
         )
         wanted = self._resources.wanted(wanted)
         if wanted.computed and not details.partial:

@@ -16,6 +16,7 @@ import msgspec
 from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from portico import clock
 from portico.audit import BEGUN, AuditLine, AuditTrail, OnLoss, encode, log_loss, open_audit, unavailable
 from portico.errors import PorticoError
 from portico.store.database import SWEEP_WAIT, Database
@@ -211,4 +212,4 @@ async def remove_lines(database: Database, older_than: timedelta) -> int:
 
 
 def _before(database: Database, time: timedelta) -> int:
-    return database.now() - time // timedelta(milliseconds=1)
+    return database.now() - clock.milliseconds(time)

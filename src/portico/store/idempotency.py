@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from portico import processes
+from portico import clock, processes
 from portico.errors import PorticoError, Unavailable
 from portico.processes import ProcessState
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
@@ -83,7 +83,7 @@ class Claim:
     ) -> None:
         self.digest = digest
         self.owner = owner
-        self.owned_until = database.now() + _milliseconds(lifetime)
+        self.owned_until = database.now() + clock.milliseconds(lifetime)
         self._database = database
         self._renewals = renewals
         self._lifetime = lifetime
@@ -93,8 +93,8 @@ class Claim:
         """Whether an earlier request under this key was interrupted: it may have been carried out, in part or wholly."""
         self.notes: dict[str, str] = msgspec.json.decode(notes or _NO_NOTES, type=dict[str, str])
         """What was noted so far, also by earlier requests."""
-        expires_at = database.now() + _milliseconds(KEPT) if row is None else row.expires_at
-        self.first_at: int = expires_at - _milliseconds(KEPT)
+        expires_at = database.now() + clock.milliseconds(KEPT) if row is None else row.expires_at
+        self.first_at: int = expires_at - clock.milliseconds(KEPT)
         """When the first request under this key arrived, by the database's clock."""
 
     async def is_owned(self) -> bool:
@@ -134,7 +134,7 @@ class Claim:
         return bool(await self._database.execute(update(keys).where(self._mine).values(values)))
 
     async def _extend(self) -> bool:
-        end = self._database.now() + _milliseconds(self._lifetime)
+        end = self._database.now() + clock.milliseconds(self._lifetime)
         if not await self._change(owned_until=end):
             return False
         self.owned_until = end
@@ -174,7 +174,7 @@ class IdempotencyKeys:
         raise Unavailable("Many requests use this idempotency key at once; try again.", retry_after=1)
 
     async def _renew(self, held: Sequence[Claim]) -> list[Claim]:
-        end = self._database.now() + _milliseconds(self._lifetime)
+        end = self._database.now() + clock.milliseconds(self._lifetime)
         mine = and_(
             keys.c.digest.in_([claim.digest for claim in held]),
             keys.c.owner.in_([claim.owner for claim in held]),
@@ -193,8 +193,8 @@ class IdempotencyKeys:
             "digest": digest,
             "request": request,
             "owner": owner,
-            "owned_until": now + _milliseconds(self._lifetime),
-            "expires_at": now + _milliseconds(KEPT),
+            "owned_until": now + clock.milliseconds(self._lifetime),
+            "expires_at": now + clock.milliseconds(KEPT),
             "now": now,
         }
         return list(await self._database.write(self._taking, row))
@@ -223,10 +223,6 @@ def _taking(dialect: str) -> Executable:
     return statement.values({name: bindparam(name) for name in columns}).returning(
         keys.c.response, keys.c.expires_at
     )
-
-
-def _milliseconds(duration: timedelta) -> int:
-    return duration // timedelta(milliseconds=1)
 
 
 def _no_notes() -> ColumnElement[bytes]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, and_, case, delete, literal_column, select, update
 
-from portico import processes
+from portico import clock, processes
 from portico.errors import PorticoError
 from portico.processes import ProcessState
 from portico.store.database import Database, upsert
@@ -68,7 +68,7 @@ class Leases:
             leases.c.name.in_([lease.name for lease in held]),
             leases.c.fence.in_([lease.fence for lease in held]),
         )
-        end = self._database.now() + self._lifetime // timedelta(milliseconds=1)
+        end = self._database.now() + clock.milliseconds(self._lifetime)
         statement = update(leases).where(mine).values(expires_at=end).returning(leases.c.name, leases.c.fence)
         kept = {(row.name, row.fence) for row in await self._database.write(statement, durable=False)}
         return [lease for lease in held if (lease.name, lease.fence) in kept]
@@ -82,7 +82,7 @@ class Leases:
             "name": name,
             "owner": self._owner,
             "fence": now,  # and not 1, so that it grows even after the row was deleted
-            "expires_at": now + self._lifetime // timedelta(milliseconds=1),
+            "expires_at": now + clock.milliseconds(self._lifetime),
         }
         statement = upsert(self._database.dialect, leases, _TAKEN_OVER, where=leases.c.expires_at <= now)
         taking = statement.values(row).returning(leases.c.fence)
@@ -102,7 +102,7 @@ class Leases:
 
     async def sweep(self) -> None:
         """Remove the leases of owners that vanished long ago."""
-        end = self._database.now() - _KEPT // timedelta(milliseconds=1)
+        end = self._database.now() - clock.milliseconds(_KEPT)
         await self._database.execute(delete(leases).where(leases.c.expires_at <= end))
 
     @asynccontextmanager
