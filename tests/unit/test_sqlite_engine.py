@@ -9,7 +9,7 @@ from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from portico.store.sqlite_engine import SqliteEngine, ThreadCaller
+from portico.store.sqlite import SqliteEngine, ThreadCaller
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from portico.accounts.throttle import (
 )
 from portico.errors import TooManyRequests, Unavailable
 from portico.store.database import Database
-from portico.store.sqlite_engine import SqliteConnection
+from portico.store.sqlite import SqliteConnection
 from portico.store.tables import attempts
 
 pytestmark = pytest.mark.usefixtures("clock")

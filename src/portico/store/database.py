@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import ColumnElement, Executable, Row, Table, column, literal_column, select, table
@@ -210,20 +211,16 @@ class Database:
         durable: bool = True,
     ) -> T:
         """What `read` makes of the result of one statement, which is a transaction by itself."""
-        if isinstance(self._backend, Sqlite):
-            with self._translated():
-                return read(
-                    await self._backend.run(statement, parameters, wait, writes=writes, durable=durable)
-                )
-        async with self._opened(self._backend.reading, wait) as connection:
-            return read(await connection.execute(statement, parameters))
+        autocommit = partial(self._backend.autocommit, writes=writes, durable=durable)
+        async with self._opened(autocommit, wait) as execute:
+            return read(await execute(statement, parameters))
 
     @asynccontextmanager
     async def _opened(
         self,
-        open_connection: "Callable[[float], AbstractAsyncContextManager[AsyncConnection]]",
+        open_connection: Callable[[float], AbstractAsyncContextManager[T]],
         wait: float | None = None,
-    ) -> "AsyncGenerator[AsyncConnection]":
+    ) -> AsyncGenerator[T]:
         with self._translated():
             async with AsyncExitStack() as stack:
                 try:

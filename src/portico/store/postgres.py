@@ -9,7 +9,7 @@ import re
 import select
 import socket
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +107,14 @@ class Postgres:
             await connection.execution_options(isolation_level="AUTOCOMMIT")
             with _ended_after(wait, await _driver_connection(connection)):
                 yield connection
+
+    @asynccontextmanager
+    async def autocommit(
+        self, wait: float, *, writes: bool, durable: bool
+    ) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
+        """Runs one statement."""
+        async with self.reading(wait) as connection:
+            yield connection.execute
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
