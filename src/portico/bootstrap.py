@@ -29,7 +29,6 @@ from portico.errors import PorticoError
 from portico.metrics import Metrics
 from portico.operations import Authentication, Gateway, Operations
 from portico.operations.account import AccountResources, OwnAccount
-from portico.operations.admission import Admission
 from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
 from portico.operations.fair_scheduling import FairScheduler
@@ -37,6 +36,7 @@ from portico.operations.idempotency import Idempotency
 from portico.operations.jobs import Jobs
 from portico.operations.readiness import Readiness
 from portico.operations.receipts import Receipts
+from portico.operations.request_context import Admission
 from portico.operations.resources import Resources
 from portico.operations.thumbnail_process import ThumbnailProcess
 from portico.operations.thumbnails import open_thumbnails

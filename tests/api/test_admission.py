@@ -6,7 +6,7 @@ import pytest
 
 from portico.drive import Drive
 from portico.entries import Page
-from portico.operations import admission
+from portico.operations import request_context
 from portico.paths import Path
 
 from .gateways import Gateway, address
@@ -23,7 +23,7 @@ class Held(asyncio.Event):
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Held:
-    monkeypatch.setattr(admission, "MAX_WAITING", 2)
+    monkeypatch.setattr(request_context, "MAX_WAITING", 2)
     hold = Held()
     genuine = Drive.list_page
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from portico.api import request_body, streamed_response
+from portico.api import download, request_body
 from portico.api.download import FileResponse
 from portico.api.request_body import RequestBody
 from portico.entries import Download, Entry
@@ -39,7 +39,7 @@ async def taken(body: RequestBody, most: int) -> int:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_body, "IDLE_SECONDS", 0.2)
-    monkeypatch.setattr(streamed_response, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(download, "IDLE_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("short")

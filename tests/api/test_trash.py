@@ -40,7 +40,7 @@ async def test_a_restore_that_may_become_a_job_waits_once(
 ) -> None:
     gateway.put("a.txt")
     trash_id = (await gateway.call("DELETE", "a.txt")).headers["X-Trash-Id"]
-    monkeypatch.setattr("portico.operations.admission.MAX_WAITING", 1)
+    monkeypatch.setattr("portico.operations.request_context.MAX_WAITING", 1)
     headers = {**await gateway.sign_in(), "Prefer": "respond-async, wait=30"}
     restored = await gateway.client.post(f"{TRASH}/{trash_id}", headers=headers, params={"action": "RESTORE"})
     assert restored.status_code == 201

@@ -20,8 +20,8 @@ SHORT = {
     "portico.cli.worker.UNREAD_TIMEOUT_MS": 1000,
     "portico.api.request_body.IDLE_SECONDS": 1.0,
     "portico.api.request_body.SMALL_SECONDS": 1.0,
-    "portico.api.streamed_response.IDLE_SECONDS": 0.5,
-    "portico.api.streamed_response.MIN_RATE": 2**20,
+    "portico.api.download.IDLE_SECONDS": 0.5,
+    "portico.api.download.MIN_RATE": 2**20,
 }
 
 FILE_BEGUN = b'--b\r\nContent-Disposition: form-data; name="data"; filename="x"\r\n\r\nx'

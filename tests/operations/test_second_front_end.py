@@ -32,7 +32,7 @@ from portico.errors import (
     WrongPassword,
 )
 from portico.metrics import Metrics
-from portico.operations import Actor, Gateway, OnConflict, Operations, RequestContext, admission
+from portico.operations import Actor, Gateway, OnConflict, Operations, RequestContext, request_context
 from portico.operations.cancellation import CancellableWork, ChangeAbandoned
 from portico.operations.hashing import ExpectedDigest
 from portico.paths import Path
@@ -289,7 +289,7 @@ async def test_an_upload_does_not_exempt_later_operations_from_admission(
 ) -> None:
     front = installation.front_end
     await front.sign_in("web")
-    monkeypatch.setattr(admission, "MAX_WAITING", 0)
+    monkeypatch.setattr(request_context, "MAX_WAITING", 0)
 
     async def serve(context: RequestContext) -> None:
         operations = await front.operations(context)
@@ -379,7 +379,7 @@ async def test_what_breaks_off_is_not_stored(installation: Installation) -> None
 async def test_too_many_requests_for_one_storage_are_refused(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "MAX_WAITING", 1)
+    monkeypatch.setattr(request_context, "MAX_WAITING", 1)
     front = installation.front_end
     await front.sign_in("web")
 
@@ -456,7 +456,7 @@ async def test_a_job_holds_its_place_until_it_is_done(
         return await (await front.operations(context)).jobs.get(job.id)
 
     monkeypatch.setattr(LocalProvider, "copy", halting)
-    monkeypatch.setattr(admission, "MAX_WAITING", 1)
+    monkeypatch.setattr(request_context, "MAX_WAITING", 1)
     job = await front.request(begin)
     assert job.state == "running"
     with pytest.raises(Unavailable):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from portico.accounts.fair_pool import FairPool, PoolFull
+from portico.accounts.passwords import FairPool, PoolFull
 
 
 class Lane:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico import timestamps
-from portico.api.json_body import read_json
+from portico.api.request_body import read_json
 from portico.api.requests import actor_of, context_of, last_segment, services_of
 from portico.api.schemas import JsonResponse
 from portico.errors import InvalidRequest

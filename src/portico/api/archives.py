@@ -7,10 +7,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.api.download import DOWNLOAD_HEADERS, content_disposition, refuse_to_be_run
+from portico.api.download import DOWNLOAD_HEADERS, StreamedResponse, content_disposition, refuse_to_be_run
 from portico.api.request_body import read_small
 from portico.api.requests import Query, operations_of, path_of, services_of, single_header
-from portico.api.streamed_response import StreamedResponse
 from portico.errors import InvalidRequest, UnsupportedMediaType
 from portico.operations import Operations
 from portico.paths import Path

@@ -21,7 +21,7 @@ from portico.errors import (
     Unavailable,
     WrongPassword,
 )
-from portico.operations.authentication import DEVICE_LIFETIME, TokenPair
+from portico.operations.actor import DEVICE_LIFETIME, TokenPair
 from portico.operations.idempotency import KEPT
 from portico.rights import format_rights
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from typing import Self
+from typing import Self, TypeVar
 
+import msgspec
 from starlette.requests import Request
 from starlette.types import Receive
 
+from portico.api.requests import single_header
 from portico.errors import ClientTimeout, InvalidRequest, UnsupportedMediaType
 from portico.operations.cancellation import ClientGone
 from portico.operations.fair_scheduling import FairScheduler
@@ -17,6 +19,10 @@ SMALL_SECONDS = 10.0
 """The same for small bodies."""
 MIN_RATE = 512
 """Minimum average rate in bytes per second; slower clients time out."""
+
+_MAX_JSON = 64 * 1024
+
+Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class RequestBody:
@@ -148,3 +154,15 @@ async def until_gone(receive: Receive) -> None:
     """Returns when the client hangs up."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def read_json(request: Request, kind: type[Body], example: str) -> Body:
+    """A small JSON body; `InvalidRequest` shows the `example` if it is not one of this kind."""
+    if (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower() != "application/json":
+        raise UnsupportedMediaType("Send the body as application/json.")
+    try:
+        return msgspec.json.decode(await read_small(request, _MAX_JSON), type=kind)
+    except msgspec.ValidationError as error:  # its text names the field, never the value
+        raise InvalidRequest(f"The body is not as expected ({error}); send it like {example}.") from None
+    except (ValueError, RecursionError):
+        raise InvalidRequest(f"The body is not valid JSON; send it like {example}.") from None

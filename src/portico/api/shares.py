@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico import timestamps
-from portico.api.json_body import read_json
 from portico.api.problems import problem_response
+from portico.api.request_body import read_json
 from portico.api.requests import GUEST_PAGE, Query, context_of, operations_of, services_of
 from portico.api.schemas import EntryBody, JsonResponse, entry_body
 from portico.errors import InvalidRequest, MoreNeeded, NotFound

@@ -1,80 +1,36 @@
-"""`RequestContext` and `Actor`: which request this is, and on whose behalf; `AccountCheck`: whether that still holds."""
+"""`Actor`: on whose behalf a request is made. `Authentication`: from credentials to an actor, and out again.
 
-import asyncio
+`AccountCheck`: whether the actor may still act when a file is committed.
+"""
+
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+from functools import partial
 
-from portico.accounts.guests import Guest
-from portico.accounts.sessions import Session, Sessions
+from portico.accounts.api_keys import ApiKeys, UnknownKey
+from portico.accounts.credentials import resembles_guest_token, resembles_key
+from portico.accounts.devices import LIFETIME as DEVICE_LIFETIME
+from portico.accounts.guests import Guest, Guests
+from portico.accounts.invitations import Invitation, Invitations, UnknownInvitation
+from portico.accounts.names import name_key
+from portico.accounts.sessions import Session, Sessions, TokenPair
+from portico.accounts.signin import SignedIn, SignIn
+from portico.accounts.tickets import Tickets
 from portico.accounts.users import User
-from portico.errors import Forbidden, NotSignedIn
-from portico.operations.admission import Slot
-from portico.operations.idempotency import Attempt
+from portico.audit import DONE, AuditTrail
+from portico.errors import Forbidden, NotSignedIn, PorticoError, Unavailable, WrongPassword
+from portico.metrics import Metrics
+from portico.operations.auditing import Change
+from portico.operations.request_context import KeyInUse, RequestContext
 from portico.paths import Path
+
+__all__ = ["DEVICE_LIFETIME", "AccountCheck", "Actor", "Authentication", "SignedIn", "TokenPair"]
 
 TRUSTED_SECONDS = 0.2
 """How long a check of the user holds. With the session cache it stays within the second for which a disabled account
 may still be served."""
-
-
-async def _never() -> None:
-    await asyncio.Event().wait()
-
-
-@dataclass(frozen=True, slots=True)
-class KeyInUse:
-    """The API key by which a request is made, for logs and audit lines."""
-
-    id: str
-    name: str
-    folder: str
-    """Of the user's tree: the root of all paths."""
-
-
-@dataclass(slots=True)
-class RequestContext:
-    """One request, whatever the protocol. A front end makes it and leaves its `with` when the request has ended."""
-
-    request_id: str
-    address: str
-    """The client's address."""
-    client_gone: Callable[[], Awaitable[object]] = _never
-    """Returns when the client has hung up. It is called only while long work is under way."""
-    action: str = "other"
-    """What the request turned out to ask for; the front end counts it by this name."""
-    agent: str = ""
-    """What the client calls itself: users are shown it with their sessions."""
-    user: str | None = None
-    """The user's name, as soon as it is known: for the front end's log."""
-    key: KeyInUse | None = None
-    """If the user acts by an API key."""
-    link: str | None = None
-    """The id of the share link by which a guest came: `user` is its owner."""
-    guest: str | None = None
-    """The name that the guest has given."""
-    slot: Slot | None = field(default=None, repr=False)
-    attempt: Attempt | None = field(default=None, repr=False)
-    """If the request has an idempotency key."""
-
-    trashed: Sequence[str] = ()
-    """The ids of what the request has put into the trash."""
-
-    def release(self) -> None:
-        """Give the admission slot back: the answer begins, or never will."""
-        if self.slot is not None:
-            self.slot.release()
-            self.slot = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        self.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +96,139 @@ class AccountCheck:
         elif not await self._sessions.is_enabled(self._user):
             raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
         self._checked_at = asked_at
+
+
+class Authentication:
+    def __init__(
+        self,
+        sign_in: SignIn,
+        sessions: Sessions,
+        tickets: Tickets,
+        keys: ApiKeys,
+        invitations: Invitations,
+        guests: Guests,
+        audit: AuditTrail,
+        metrics: Metrics,
+    ) -> None:
+        self._sign_in = sign_in
+        self._sessions = sessions
+        self._tickets = tickets
+        self._keys = keys
+        self._invitations = invitations
+        self._guests = guests
+        self._audit = audit
+        self._metrics = metrics
+
+    async def sign_in(
+        self, context: RequestContext, username: str, password: str, device: str = ""
+    ) -> SignedIn:
+        """As `SignIn.with_password`. A success and a wrong password are audited."""
+        context.action = "sign-in"
+        if name_key(username):  # anything else may be a password in the wrong field
+            context.user = username
+        outcome = "interrupted"
+        try:
+            signed_in = await self._sign_in.with_password(
+                username, password, context.address, device, context.agent
+            )
+            outcome = DONE
+            return signed_in
+        except PorticoError as error:
+            outcome = error.code
+            raise
+        finally:
+            try:
+                # A throttled attempt has no line: otherwise a flood of them could fill the disk.
+                if outcome in (DONE, WrongPassword.code):
+                    await self._audit.record(context.audit_line("sign-in", outcome=outcome))
+            except Unavailable as error:
+                outcome = error.code
+                raise
+            finally:
+                self._metrics.sign_ins.add((outcome,))
+
+    async def refresh(self, context: RequestContext, refresh_token: str) -> TokenPair:
+        """As `Sessions.refresh`, audited. An unknown token counts as a failed attempt of the client's address."""
+        context.action = "refresh"
+        async with AsyncExitStack() as stack:
+
+            async def begin(user: str) -> None:
+                """Before the token is used up, but not before its user is known: an unknown token has no line."""
+                context.user = user
+                change = Change(self._audit, context, "refresh")
+                await change.begin()
+                await stack.enter_async_context(change)
+
+            try:
+                return await self._sessions.refresh(refresh_token, begin=begin, address=context.address)
+            except NotSignedIn:
+                if context.user is None:
+                    await self._sign_in.refresh_failed(context.address)
+                raise
+
+    async def with_token(self, context: RequestContext, access_token: str) -> Actor:
+        """The actor behind an access token, an API key, or the token of a guest.
+
+        `NotSignedIn` if it is unknown, expired or revoked.
+        """
+        if resembles_key(access_token):
+            return await self.with_key(context, access_token)
+        asked_at = time.monotonic()
+        if resembles_guest_token(access_token):
+            return _guest(context, asked_at, await self._guests.guest(access_token))
+        session = await self._sessions.session(access_token)
+        context.user = session.user.name
+        return Actor(session.user, context, asked_at, session)
+
+    async def with_key(self, context: RequestContext, key: str, username: str = "") -> Actor:
+        """The actor behind an API key. An unknown key counts as a failed attempt of the client's address."""
+        asked_at = time.monotonic()
+        try:
+            use = await self._keys.use(key, context.address, username)
+        except UnknownKey:
+            await self._sign_in.refresh_failed(context.address)
+            raise
+        context.user = use.owner.name
+        context.key = KeyInUse(use.key.id, use.key.name, str(use.key.folder))
+        return Actor(use.user, context, asked_at, is_valid=partial(self._keys.is_valid, use.digest))
+
+    async def with_ticket(self, context: RequestContext, ticket: str, path: Path) -> Actor:
+        """The actor behind a ticket for `path`, who may download that file and do nothing else."""
+        asked_at = time.monotonic()
+        if resembles_guest_token(ticket):
+            return _guest(context, asked_at, await self._guests.redeem(ticket, str(path)), only_file=path)
+        session = await self._tickets.redeem(ticket, str(path))
+        context.user = session.user.name
+        return Actor(session.user, context, asked_at, session, only_file=path)
+
+    async def invitation(self, context: RequestContext, token: str) -> Invitation:
+        """What an invitation is for. An unknown one counts as a failed attempt of the client's address."""
+        context.action = "invitation"
+        try:
+            return await self._invitations.find(token)
+        except UnknownInvitation:
+            await self._sign_in.refresh_failed(context.address)
+            raise
+
+    async def accept_invitation(self, context: RequestContext, token: str, password: str) -> None:
+        """Set the password of the invited user."""
+        context.user = (await self.invitation(context, token)).user.name
+        async with Change(self._audit, context, "invitation.accept") as change:
+            await change.begin()
+            await self._invitations.accept(token, password)
+        self._sessions.forget()
+
+    async def sign_out(self, actor: Actor) -> None:
+        actor.context.action = "sign-out"
+        actor.require_unrestricted()
+        session = actor.require_session()
+        async with Change(self._audit, actor.context, "sign-out") as change:
+            await change.begin()
+            await self._sessions.end(session)
+
+
+def _guest(context: RequestContext, asked_at: float, guest: Guest, only_file: Path | None = None) -> Actor:
+    context.user = guest.open.owner.name
+    context.link = guest.link.id
+    context.guest = guest.name
+    return Actor(guest.user, context, asked_at, only_file=only_file or guest.only_file, guest=guest)

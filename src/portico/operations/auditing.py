@@ -1,31 +1,13 @@
-"""One change and its lines in the audit log."""
+"""`Change`: a change that a user asked for, and its lines in the audit log."""
 
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
-from portico.audit import DONE, AuditLine, AuditTrail
+from portico.audit import AuditTrail
 from portico.errors import PorticoError
-from portico.operations.actor import RequestContext
 from portico.operations.cancellation import ChangeAbandoned
+from portico.operations.request_context import RequestContext
 from portico.paths import Path
-
-
-def line_of(context: RequestContext, action: str, *, outcome: str = DONE) -> AuditLine:
-    line = AuditLine(
-        request_id=context.request_id,
-        user=context.user or msgspec.UNSET,
-        link=context.link or msgspec.UNSET,
-        guest=context.guest or msgspec.UNSET,
-        client=context.address,
-        action=action,
-        outcome=outcome,
-    )
-    if (key := context.key) is not None:
-        line.key, line.key_name = key.id, key.name
-        line.folder = msgspec.UNSET if key.folder == "/" else key.folder
-    return line
 
 
 class Change:
@@ -41,7 +23,7 @@ class Change:
     ) -> None:
         self._audit = audit
         self._attempt = context.attempt
-        self.line = line_of(context, action)
+        self.line = context.audit_line(action)
         if path is not None:
             self.line.path = str(path)
         if target is not None:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from portico.operations.account import OwnAccount
-from portico.operations.actor import Actor
-from portico.operations.authentication import Authentication
+from portico.operations.actor import Actor, Authentication
 from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.idempotency import Idempotency
 from portico.operations.operations import Operations

@@ -18,8 +18,9 @@ import structlog
 from portico import tally
 from portico.drive import Drive
 from portico.errors import Internal, NotFound, PorticoError, TooManyRequests, Unavailable
-from portico.operations.actor import Actor, RequestContext
+from portico.operations.actor import Actor
 from portico.operations.cancellation import ChangeAbandoned
+from portico.operations.request_context import RequestContext
 from portico.paths import Path
 from portico.store.jobs import (
     CANCELLED,

@@ -17,7 +17,7 @@ from portico.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folde
 from portico.operations import recovery
 from portico.operations.actor import Actor
 from portico.operations.archives import Archive
-from portico.operations.auditing import Change, line_of
+from portico.operations.auditing import Change
 from portico.operations.concatenation import Concatenation
 from portico.operations.guest_rules import GuestRules, not_by_link, require_target
 from portico.operations.idempotency import Attempt
@@ -244,7 +244,7 @@ class Operations:
             yield upload
         except PorticoError as error:
             if not upload.failed:  # a file that failed has a line of its own
-                line = line_of(self._context, "upload", outcome=error.code)
+                line = self._context.audit_line("upload", outcome=error.code)
                 line.path = str(folder)
                 await resources.audit.end(line)
             raise

@@ -12,12 +12,12 @@ from portico.accounts.share_links import ShareLinks
 from portico.accounts.tickets import Tickets
 from portico.audit import AuditTrail
 from portico.drives import Drives
-from portico.operations.admission import Admission
 from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
 from portico.operations.hashing import WantedDigest
 from portico.operations.jobs import Jobs
 from portico.operations.receipts import Receipts
+from portico.operations.request_context import Admission
 from portico.operations.thumbnails import Thumbnails
 from portico.store.digests import FileDigests
 from portico.store.uploads import Uploads

@@ -13,9 +13,8 @@ from portico.audit import DONE, AuditTrail
 from portico.drives import Drives
 from portico.entries import Entry
 from portico.errors import InvalidRequest, LimitReached, MoreNeeded, PorticoError
-from portico.operations.actor import RequestContext
-from portico.operations.auditing import line_of
 from portico.operations.guest_rules import require_target
+from portico.operations.request_context import RequestContext
 from portico.paths import Path, name_flaw
 
 MAX_NAME = 100
@@ -70,7 +69,7 @@ class Visits:
             needs += ["name"] if found.link.ask_name and not name.strip() else []
             if needs:
                 raise MoreNeeded(f"This link asks for a {' and a '.join(needs)}; send it along.", needs=needs)
-        line = line_of(context, "share.open")
+        line = context.audit_line("share.open")
         try:
             found = await self._guests.check_password(found, password or "", context.address)
         except PorticoError as error:
@@ -85,7 +84,7 @@ class Visits:
         text = await self._added(found, given, context.address)
         guest = await self._guests.guest(text)
         context.guest = guest.name
-        line = line_of(context, "share.open", outcome=DONE)
+        line = context.audit_line("share.open", outcome=DONE)
         await self._audit.record(line)
         return await self._visit(text, guest)
 

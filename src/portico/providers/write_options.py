@@ -1,6 +1,7 @@
 """`WriteOptions`: how a file is written."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -8,13 +9,11 @@ import msgspec
 from portico.paths import Path
 
 
+@dataclass(slots=True)
 class KeptFile:
     """Where a file that is replaced is kept; known only at the end of the content, if there is such a file."""
 
-    __slots__ = ("place",)
-
-    def __init__(self) -> None:
-        self.place: Path | None = None
+    place: Path | None = None
 
 
 class WriteOptions(msgspec.Struct, frozen=True):

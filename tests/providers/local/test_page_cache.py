@@ -7,7 +7,7 @@ from pathlib import Path as Folder
 import pytest
 
 from portico.entries import Entry
-from portico.providers.local import LocalProvider, page_cache
+from portico.providers.local import LocalProvider, listing
 from portico.providers.local.change_times import ChangeTimes
 
 from .actions import at, names, put
@@ -66,7 +66,7 @@ async def test_the_cache_expires(
 ) -> None:
     await entries(provider)
     genuine = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: genuine() + page_cache.CACHE_SECONDS)
+    monkeypatch.setattr(time, "monotonic", lambda: genuine() + listing.CACHE_SECONDS)
     await entries(provider)
     assert len(looks) == 6
 
@@ -94,7 +94,7 @@ async def test_changes_through_the_gateway_are_seen_at_once(provider: LocalProvi
 async def test_a_page_with_a_recently_written_file_is_not_cached(
     provider: LocalProvider, files: Folder, looks: list[str]
 ) -> None:
-    moment = time.time_ns() - page_cache.UNCHANGED_MS * 10**6 // 2
+    moment = time.time_ns() - listing.UNCHANGED_MS * 10**6 // 2
     os.utime(files / "b", ns=(moment, moment))
     await entries(provider)
     await entries(provider)
