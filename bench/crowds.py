@@ -5,22 +5,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import cycle, islice
 
-from sqlalchemy import insert, select
+from tests.many_users import issued_tokens
 from tests.servers import postgres
 
 from bench.load import Target, hammer, request
 from bench.processes import apart
 from bench.servers import FILES, Home, Portico
 from bench.workspace import Workspace, say
-from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import Sessions
-from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey
-from portico.store.database import Database
-from portico.store.tables import users
 
 CROWDS = (1, 10, 100, 1000)
 REQUESTS = 2000
@@ -81,28 +75,7 @@ def _installation(
 
 
 def _tokens(url: str, count: int) -> list[str]:
-    return asyncio.run(_issued(url, count))
-
-
-async def _issued(url: str, count: int) -> list[str]:
-    """Tokens of as many users, all of them like the first one, without the cost of their passwords."""
-    database, passwords = Database(url), Passwords()
-    try:
-        accounts = Users(database, passwords)
-        first = await accounts.get("crowd")
-        row = await database.first(select(users).where(users.c.id == first.id))
-        assert row
-        sessions = Sessions(database, token_lifetime=timedelta(hours=1), refresh_lifetime=timedelta(days=1))
-        tokens = []
-        for number in range(count):
-            values = {**row._mapping, "name": f"u{number}", "name_key": f"u{number}"}
-            del values["id"]
-            await database.execute(insert(users).values(values))
-            tokens.append((await sessions.issue(await accounts.get(f"u{number}"))).access_token)
-        return tokens
-    finally:
-        passwords.close()
-        await database.close()
+    return asyncio.run(issued_tokens(url, "crowd", count))
 
 
 def asked(kind: str, tokens: Sequence[str]) -> list[bytes]:

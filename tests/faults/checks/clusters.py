@@ -6,22 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
-from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from statistics import median
 
 import httpx2
-from sqlalchemy import insert, select
-
-from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import Sessions
-from portico.accounts.users import Users
-from portico.store.database import Database
-from portico.store.tables import users
 
 from ...clusters import PASSWORD, Cluster, Node, names, running_cluster
 from ...gateways import FILES, wait_until
+from ...many_users import issued_tokens
 from ...servers.far_away import far_away
 from ...servers.haproxy import Haproxy
 from ...servers.postgres import PostgresServer, running_postgres
@@ -180,7 +173,7 @@ async def far(effort: Effort) -> list[Figure]:
         async with far_away(database.port, FAR_SECONDS) as port:
             cluster = await asyncio.to_thread(_started, folder, database, 2, port)
             try:
-                tokens = await _sessions(cluster, crowd)
+                tokens = await issued_tokens(cluster.settings["PORTICO_DATABASE_URL"], "alice", crowd)
                 waits, failures = await _listings(cluster, tokens, seconds)
             finally:
                 cluster.end()
@@ -229,7 +222,10 @@ async def _rate(effort: Effort, sizes: list[int], core: int) -> float:
         nodes = [node for cluster in clusters for node in cluster.nodes]
         for node in nodes:
             _pin(node, core)
-        tokens = [await _sessions(cluster, AT_ONCE) for cluster in clusters]
+        tokens = [
+            await issued_tokens(cluster.settings["PORTICO_DATABASE_URL"], "alice", AT_ONCE)
+            for cluster in clusters
+        ]
 
         async def ask(number: int) -> None:
             await asyncio.gather(*map(_requests, clusters, tokens, [number * size for size in sizes]))
@@ -250,28 +246,6 @@ def _started(folder: Path, database: PostgresServer, nodes: int, port: int) -> C
     for node in cluster.nodes:
         wait_until(node.ready, "the node is ready")
     return cluster
-
-
-async def _sessions(cluster: Cluster, count: int) -> list[str]:
-    """Tokens of as many users, without their passwords' cost."""
-    database = Database(cluster.settings["PORTICO_DATABASE_URL"])
-    passwords = Passwords()
-    try:
-        accounts = Users(database, passwords)
-        alice = await accounts.get("alice")
-        row = await database.first(select(users).where(users.c.id == alice.id))
-        assert row
-        sessions = Sessions(database, token_lifetime=timedelta(hours=1), refresh_lifetime=timedelta(days=1))
-        tokens = []
-        for number in range(count):
-            values = {**row._mapping, "name": f"u{number}", "name_key": f"u{number}"}
-            del values["id"]
-            await database.execute(insert(users).values(values))
-            tokens.append((await sessions.issue(await accounts.get(f"u{number}"))).access_token)
-        return tokens
-    finally:
-        passwords.close()
-        await database.close()
 
 
 async def _listings(cluster: Cluster, tokens: list[str], seconds: float) -> tuple[list[float], list[str]]:
