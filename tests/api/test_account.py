@@ -8,7 +8,7 @@ import pytest
 
 from portico.accounts.invitations import Invitations
 from portico.accounts.passwords import Passwords
-from portico.accounts.throttle import PAIR_FAILURES, REFRESH_FAILURES
+from portico.accounts.throttle import CREDENTIAL_FAILURES, PAIR_FAILURES
 from portico.api.account import ACCOUNT, INVITATION, INVITATION_PASSWORD, PASSWORD, SESSIONS
 from portico.store.database import Database
 
@@ -131,7 +131,7 @@ async def test_an_invitation_sets_a_password_once(
         assert await accept(disabled.token) == 404
         clock.advance(7 * 86400)
         assert await accept(late.token) == 404
-        answers = {await accept("x" * 43) for _ in range(REFRESH_FAILURES + 3)}
+        answers = {await accept("x" * 43) for _ in range(CREDENTIAL_FAILURES + 3)}
         assert answers == {404, 429}
         written = log_stream.getvalue() + (gateway.settings.home / "audit.log").read_text()
         assert '"action":"invitation.accept"' in written

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from portico.accounts.api_keys import new_text
-from portico.accounts.throttle import REFRESH_FAILURES
+from portico.accounts.throttle import CREDENTIAL_FAILURES
 from portico.api.account import KEYS
 from portico.operations import actor
 
@@ -115,9 +115,9 @@ async def test_wrong_keys_are_throttled_and_right_ones_are_not(gateway: Gateway)
     key, _ = await make(gateway)
     malformed = await ask(gateway, key[:-1] + ("x" if key[-1] != "x" else "y"))
     assert (malformed.status_code, malformed.headers["WWW-Authenticate"]) == (401, 'Bearer realm="portico"')
-    answers = [(await ask(gateway, new_text())).status_code for _ in range(REFRESH_FAILURES + 3)]
-    assert answers[:REFRESH_FAILURES] == [401] * REFRESH_FAILURES
-    assert 429 in answers[REFRESH_FAILURES:]
+    answers = [(await ask(gateway, new_text())).status_code for _ in range(CREDENTIAL_FAILURES + 3)]
+    assert answers[:CREDENTIAL_FAILURES] == [401] * CREDENTIAL_FAILURES
+    assert 429 in answers[CREDENTIAL_FAILURES:]
     assert (await ask(gateway, key)).status_code == 200
 
 

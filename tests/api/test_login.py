@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import GRACE_SECONDS
-from portico.accounts.throttle import ADDRESS_FAILURES, PAIR_FAILURES, REFRESH_FAILURES, attempt_of
+from portico.accounts.throttle import ADDRESS_FAILURES, CREDENTIAL_FAILURES, PAIR_FAILURES, attempt_of
 from portico.api.login import DEVICE_COOKIE
 from portico.store.tables import users
 
@@ -298,8 +298,8 @@ async def test_guessing_is_throttled_and_says_for_how_long(
 
 async def test_made_up_refresh_tokens_are_throttled_and_valid_ones_are_not(gateway: Gateway) -> None:
     valid = (await gateway.login()).json()["refresh_token"]
-    for _ in range(REFRESH_FAILURES):
-        await gateway.services.gateway.authentication._sign_in.refresh_failed("127.0.0.1")
+    for _ in range(CREDENTIAL_FAILURES):
+        await gateway.services.gateway.authentication._sign_in.credential_failed("127.0.0.1")
     answers = [await refresh(gateway, f"made up {number}") for number in range(2)]
     assert_refused(answers[0], 400, "invalid_grant")  # one is answered every few seconds
     assert_refused(answers[1], 429, "slow_down")

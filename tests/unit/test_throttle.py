@@ -13,10 +13,10 @@ from portico.accounts.rate_limits import INTERVAL, MAX_WAITING
 from portico.accounts.signin import FAMILIAR_BURST, FAMILIAR_RATE
 from portico.accounts.throttle import (
     ADDRESS_FAILURES,
+    CREDENTIAL_FAILURES,
     FAMILIAR,
     MAX_PAIRS,
     PAIR_FAILURES,
-    REFRESH_FAILURES,
     WINDOW,
     Attempt,
     Throttle,
@@ -229,19 +229,19 @@ async def test_the_success_of_a_device_does_not_clear_what_others_failed_at(
 
 
 async def test_made_up_refresh_tokens_are_throttled_by_address_alone(throttle: Throttle, clock: Any) -> None:
-    for _ in range(REFRESH_FAILURES):
-        await throttle.refresh_failed(HOME)
-    await throttle.refresh_failed(HOME)  # one is still answered every few seconds
+    for _ in range(CREDENTIAL_FAILURES):
+        await throttle.credential_failed(HOME)
+    await throttle.credential_failed(HOME)  # one is still answered every few seconds
     with pytest.raises(TooManyRequests) as refusal:
-        await throttle.refresh_failed(HOME)
+        await throttle.credential_failed(HOME)
     assert refusal.value.retry_after == INTERVAL.total_seconds()
-    await throttle.refresh_failed(ELSEWHERE)
+    await throttle.credential_failed(ELSEWHERE)
     assert await throttle.check(attempt_of("alice", HOME)) is Treatment.STRANGER
     clock.advance(INTERVAL.total_seconds())
-    await throttle.refresh_failed(HOME)
+    await throttle.credential_failed(HOME)
     clock.advance(WINDOW.total_seconds())
-    for _ in range(REFRESH_FAILURES):
-        await throttle.refresh_failed(HOME)
+    for _ in range(CREDENTIAL_FAILURES):
+        await throttle.credential_failed(HOME)
 
 
 async def test_one_account_does_not_push_out_the_familiar_pairs_of_others(
@@ -367,7 +367,7 @@ def test_the_documented_thresholds_are_the_real_ones() -> None:
         f"| all user names from one address | {ADDRESS_FAILURES} failures in {minutes} minutes |",
         f"| the same for a familiar pair | {PAIR_FAILURES} failures in {minutes} minutes | one every {spacing} seconds, {MAX_WAITING} waiting",
         f"| a known device | {PAIR_FAILURES} failures in {minutes} minutes | one every {spacing} seconds, {MAX_WAITING} waiting",
-        f"| invalid refresh tokens, API keys and invitations from one address | {REFRESH_FAILURES} in {minutes} minutes | one every {spacing} seconds is answered",
+        f"| invalid refresh tokens, API keys and invitations from one address | {CREDENTIAL_FAILURES} in {minutes} minutes | one every {spacing} seconds is answered",
         f"one per core, and {QUEUE} in the queue",
         f"{SHARE} of one user",
         f"{FAMILIAR_BURST} at once, then {FAMILIAR_RATE:.0f} a second",

@@ -88,10 +88,10 @@ class Guest:
     @property
     def user(self) -> User:
         """The owner, with no more than the guest may have."""
-        place = self.open.place
+        owner = self.open.limited_owner
         if self.folder is None:
-            return place
-        return replace(place, root=str(Path.parse(place.root).child(self.folder)))
+            return owner
+        return replace(owner, root=str(Path.parse(owner.root).child(self.folder)))
 
     @property
     def only_file(self) -> Path | None:
@@ -99,7 +99,7 @@ class Guest:
         return None if self.link.is_folder else Path((Path.parse(self.link.path).name,))
 
     @property
-    def place(self) -> Path:
+    def root(self) -> Path:
         """The guest's root, from the root of the connection."""
         return Path.parse(self.user.root)
 
@@ -195,7 +195,7 @@ class Guests:
         found = open_link_of(row, self._links.policy, self._database.now())
         if found is None:
             return False
-        now, then = found.place, guest.open.place
+        now, then = found.limited_owner, guest.open.limited_owner
         return (now.connection, now.root, now.rights) == (then.connection, then.root, then.rights)
 
     async def issue_ticket(self, guest: Guest, path: str) -> str:

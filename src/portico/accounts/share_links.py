@@ -133,7 +133,7 @@ class OpenLink:
     password_hash: str | None
 
     @property
-    def place(self) -> User:
+    def limited_owner(self) -> User:
         """The owner, limited to what the link is for: its folder, or the folder of its file."""
         path = Path.parse(self.link.path)
         root = path if self.link.is_folder else path.parent

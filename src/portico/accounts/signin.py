@@ -119,9 +119,9 @@ class SignIn:
         await self._database.transact(apply)
         self._sessions.forget()
 
-    async def refresh_failed(self, address: str) -> None:
-        """Count an invalid refresh token; `TooManyRequests` if there were too many from that address."""
-        await self._throttle.refresh_failed(address)
+    async def credential_failed(self, address: str) -> None:
+        """As `Throttle.credential_failed`."""
+        await self._throttle.credential_failed(address)
 
 
 def _wrong_password() -> WrongPassword:

@@ -46,8 +46,8 @@ PAIR_FAILURES: Final = 10
 """Failures of one user name from one address, or from one known device, within the window."""
 ADDRESS_FAILURES: Final = 50
 """Failures of all user names from one address within the window; known users are exempt."""
-REFRESH_FAILURES: Final = 50
-"""Invalid refresh tokens from one address within the window, before most of them are refused."""
+CREDENTIAL_FAILURES: Final = 50
+"""Unknown refresh tokens, API keys and invitations from one address within the window, before most of them are refused."""
 FAMILIAR: Final = timedelta(days=90)
 """How long a pair of user and address is familiar after its last sign-in."""
 MAX_PAIRS: Final = 100
@@ -105,8 +105,8 @@ def address_digest(address: str) -> bytes:
     return sha256(b"address\0" + _encode(network_of(address))).digest()
 
 
-def refresh_digest(address: str) -> bytes:
-    """The key under which invalid refresh tokens from an address are counted."""
+def credential_digest(address: str) -> bytes:
+    """The key under which unknown credentials from an address are counted."""
     return sha256(b"refresh\0" + _encode(network_of(address))).digest()
 
 
@@ -186,14 +186,14 @@ class Throttle:
         row = {"digest": attempt.pair, "failures": 0, "since": now, "admitted_at": None, **fresh}
         return upsert(self._database.dialect, attempts, fresh).values(row)
 
-    async def refresh_failed(self, address: str) -> None:
-        """Count an invalid refresh token; `TooManyRequests` if there were too many from that address.
+    async def credential_failed(self, address: str) -> None:
+        """Count an unknown refresh token, API key or invitation; `TooManyRequests` if there were too many from that address.
 
         Even then one is answered every few seconds, so that a client whose session has ended learns of it.
         """
-        key = refresh_digest(address)
+        key = credential_digest(address)
         row = await self._database.first(select(attempts).where(attempts.c.digest == key))
-        if not _wait(row, REFRESH_FAILURES, self._database.now()):
+        if not _wait(row, CREDENTIAL_FAILURES, self._database.now()):
             self._failures[key, None] += 1
             await self._counting.run(None, self._count)
         elif pause := await self._pacing.admit(key):

@@ -12,7 +12,7 @@ from portico.api.request_body import read_json
 from portico.api.requests import GUEST_PAGE, Query, context_of, operations_of, services_of
 from portico.api.schemas import EntryBody, JsonResponse, entry_body
 from portico.errors import InvalidRequest, MoreNeeded, NotFound
-from portico.operations.sharing import LinkKind, LinkOptions, SharedLink
+from portico.operations.sharing import LinkDetails, LinkKind, LinkOptions
 from portico.operations.visits import Visit
 from portico.paths import Path
 
@@ -235,7 +235,7 @@ def _moment(text: str) -> int:
         raise InvalidRequest("expiresAt is no time; write 2026-11-14T09:30:00Z.") from None
 
 
-def _link(request: Request, shared: SharedLink) -> LinkBody:
+def _link(request: Request, shared: LinkDetails) -> LinkBody:
     link = shared.link
     body = LinkBody(
         id=link.id,

@@ -163,7 +163,7 @@ class Authentication:
                 return await self._sessions.refresh(refresh_token, begin=begin, address=context.address)
             except NotSignedIn:
                 if context.user is None:
-                    await self._sign_in.refresh_failed(context.address)
+                    await self._sign_in.credential_failed(context.address)
                 raise
 
     async def with_token(self, context: RequestContext, access_token: str) -> Actor:
@@ -186,7 +186,7 @@ class Authentication:
         try:
             use = await self._keys.use(key, context.address, username)
         except UnknownKey:
-            await self._sign_in.refresh_failed(context.address)
+            await self._sign_in.credential_failed(context.address)
             raise
         context.user = use.owner.name
         context.key = KeyInUse(use.key.id, use.key.name, str(use.key.folder))
@@ -207,7 +207,7 @@ class Authentication:
         try:
             return await self._invitations.find(token)
         except UnknownInvitation:
-            await self._sign_in.refresh_failed(context.address)
+            await self._sign_in.credential_failed(context.address)
             raise
 
     async def accept_invitation(self, context: RequestContext, token: str, password: str) -> None:

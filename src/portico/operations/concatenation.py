@@ -10,7 +10,7 @@ from portico.operations.hashing import Hashing, WantedDigest
 from portico.operations.own_uploads import OwnUploads
 from portico.operations.resources import Resources
 from portico.operations.resumable import OpenDrive, ResumableUploads
-from portico.operations.upload_body import Room, guarded, partial_uploads
+from portico.operations.upload_body import SizeLimit, guarded, partial_uploads
 from portico.operations.upload_completion import UploadCompletion
 from portico.operations.upload_status import (
     NewUpload,
@@ -65,7 +65,7 @@ class Concatenation:
             details = details_of(claim.record)
             upload = await drive.resume_upload(state_of(claim.record))
             hashing = Hashing(sha256=True) if self._resources.wanted(wanted).computed else None
-            content = guarded(claim, partial_uploads(drive, parts), Room(size, size))
+            content = guarded(claim, partial_uploads(drive, parts), SizeLimit(size, size))
             await upload.append(
                 hashing.watch(content) if hashing else content,
                 lambda: save_progress(claim, upload),

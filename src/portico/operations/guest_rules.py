@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 async def require_target(drives: Drives, found: OpenLink) -> None:
     """`TargetGone` if there is no such file or folder, or it has become the other."""
-    drive = await drives.of(found.place)
+    drive = await drives.of(found.limited_owner)
     if found.link.is_folder:
         entry = await drive.find_root()
     else:
@@ -126,7 +126,7 @@ class GuestRules:
             log.warning("access-not-noted", link=self._guest.link.id, code=error.code, cause=error.cause)
 
     def _access(self, guest: Guest, action: str, path: Path, size: int | None) -> Access:
-        seen = owner_path(guest.open.owner, path.under(guest.place))
+        seen = owner_path(guest.open.owner, path.under(guest.root))
         return Access(self._now(), guest.name, self._address, action, str(seen), size)
 
 

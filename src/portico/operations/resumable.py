@@ -19,7 +19,7 @@ from portico.operations.guest_rules import GuestRules
 from portico.operations.hashing import ExpectedDigest, Hashing, WantedDigest
 from portico.operations.own_uploads import OwnUploads
 from portico.operations.resources import Resources
-from portico.operations.upload_body import Room, VerifiedBodies, guarded, too_large
+from portico.operations.upload_body import SizeLimit, VerifiedBodies, guarded, too_large
 from portico.operations.upload_completion import UploadCompletion
 from portico.operations.upload_expiry import abandon
 from portico.operations.upload_status import (
@@ -141,16 +141,16 @@ class ResumableUploads:
             if offset != upload.offset:
                 raise _other_offset(upload.offset)
             total = await self._agreed_size(claim, drive, size)
-            limit = self._size_limit(drive) if total is None else total
-            room = Room(limit, limit - offset, is_announced=total is not None)
-            if length is not None and length > room.left:
-                raise room.error()
+            whole = self._size_limit(drive) if total is None else total
+            limit = SizeLimit(whole, whole - offset, is_announced=total is not None)
+            if length is not None and length > limit.left:
+                raise limit.error()
             # A hash cannot be continued by another request, so only one that brings the whole file computes it in passing.
             computed = not offset and self._resources.wanted(wanted).computed
             hashing = Hashing(expected, sha256=computed) if expected or computed else None
-            arriving = guarded(claim, chunks, room)
+            arriving = guarded(claim, chunks, limit)
             async with self._content(drive, arriving, length, hashing, held=bool(expected)) as content:
-                most = room.left if length is None else length
+                most = limit.left if length is None else length
 
                 async def save() -> None:
                     # What is saved last also lets go of the upload, unless the file is to be stored.

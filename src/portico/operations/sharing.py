@@ -19,7 +19,7 @@ from portico.operations.resources import Resources
 from portico.paths import Path
 from portico.rights import Right
 
-__all__ = ["Access", "LinkKind", "LinkOptions", "SharedLink", "Sharing"]
+__all__ = ["Access", "LinkDetails", "LinkKind", "LinkOptions", "Sharing"]
 
 MAX_TITLE, MAX_NOTE, MAX_TYPES, MAX_COUNT = 200, 4000, 50, 10**15
 _TYPE = re.compile(r"\.[a-z0-9][a-z0-9.+-]{0,15}|[a-z]+/(?:\*|[a-z0-9][a-z0-9.+-]{0,100})")
@@ -46,7 +46,7 @@ class LinkOptions(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SharedLink:
+class LinkDetails:
     """A link, as its owner sees it."""
 
     link: ShareLink
@@ -66,7 +66,7 @@ class Sharing:
         self._actor = actor
         self._drive = drive
 
-    async def add(self, path: Path, kind: LinkKind, options: LinkOptions) -> SharedLink:
+    async def add(self, path: Path, kind: LinkKind, options: LinkOptions) -> LinkDetails:
         """Make a link to a file or folder."""
         self._begin("share-add", makes=True)
         user, policy = self._actor.user, self._links.policy
@@ -107,17 +107,17 @@ class Sharing:
             await change.begin()
             link, token = await self._links.add(user, path, values)
             change.line.link = link.id
-        return self._shared(link, token)
+        return self._details(link, token)
 
-    async def list(self) -> list[SharedLink]:
+    async def list(self) -> list[LinkDetails]:
         self._begin("share-list")
-        return [self._shared(link) for link in await self._links.list(self._actor.user)]
+        return [self._details(link) for link in await self._links.list(self._actor.user)]
 
-    async def get(self, link_id: str) -> SharedLink:
+    async def get(self, link_id: str) -> LinkDetails:
         self._begin("share-list")
-        return self._shared(await self._links.get(self._actor.user, link_id))
+        return self._details(await self._links.get(self._actor.user, link_id))
 
-    async def change(self, link_id: str, options: LinkOptions) -> SharedLink:
+    async def change(self, link_id: str, options: LinkOptions) -> LinkDetails:
         self._begin("share-change", makes=True)
         link = await self._links.get(self._actor.user, link_id)
         self._require_rights(link.kind)
@@ -127,15 +127,15 @@ class Sharing:
         if values.get("folder_per_sender") and link.kind is not LinkKind.REQUEST:
             raise InvalidRequest("A folder for each sender is for file requests.")
         if not values:
-            return self._shared(link)
+            return self._details(link)
         async with self._change("share.set", self._path(link), link.id) as change:
             change.line.changed = sorted(name.removesuffix("_hash") for name in values)
             await change.begin()
             link = await self._links.change(self._actor.user, link_id, values)
         self._resources.guests.forget()
-        return self._shared(link)
+        return self._details(link)
 
-    async def renew(self, link_id: str) -> SharedLink:
+    async def renew(self, link_id: str) -> LinkDetails:
         """Give the link another address. Guests who have opened it stay."""
         self._begin("share-change", makes=True)
         link = await self._links.get(self._actor.user, link_id)
@@ -144,7 +144,7 @@ class Sharing:
             change.line.changed = ["address"]
             await change.begin()
             link, token = await self._links.renew(self._actor.user, link_id)
-        return self._shared(link, token)
+        return self._details(link, token)
 
     async def end(self, link_id: str) -> None:
         self._begin("share-end")
@@ -188,7 +188,7 @@ class Sharing:
     def _path(self, link: ShareLink) -> Path:
         return link.path_for(self._actor.user) or Path()
 
-    def _shared(self, link: ShareLink, token: str | None = None) -> SharedLink:
+    def _details(self, link: ShareLink, token: str | None = None) -> LinkDetails:
         end = end_of(link, self._links.policy)
         if link.ended_at is not None:
             state = "ended"
@@ -196,7 +196,7 @@ class Sharing:
             state = "expired"
         else:
             state = "used-up" if link.is_used_up else "open"
-        return SharedLink(link, self._path(link), state, end, token)
+        return LinkDetails(link, self._path(link), state, end, token)
 
     def _latest_end(self) -> int | None:
         longest = self._links.policy.max_lifetime

@@ -18,7 +18,7 @@ HELD_BYTES = 8 * 2**20
 
 
 @dataclass(slots=True)
-class Room:
+class SizeLimit:
     """How many bytes an upload still takes."""
 
     size: int
@@ -37,7 +37,7 @@ def too_large(limit: int) -> TooLarge:
     return TooLarge(f"A file may have {limit} bytes at most.")
 
 
-async def guarded(claim: Claim, chunks: AsyncIterator[bytes], room: Room) -> AsyncIterator[bytes]:
+async def guarded(claim: Claim, chunks: AsyncIterator[bytes], limit: SizeLimit) -> AsyncIterator[bytes]:
     """The chunks, until there are too many or the upload is taken over."""
     while True:
         claim.check()
@@ -49,9 +49,9 @@ async def guarded(claim: Claim, chunks: AsyncIterator[bytes], room: Room) -> Asy
             # One who makes way ends the wait for the client, which looks like a slow client here.
             claim.check()
             raise
-        room.left -= len(chunk)
-        if room.left < 0:
-            raise room.error()
+        limit.left -= len(chunk)
+        if limit.left < 0:
+            raise limit.error()
         yield chunk
 
 

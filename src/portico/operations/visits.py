@@ -93,7 +93,7 @@ class Visits:
             token = await self._guests.add(found, name, address, None)
             assert token
             return token
-        drive = await self._drives.of(found.place)
+        drive = await self._drives.of(found.limited_owner)
         for folder in _folders(name):
             if await drive.find(Path((folder,))) is None and (
                 token := await self._guests.add(found, name, address, folder)
@@ -104,7 +104,7 @@ class Visits:
     async def _visit(self, token: str, guest: Guest) -> Visit:
         link, file = guest.link, None
         if guest.only_file:
-            file = await (await self._drives.of(guest.open.place)).find(guest.only_file)
+            file = await (await self._drives.of(guest.open.limited_owner)).find(guest.only_file)
         shown = "" if guest.is_blind else (guest.open.link.path_for(guest.open.owner) or Path()).name
         return Visit(
             token,
