@@ -53,12 +53,14 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "mv": CommandEntry("Move or rename files and folders.", _REMOTE),
     "cp": CommandEntry("Copy files and folders.", _REMOTE),
     "rm": CommandEntry("Remove files and folders.", _REMOTE),
-    "jobs": CommandEntry("List and cancel long changes on the gateway.", "portico.cli.remote.jobs"),
-    "trash": CommandEntry("Bring back what was deleted or replaced.", "portico.cli.remote.trash"),
+    "jobs": CommandEntry("List and cancel long changes on the gateway.", "portico.cli.remote.jobs_arguments"),
+    "trash": CommandEntry("Bring back what was deleted or replaced.", "portico.cli.remote.trash_arguments"),
     "share": CommandEntry(
-        "Share files and folders with people without an account.", "portico.cli.remote.share"
+        "Share files and folders with people without an account.", "portico.cli.remote.share_arguments"
     ),
-    "receipt": CommandEntry("Verify what a gateway says that it stored.", "portico.cli.remote.receipt"),
+    "receipt": CommandEntry(
+        "Verify what a gateway says that it stored.", "portico.cli.remote.receipt_arguments"
+    ),
     "completion": CommandEntry("Print a completion script for your shell.", "portico.cli.completion"),
 }
 

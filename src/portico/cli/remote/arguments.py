@@ -2,7 +2,7 @@
 
 from portico.cli.exits import UsageMistake
 from portico.cli.parser import Command, Parser
-from portico.cli.remote.command import run
+from portico.cli.remote.command import runs
 
 MAX_JOBS = 64
 
@@ -240,32 +240,34 @@ _TRANSFER = (
 
 COMMANDS = {
     "login": Command(
-        run,
+        runs("signin", "login"),
         "Sign in, and stay signed in. The token is kept in the system's key ring, or in a file that only you can "
         "read. The password is asked for, or read from standard input; it is not kept.",
         (_login, profile_option),
         "Example:\n  portico login https://files.example.com --user anna",
     ),
-    "logout": Command(run, "Sign out, here and on the gateway.", (profile_option,)),
+    "logout": Command(runs("signin", "logout"), "Sign out, here and on the gateway.", (profile_option,)),
     "whoami": Command(
-        run, "Show who is signed in, where, and with which rights.", (json_option, profile_option)
+        runs("signin", "whoami"),
+        "Show who is signed in, where, and with which rights.",
+        (json_option, profile_option),
     ),
     "ls": Command(
-        run,
+        runs("listing", "ls"),
         "List folders; by default the root.",
         (_ls, json_option, profile_option),
         f"{_PATTERNS}\n\nExamples:\n  portico ls -l /reports\n  portico ls '/reports/*.csv'",
         short_help=False,
     ),
     "find": Command(
-        run,
+        runs("search", "find"),
         "Find files and folders by name, type, size or age.",
         (_find, json_option, profile_option),
         "Examples:\n  portico find /reports --name '*.pdf'\n  portico find --type image/ --larger 10MB --newer 7d -h",
         short_help=False,
     ),
     "put": Command(
-        run,
+        runs("uploads", "put"),
         "Upload files and folders. Files that are known to be up to date on the gateway are skipped.",
         (_put, *_TRANSFER, _upload, _rename_or_no_clobber),
         "TARGET is a folder if it exists as one, if it ends with a slash, or if there are several sources. A folder "
@@ -273,7 +275,7 @@ COMMANDS = {
         "Examples:\n  portico put report.pdf /reports/\n  portico put -r photos /backup/",
     ),
     "get": Command(
-        run,
+        runs("downloads", "get"),
         "Download files and folders. Files that are known to be up to date here are skipped.",
         (_get, *_TRANSFER),
         "A folder keeps its name in TARGET; FOLDER/. means its content.\n\n"
@@ -281,37 +283,37 @@ COMMANDS = {
         "  portico get --zip /backup/photos",
     ),
     "sync": Command(
-        run,
+        runs("sync", "sync"),
         "Make a folder on the gateway like a local one (up), or a local one like one on the gateway (down).",
         (_sync, _dry_run, _continue_on_error, _quiet, _checksum, _sync_transfer, _jobs, profile_option),
         "Examples:\n  portico sync up photos /backup/photos\n  portico sync down --delete /backup/photos photos",
     ),
     "cat": Command(
-        run,
+        runs("downloads", "cat"),
         "Write files to standard output, one after the other.",
         (_cat, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico cat '/logs/*.txt' | sort",
     ),
     "mkdir": Command(
-        run,
+        runs("changes", "mkdir"),
         "Make folders, with their parents. Existing folders are fine.",
         (_mkdir, profile_option),
         "Example:\n  portico mkdir /reports/2026",
     ),
     "mv": Command(
-        run,
+        runs("changes", "mv"),
         "Move or rename files and folders on the gateway.",
         (_source_and_target, _no_clobber, _continue_on_error, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico mv '/reports/2025*' /archive/",
     ),
     "cp": Command(
-        run,
+        runs("changes", "cp"),
         "Copy files and folders on the gateway.",
         (_source_and_target, _recursive, _no_clobber, _continue_on_error, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico cp -r /reports /archive/",
     ),
     "rm": Command(
-        run,
+        runs("changes", "rm"),
         "Remove files and empty folders on the gateway.",
         (_rm, _recursive, _continue_on_error, _dry_run, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico rm -r --dry-run /old",

@@ -1,69 +1,86 @@
-"""`portico trash`: what was deleted or replaced on the gateway."""
+"""The work of `portico trash`."""
 
+import json
+import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 
-from portico.cli.parser import Command, Group, Parser
-from portico.cli.remote.arguments import json_option, profile_option
-from portico.cli.remote.command import reporting
+from portico.cli.exits import DONE, UsageMistake
+from portico.cli.remote.connect import connect
+from portico.cli.terminal import speaks_unicode, standard_output
+from portico.client.client import Client
+from portico.client.errors import NotFound
+from portico.client.files import OnConflict
+from portico.client.paths import clean
+from portico.client.trash import TrashedItem
 
 
-def _items(parser: Parser) -> None:
-    parser.add_paths(
-        "ITEM …", {"ITEM": "An id as 'trash list' shows it, or a path: then the last one of it."}, at_least=1
-    )
+def list_trash(options: SimpleNamespace) -> int:
+    out = standard_output()
+    with connect(options) as client:
+        for item in client.trash():
+            if options.as_json:
+                print(json.dumps(_fields(item), ensure_ascii=not speaks_unicode(out)))
+                continue
+            size = "" if item.size is None else item.size
+            name = item.path + "/" * item.is_folder
+            if out.isatty():
+                name = "".join(letter if letter.isprintable() else "?" for letter in name)
+            print(f"{item.id}  {item.deleted_at.astimezone():%Y-%m-%d %H:%M:%S}  {size:>14}  {name}")
+    return DONE
 
 
-def _restore(parser: Parser) -> None:
-    parser.add_flag("--rename", help="If the name is taken, keep both: name (1).ext.")
-    parser.add_flag("--replace", help="If the name is taken, replace what has it, which goes to the trash.")
+def restore_items(options: SimpleNamespace) -> int:
+    if options.rename and options.replace:
+        raise UsageMistake("--rename and --replace exclude each other.")
+    on_conflict: OnConflict = "rename" if options.rename else "replace" if options.replace else "fail"
+    with connect(options) as client:
+        for trash_id in _ids(client, options.paths):
+            print(client.restore(trash_id, on_conflict=on_conflict))
+    return DONE
 
 
-def _empty(parser: Parser) -> None:
-    parser.add_flag("-y", "--yes", help="Do not ask.")
+def remove_items(options: SimpleNamespace) -> int:
+    with connect(options) as client:
+        for trash_id in _ids(client, options.paths):
+            client.remove_trashed(trash_id)
+    return DONE
 
 
-def listing(options: SimpleNamespace) -> int:
-    from portico.cli.remote.trash_work import list_trash
-
-    return reporting(lambda: list_trash(options))
-
-
-def restore(options: SimpleNamespace) -> int:
-    from portico.cli.remote.trash_work import restore_items
-
-    return reporting(lambda: restore_items(options))
-
-
-def remove(options: SimpleNamespace) -> int:
-    from portico.cli.remote.trash_work import remove_items
-
-    return reporting(lambda: remove_items(options))
+def empty_trash(options: SimpleNamespace) -> int:
+    if not options.yes:
+        if not sys.stdin.isatty():
+            raise UsageMistake("Nothing in the trash can be brought back afterwards; add --yes to empty it.")
+        print("Remove everything in the trash for good? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            return DONE
+    with connect(options) as client:
+        client.empty_trash()
+    return DONE
 
 
-def empty(options: SimpleNamespace) -> int:
-    from portico.cli.remote.trash_work import empty_trash
+def _ids(client: Client, items: list[str]) -> Iterator[str]:
+    """An item that has a slash is a path."""
+    for item in items:
+        if "/" not in item:
+            yield item
+            continue
+        path = clean(item)
+        found = next((each.id for each in client.trash() if each.path == path), None)
+        if found is None:
+            raise NotFound(f"'{path}' is not in the trash.")
+        yield found
 
-    return reporting(lambda: empty_trash(options))
 
-
-COMMANDS = {
-    "trash": Group(
-        "Bring back what was deleted or replaced, or remove it for good.",
-        {
-            "list": Command(
-                listing,
-                "List what can be brought back, the newest first: id, time, size, path.",
-                (json_option, profile_option),
-            ),
-            "restore": Command(
-                restore,
-                "Bring items back to where they were.",
-                (_items, _restore, profile_option),
-                "Examples:\n  portico trash restore /reports/2026.csv\n"
-                "  portico trash restore --replace 019d8a2b4c5d6e7f80911223",
-            ),
-            "remove": Command(remove, "Remove items for good.", (_items, profile_option)),
-            "empty": Command(empty, "Remove everything in the trash for good.", (_empty, profile_option)),
-        },
-    )
-}
+def _fields(item: TrashedItem) -> dict[str, object]:
+    """The item with the field names of the API."""
+    return {
+        "id": item.id,
+        "path": item.path,
+        "name": item.name,
+        "isFolder": item.is_folder,
+        "size": item.size,
+        "reason": item.reason,
+        "deletedAt": item.deleted_at.isoformat(),
+        "expiresAt": item.expires_at.isoformat(),
+    }

@@ -1,10 +1,8 @@
 """`portico receipt`: fetches the key of a gateway, and verifies receipts with it."""
 
-from types import SimpleNamespace
-
 from portico.cli.parser import Command, Group, Parser
 from portico.cli.remote.arguments import json_option, profile_option
-from portico.cli.remote.command import reporting
+from portico.cli.remote.command import runs
 
 
 def _key(parser: Parser) -> None:
@@ -25,29 +23,17 @@ def _verify(parser: Parser) -> None:
     )
 
 
-def key(options: SimpleNamespace) -> int:
-    from portico.cli.remote.receipts import fetch_key
-
-    return reporting(lambda: fetch_key(options))
-
-
-def verify(options: SimpleNamespace) -> int:
-    from portico.cli.remote.receipts import verify_receipt
-
-    return reporting(lambda: verify_receipt(options))
-
-
 COMMANDS = {
     "receipt": Group(
         "Verify receipts: what a gateway says that it stored.",
         {
             "key": Command(
-                key,
+                runs("receipts", "fetch_key"),
                 "Fetch the gateway's key for receipts, and keep it, so that receipts can be verified without the gateway.",
                 (_key, profile_option),
             ),
             "verify": Command(
-                verify,
+                runs("receipts", "verify_receipt"),
                 "Check that a receipt was signed by the gateway, and that a file is the one it speaks of. Nothing is sent.",
                 (_verify, json_option),
                 "Needs the package cryptography: pip install 'portico-gateway[receipts]'.\n\n"

@@ -1,10 +1,8 @@
 """`portico share`: links for people without an account."""
 
-from types import SimpleNamespace
-
 from portico.cli.parser import Command, Group, Parser
 from portico.cli.remote.arguments import json_option, profile_option
-from portico.cli.remote.command import reporting
+from portico.cli.remote.command import runs
 
 _KINDS = ("download", "request", "both")
 
@@ -34,54 +32,31 @@ def _id(parser: Parser) -> None:
     parser.add_argument("id", "ID", help="From 'portico share list'.")
 
 
-def _run(name: str, options: SimpleNamespace) -> int:
-    # Imported here because the help texts and completions do without the client.
-    from portico.cli.remote import shares
-
-    return reporting(lambda: getattr(shares, name)(options))
-
-
-def add(options: SimpleNamespace) -> int:
-    return _run("add", options)
-
-
-def list_(options: SimpleNamespace) -> int:
-    return _run("list_", options)
-
-
-def address(options: SimpleNamespace) -> int:
-    return _run("address", options)
-
-
-def end(options: SimpleNamespace) -> int:
-    return _run("end", options)
-
-
-def log(options: SimpleNamespace) -> int:
-    return _run("log", options)
-
-
 COMMANDS = {
     "share": Group(
         "Share files and folders with people without an account.",
         {
             "add": Command(
-                add,
+                runs("shares", "add"),
                 "Make a share link, and print its address, which is shown only now.",
                 (_add, profile_option, json_option),
                 "Examples:\n"
                 "  portico share add /reports/2026.pdf --expires 7d --max-downloads 1\n"
                 "  portico share add /inbox --kind request --title 'Your documents' --folder-per-sender",
             ),
-            "list": Command(list_, "List your links.", (profile_option, json_option)),
+            "list": Command(runs("shares", "list_"), "List your links.", (profile_option, json_option)),
             "address": Command(
-                address,
+                runs("shares", "address"),
                 "Give a link a new address, and print it. The former one does not work any more.",
                 (_id, profile_option, json_option),
             ),
-            "end": Command(end, "End a link: nobody can use it any more.", (_id, profile_option)),
+            "end": Command(
+                runs("shares", "end"), "End a link: nobody can use it any more.", (_id, profile_option)
+            ),
             "log": Command(
-                log, "Show who did what with a link, the newest first.", (_id, profile_option, json_option)
+                runs("shares", "log"),
+                "Show who did what with a link, the newest first.",
+                (_id, profile_option, json_option),
             ),
         },
     )
