@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ..clusters import Cluster, names, running_cluster
+from ..faults.checks.endings import end_everything
 from ..gateways import FILES, wait_until
 from ..servers.postgres import PostgresServer
 
@@ -68,6 +69,12 @@ def test_a_node_without_the_key_makes_none(cluster: Cluster) -> None:
 def test_another_client_or_public_address_is_refused(cluster: Cluster) -> None:
     refusal = _refusal(cluster, "client", "serve", "--port", "1", PORTICO_SECURITY_CLIENT_ID="mine")
     assert "The setting security.client-id differs" in refusal
+
+
+def test_what_ends_on_one_node_ends_on_the_other(cluster: Cluster) -> None:
+    """How soon, and after an administrator's commands, `make soak ARGS=endings` measures."""
+    figures = end_everything(cluster, all_of_them=False)
+    assert [figure for figure in figures if not (figure.reached or figure.timed)] == []
 
 
 def test_what_was_acknowledged_survives_the_loss_of_a_node_and_of_the_database(cluster: Cluster) -> None:

@@ -8,6 +8,7 @@ from . import (
     confinement,
     documents,
     durability,
+    endings,
     file_requests,
     floods,
     fuzz,
@@ -47,6 +48,7 @@ LINES: Lines = {
     **trash.LINES,
     **hostility.LINES,
     **clusters.LINES,
+    **endings.LINES,
 }
 
 BRIEF = (
