@@ -8,7 +8,7 @@ from portico.paths import Path
 from portico.providers.base import Provider
 from portico.rights import DEFAULT_RIGHTS
 
-from .harness import KEY_STORES, PROVIDERS, ROOTS, SECOND_LAYER, Harness, known_gap
+from .harness import KEY_STORES, PROVIDERS, ROOTS, SECOND_LAYER, VERSIONED, Harness, known_gap
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -33,7 +33,7 @@ def _providers(metafunc: pytest.Metafunc) -> list[str]:
     if marked("drive_alone"):
         return ["local"]
     if marked("versions"):
-        return ["s3-versions"]
+        return [*VERSIONED]
     test = metafunc.function.__name__
     return [
         provider

@@ -156,7 +156,7 @@ async def azure_files(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
 
 
 @asynccontextmanager
-async def gcs(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+async def gcs(request: pytest.FixtureRequest, *, versioning: bool = False) -> AsyncIterator[Harness]:
     server = gcs_server()
     folder: Folder = request.getfixturevalue("tmp_path")
     account = {
@@ -166,7 +166,9 @@ async def gcs(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     buckets: list[str] = []
 
     async def make() -> Opener:
-        buckets.append(server.make_bucket(f"bucket-{token_hex(8)}").name)
+        bucket = server.make_bucket(f"bucket-{token_hex(8)}")
+        bucket.versioning = versioning
+        buckets.append(bucket.name)
         return partial(open_provider, "gcs", {"bucket": buckets[-1], **account})
 
     yield await _on_new_storage(make, part=MIN_PART_BYTES)
@@ -229,26 +231,34 @@ PROVIDERS: Mapping[str, Factory] = {
     "azure-blob": azure_blob,
     "azure-files": azure_files,
     "gcs": gcs,
+    "gcs-versions": partial(gcs, versioning=True),
     **dict(_live_providers()),
 }
 
 KEY_STORES = frozenset(
-    {"s3", "s3-versions", "s3-swift", "azure-blob", "gcs", "live-s3", "live-azure-blob", "live-gcs"},
+    {
+        *("s3", "s3-versions", "s3-swift", "azure-blob", "gcs", "gcs-versions"),
+        *("live-s3", "live-azure-blob", "live-gcs"),
+    }
 )
 """The providers that keep files by key, where a file and a folder may share a name."""
 
+_WITH_VERSIONS = frozenset(
+    {
+        "test_a_deleted_file_comes_back",
+        "test_a_deleted_folder_comes_back_with_all_it_held",
+        "test_what_is_replaced_comes_back",
+        "test_a_merge_keeps_what_it_replaces",
+        "test_what_a_merge_replaced_comes_back",
+        "test_what_is_removed_or_expired_is_gone",
+        "test_nothing_is_lost_when_the_process_dies",
+    }
+)
+VERSIONED: tuple[str, ...] = ("s3-versions", "gcs-versions")
+"""Storage that keeps versions."""
+
 SECOND_LAYER: Mapping[str, frozenset[str]] = {
-    "s3-versions": frozenset(
-        {
-            "test_a_deleted_file_comes_back",
-            "test_a_deleted_folder_comes_back_with_all_it_held",
-            "test_what_is_replaced_comes_back",
-            "test_a_merge_keeps_what_it_replaces",
-            "test_what_a_merge_replaced_comes_back",
-            "test_what_is_removed_or_expired_is_gone",
-            "test_nothing_is_lost_when_the_process_dies",
-        }
-    ),
+    **dict.fromkeys(VERSIONED, _WITH_VERSIONS),
     "s3-swift": frozenset(
         {
             # Signatures of bodies and headers

@@ -108,6 +108,25 @@ async def move_tree(store: KeyStore, source: str, target: str) -> int:
     Returns how many there were.
     """
     moved = 0
+    try:
+        for _ in range(store.removal_passes):
+            async for listing in store.pages(source, flat=True):
+                sizes = await move_objects(store, listing.objects, source, target)
+                moved += len(sizes)
+                files = [size for size in sizes if size is not None]
+                count(len(files), sum(files))
+            if not await store.holds_keys(source):
+                return moved
+        await remove_empty_folders(store, source)
+    except PorticoError as error:
+        raise error.after(f"{moved} files were deleted") from error
+    return moved
+
+
+async def move_objects(store: KeyStore, objects: list[Entry], source: str, target: str) -> list[int | None]:
+    """Move objects from one prefix to another. Returns the size of each that was moved, None for a folder's marker."""
+    copied: list[Version] = []
+    sizes: list[int | None] = []
 
     async def copy_one(entry: Entry) -> None:
         version = Version(entry.name, entry.etag)
@@ -120,24 +139,11 @@ async def move_tree(store: KeyStore, source: str, target: str) -> int:
         with suppress(NotFound):  # deleted in the meantime
             if done := await copy_object(store, version, goal, replace=True):
                 copied.append(done)
-                if not entry.name.endswith("/"):
-                    sizes.append(entry.size or 0)
+                sizes.append(None if entry.name.endswith("/") else entry.size or 0)
 
-    try:
-        for _ in range(store.removal_passes):
-            async for listing in store.pages(source, flat=True):
-                copied: list[Version] = []
-                sizes: list[int] = []
-                await for_each(copy_one, listing.objects)
-                await store.remove_versions(copied)
-                moved += len(copied)
-                count(len(sizes), sum(sizes))
-            if not await store.holds_keys(source):
-                return moved
-        await remove_empty_folders(store, source)
-    except PorticoError as error:
-        raise error.after(f"{moved} files were deleted") from error
-    return moved
+    await for_each(copy_one, objects)
+    await store.remove_versions(copied)
+    return sizes
 
 
 async def remove_tree(store: KeyStore, prefix: str) -> None:

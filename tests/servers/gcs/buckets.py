@@ -113,17 +113,37 @@ class Bucket:
     dates_downloads: bool = True
     """Whether a download's headers say when the object was changed."""
     objects: dict[str, StoredObject] = field(default_factory=dict)
+    versioning: bool = False
+    noncurrent: dict[tuple[str, int], StoredObject] = field(default_factory=dict)
+    """What was deleted or replaced while the bucket kept versions, by name and generation."""
 
     def current(self, name: str, query: Mapping[str, str]) -> StoredObject:
         """The object that is asked for, if the conditions of the query hold."""
         found = self.objects.get(name)
-        if found is None or query.get("generation", str(found.generation)) != str(found.generation):
+        generation = _number(query, "generation")
+        if generation is not None and (found is None or found.generation != generation):
+            found = self.noncurrent.get((name, generation))
+        if found is None:
             raise missing_object(self.name, name)
         check_conditions(found, query)
         return found
 
     def put(self, stored: StoredObject) -> None:
+        self._retire(stored.name)
         self.objects[stored.name] = stored
+
+    def delete(self, found: StoredObject, query: Mapping[str, str]) -> None:
+        """Without a generation in the query, the object stays as a version; with one, it goes for good."""
+        if "generation" in query:
+            self.noncurrent.pop((found.name, found.generation), None)
+        if self.objects.get(found.name) is found:
+            if "generation" not in query:
+                self._retire(found.name)
+            del self.objects[found.name]
+
+    def _retire(self, name: str) -> None:
+        if self.versioning and (old := self.objects.get(name)):
+            self.noncurrent[name, old.generation] = old
 
     def sorted_names(self) -> list[str]:
         return sorted(self.objects, key=str.encode)

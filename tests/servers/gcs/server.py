@@ -102,6 +102,7 @@ class GcsServer:
                     "/computeMetadata/v1/instance/service-accounts/default/token", self.accounts.metadata
                 ),
                 web.post("/v1/projects/-/serviceAccounts/{tail:.*}", self.accounts.impersonate),
+                web.get("/storage/v1/b/{bucket}", self._describe),
                 web.get("/storage/v1/b/{bucket}/o", self._list),
                 web.post("/upload/storage/v1/b/{bucket}/o", self._insert),
                 web.put("/upload/storage/v1/b/{bucket}/o", self._resume),
@@ -177,6 +178,12 @@ class GcsServer:
         body = json.dumps(trimmed(document, request.query.get("fields"))).encode()
         return web.Response(status=status, body=body, content_type="application/json")
 
+    async def _describe(self, request: web.Request) -> web.StreamResponse:
+        bucket = self._bucket(request, "storage.buckets.get")
+        described = {"kind": "storage#bucket", "id": bucket.name, "name": bucket.name}
+        versioning = {"versioning": {"enabled": True}} if bucket.versioning else {}
+        return self._json(request, {**described, **versioning})
+
     # Objects
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
@@ -203,7 +210,7 @@ class GcsServer:
                 return self._json(request, self._current(bucket, name, request.query).resource(self.address))
             case "DELETE":
                 bucket = self._bucket(request, "storage.objects.delete")
-                del bucket.objects[self._current(bucket, name, request.query).name]
+                bucket.delete(self._current(bucket, name, request.query), request.query)
                 return web.Response(status=204)
         raise Refusal(405, "methodNotAllowed", "Method not allowed")
 
@@ -261,7 +268,8 @@ class GcsServer:
         bucket = self._bucket(request, "storage.objects.get", "storage.objects.create")
         if bucket_name != bucket.name:
             raise invalid("This server copies within a bucket.")
-        found = self._current(bucket, source, {})
+        wanted = request.query.get("sourceGeneration")
+        found = self._current(bucket, source, {} if wanted is None else {"generation": wanted})
         check_conditions(found, request.query, "ifSource")
         old = bucket.objects.get(check_name(target))
         check_conditions(old, request.query)

@@ -13,13 +13,16 @@ _MAX_IDLE_STEPS = 16
 """Responses in a row by which a copy may not have made progress."""
 
 
-async def copy_object(service: Service, source: Version, target: str, *, replace: bool) -> None:
-    """As `KeyStore.duplicate`."""
+async def copy_object(
+    service: Service, source: Version, target: str, *, replace: bool, generation: str | None = None
+) -> None:
+    """As `KeyStore.duplicate`. With a generation, that one is copied, even if it is not the current one."""
     url = service.rewrite_url(source.key, target)
     params: dict[str, str | None] = {
         "fields": REWRITE_FIELDS,
         "ifGenerationMatch": None if replace else "0",
         "ifSourceGenerationMatch": source.etag,
+        "sourceGeneration": generation,
     }
     backoff = Backoff()
     in_doubt = False
@@ -31,7 +34,7 @@ async def copy_object(service: Service, source: Version, target: str, *, replace
             except FAILURES as error:
                 if isinstance(error, ServiceError) and error.status == 412:
                     await _check_generation(service, source)
-                    if in_doubt and await _is_copy(service, source.key, target):
+                    if in_doubt and await _is_copy(service, source.key, generation, target):
                         return
                     raise already_exists(name_of(target)) from None
                 await backoff.after(error)
@@ -55,9 +58,9 @@ async def _check_generation(service: Service, version: Version) -> None:
         raise changed(name_of(version.key))
 
 
-async def _is_copy(service: Service, source: str, target: str) -> bool:
+async def _is_copy(service: Service, source: str, generation: str | None, target: str) -> bool:
     """Whether two objects hold the same bytes."""
-    first, second = await asyncio.gather(service.find(source), service.find(target))
+    first, second = await asyncio.gather(service.find(source, generation=generation), service.find(target))
     if first is None or second is None or first.crc32c is None:
         return False
     return (first.size, first.crc32c) == (second.size, second.crc32c)

@@ -15,12 +15,13 @@ from portico.providers.gcs.listing import list_objects
 from portico.providers.gcs.resumable import GcsUpload
 from portico.providers.gcs.service import Request, Service
 from portico.providers.gcs.uploads import PART_BYTES, ObjectUpload, insert, upload_parts
+from portico.providers.gcs.versions import GcsVersions
 from portico.providers.keys import KeyPage, Version, name_of
 from portico.providers.memory import MemoryBudget
-from portico.providers.objects import ObjectStore
 from portico.providers.part_store import UploadState
 from portico.providers.parts import split
 from portico.providers.tasks import for_each
+from portico.providers.versioned_objects import VersionedStore
 from portico.providers.write_options import WriteOptions
 
 _ENDPOINT = "https://storage.googleapis.com"
@@ -29,7 +30,7 @@ _FORBIDDEN_PREFIX = ".well-known/acme-challenge/"
 _CONCURRENT_REMOVALS = 16
 
 
-class GcsProvider(ObjectStore):
+class GcsProvider(VersionedStore):
     kind = "gcs"
     max_page_size = 1000
     max_file_size = 5 * 2**40
@@ -49,6 +50,7 @@ class GcsProvider(ObjectStore):
         self.identity = f"{endpoint}/{bucket}"
         credentials = Anonymous() if anonymous == "true" else AccessTokens(service_account_file)
         self._service = Service(endpoint, bucket, credentials, timeout)
+        self.versions = GcsVersions(self, self._service)
 
     async def close(self) -> None:
         await self._service.close()

@@ -89,7 +89,8 @@ class Service:
     def __init__(self, endpoint: str, bucket: str, credentials: Credentials, timeout: float) -> None:
         """`timeout`: seconds for a request with all its attempts, or without progress while content is transferred."""
         self.endpoint = endpoint
-        self.objects_url = f"{endpoint}/storage/v1/b/{bucket}/o"
+        self.bucket_url = f"{endpoint}/storage/v1/b/{bucket}"
+        self.objects_url = f"{self.bucket_url}/o"
         self.uploads_url = f"{endpoint}/upload/storage/v1/b/{bucket}/o"
         self._bucket = bucket
         self.timeout = timeout
@@ -102,9 +103,12 @@ class Service:
     def rewrite_url(self, source: str, target: str) -> str:
         return f"{self.object_url(source)}/rewriteTo/b/{self._bucket}/o/{quote(target, safe='')}"
 
-    async def find(self, key: str, within: float | None = None) -> ObjectResource | None:
-        """The object, or None; errors are those of `portico.errors`."""
-        request = Request("GET", self.object_url(key), {"fields": OBJECT_FIELDS})
+    async def find(
+        self, key: str, within: float | None = None, generation: str | None = None
+    ) -> ObjectResource | None:
+        """The object, or None; errors are those of `portico.errors`. `generation`: of an older version."""
+        params = {"fields": OBJECT_FIELDS, "generation": generation}
+        request = Request("GET", self.object_url(key), params)
         with translated(name_of(key)):
             try:
                 response = await self.call(request, within)

@@ -4,19 +4,10 @@ import re
 from collections.abc import AsyncIterator
 
 from portico.entries import Download, Entry
-from portico.errors import (
-    Changed,
-    NotFound,
-    PorticoError,
-    already_exists,
-    cannot_replace_folder,
-    not_found,
-)
-from portico.paths import Path
+from portico.errors import Changed, NotFound, PorticoError
 from portico.providers.base import TIMEOUT_SECONDS
-from portico.providers.keys import KeyPage, Version, folder_key, key_of
+from portico.providers.keys import KeyPage, Version
 from portico.providers.memory import MemoryBudget
-from portico.providers.objects import ObjectStore
 from portico.providers.part_store import UploadState
 from portico.providers.parts import max_file_bytes, part_sizes, split
 from portico.providers.s3 import copies, downloads, former_notes, uploads
@@ -26,13 +17,13 @@ from portico.providers.s3.responses import entry_of
 from portico.providers.s3.resumable import S3Parts
 from portico.providers.s3.service import RAW, Service
 from portico.providers.s3.uploads import MAX_PARTS, Target
-from portico.providers.s3.versions import NOTE, VersionNote, Versions
+from portico.providers.s3.versions import S3Versions
 from portico.providers.tasks import for_each
 from portico.providers.transport import page_bytes
 from portico.providers.upload_log import UploadLog
+from portico.providers.versioned_objects import VersionedStore
 from portico.providers.write_options import WriteOptions
 from portico.providers.xml_listing import run_parser
-from portico.tally import count
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _MAX_ENTRY_BYTES = 4096
@@ -41,7 +32,7 @@ _SUPERSEDED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 """Error codes of a conditional delete that mean the object was replaced or removed in the meantime."""
 
 
-class S3Provider(ObjectStore):
+class S3Provider(VersionedStore):
     kind = "s3"
     max_page_size = 1000
     max_file_size = max_file_bytes(MAX_PARTS)
@@ -74,7 +65,7 @@ class S3Provider(ObjectStore):
             timeout=timeout,
             upload_log=upload_log,
         )
-        self._versions = Versions(self._service)
+        self.versions = S3Versions(self, self._service)
 
     async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:
         response = await self._service.call(
@@ -169,92 +160,6 @@ class S3Provider(ObjectStore):
             if code_of(error) != "NotImplemented":
                 raise
             await self._service.call("delete_object", Key=key)
-
-    # The trash of a bucket with versioning; without, it is that of all stores of keys.
-
-    async def move_to_trash(self, path: Path, place: Path) -> None:
-        if not await self._versions.are_kept(folder_key(place.parent)):
-            await super().move_to_trash(path, place)
-            return
-        self._check_key(path)
-        entry = await self._found(path)
-        if entry and not entry.is_folder:
-            noted = await self._note_file(path, place)
-            await self.remove_versions([noted])
-            count(size=entry.size)
-            return
-        prefix = folder_key(path)
-        if not self.fits(prefix) or not (entry or await self._is_folder(path)):
-            raise not_found(path.name)
-        number = removed = 0
-        try:
-            async for found in self._versions.pages(prefix):
-                number += 1
-                pairs = [(key[len(prefix) :], version) for key, version, _, _ in found]
-                await self._versions.write_note(folder_key(place), number, VersionNote(prefix, True, pairs))
-                await self.remove_versions([Version(key, etag) for key, _, etag, _ in found])
-                removed += len(found)
-                sizes = [size for key, _, _, size in found if not key.endswith("/")]
-                count(len(sizes), sum(sizes))
-        except PorticoError as error:
-            raise error.after(f"{removed} files were deleted") from error
-
-    async def keep(self, path: Path, place: Path) -> None:
-        if await self._versions.are_kept(folder_key(place.parent)):
-            await self._note_file(path, place)
-        else:
-            await super().keep(path, place)
-
-    async def _note_file(self, path: Path, place: Path) -> Version:
-        found = await self._service.head(key_of(path))
-        if found is None:
-            raise not_found(path.name)
-        note = VersionNote(key_of(path), False, [("", found.get("VersionId") or "null")])
-        await self._versions.write_note(folder_key(place), 1, note)
-        return Version(key_of(path), entry_of(key_of(path), found).etag)
-
-    async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
-        notes = [
-            entry.name
-            async for listing in self.pages(folder_key(place) + NOTE, flat=True)
-            for entry in listing.objects
-        ]
-        if not notes:
-            if not await self._restore_each(place, target, replace):
-                await super().restore(place, target, replace=replace)
-            return
-        self._check_key(target)
-        first = await self._versions.read_note(notes[0])
-        await self.check_ancestors(target.parent)
-        existing = await self.find(key_of(target))
-        folder = await self._is_folder(target)
-        if first.is_folder and (existing or (folder and not replace)):
-            raise already_exists(target.name)
-        if not first.is_folder and folder:
-            raise cannot_replace_folder(target.name)
-        if existing and not replace:
-            raise already_exists(target.name)
-        goal = folder_key(target) if first.is_folder else key_of(target)
-        after: str | None = None
-        for name in notes:
-            note = await self._versions.read_note(name)
-            await self._versions.restore(note, after, goal, replace=replace)
-            after = note.source + note.versions[-1][0] if note.versions else after
-
-    async def _restore_each(self, place: Path, target: Path, replace: bool) -> bool:
-        """Restore files that were noted one by one, as those are which a merged folder has replaced; False without notes."""
-        noted = False
-        async for listing in self.pages(folder_key(place), flat=True):
-            for entry in listing.objects:
-                below, found, _ = entry.name[len(folder_key(place)) :].partition(f"/{NOTE}")
-                if not found:
-                    return noted
-                noted = True
-                names = tuple(below.split("/"))
-                await self.restore(
-                    Path(place.segments + names), Path(target.segments + names), replace=replace
-                )
-        return noted
 
     async def sweep(self) -> int:
         swept = await super().sweep()

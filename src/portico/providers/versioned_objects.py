@@ -1,0 +1,135 @@
+"""`VersionedStore`: a store of keys whose trash is made of versions, if the store keeps them, else of copies."""
+
+from portico.entries import Entry
+from portico.errors import PorticoError, already_exists, cannot_replace_folder, is_a_folder, not_found
+from portico.paths import Path
+from portico.providers.keys import folder_key, key_of
+from portico.providers.object_trees import move_objects
+from portico.providers.object_versions import NOTE, Current, ObjectVersions, VersionNote
+from portico.providers.objects import ObjectStore
+from portico.tally import count
+
+
+class VersionedStore(ObjectStore):
+    versions: ObjectVersions
+
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        if not await self.versions.are_kept(folder_key(place.parent)):
+            await super().move_to_trash(path, place)
+            return
+        self._check_key(path)
+        entry = await self._found(path)
+        if entry and not entry.is_folder:
+            noted = await self._note_file(path, place)
+            if noted is None:
+                await super().move_to_trash(path, place)
+                return
+            await self.remove_versions([noted.with_etag])
+            count(size=entry.size)
+            return
+        prefix = folder_key(path)
+        if not self.fits(prefix) or not (entry or await self._is_folder(path)):
+            raise not_found(path.name)
+        await self._move_folder_to_trash(prefix, folder_key(place))
+        if entry:
+            await self.remove([prefix])
+
+    async def _move_folder_to_trash(self, prefix: str, place: str) -> None:
+        number = removed = 0
+        try:
+            async for found in self.versions.pages(prefix):
+                if not found and number:
+                    continue
+                number += 1
+                pairs = [(now.entry.name[len(prefix) :], now.version) for now in found]
+                noted = [(rest, version) for rest, version in pairs if version is not None]
+                await self.versions.write_note(place, number, VersionNote(prefix, True, noted))
+                await self.remove_versions([now.with_etag for now in found if now.version is not None])
+                others = [now.entry for now in found if now.version is None]
+                await move_objects(self, others, prefix, place)
+                removed += len(found)
+                sizes = [now.entry.size or 0 for now in found if _is_file(now.entry)]
+                count(len(sizes), sum(sizes))
+        except PorticoError as error:
+            raise error.after(f"{removed} files were deleted") from error
+
+    async def keep(self, path: Path, place: Path) -> None:
+        kept = await self.versions.are_kept(folder_key(place.parent))
+        if not kept or await self._note_file(path, place) is None:
+            await super().keep(path, place)
+
+    async def _note_file(self, path: Path, place: Path) -> Current | None:
+        """Note the current version of a file; None if it has none."""
+        found = await self.versions.find(key_of(path))
+        if found is None:
+            raise not_found(path.name)
+        if found.entry.is_folder:
+            raise is_a_folder(path.name)
+        if found.version is None:
+            return None
+        note = VersionNote(key_of(path), False, [("", found.version)])
+        await self.versions.write_note(folder_key(place), 1, note)
+        return found
+
+    async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
+        notes = [
+            entry.name
+            async for listing in self.pages(folder_key(place) + NOTE, flat=True)
+            for entry in listing.objects
+        ]
+        if not notes:
+            if not await self._restore_each(place, target, replace):
+                await super().restore(place, target, replace=replace)
+            return
+        self._check_key(target)
+        first = await self.versions.read_note(notes[0])
+        await self._check_restored(first, target, replace)
+        goal = folder_key(target) if first.is_folder else key_of(target)
+        after: str | None = None
+        restored = 0
+        for name in notes:
+            note = first if name == notes[0] else await self.versions.read_note(name)
+            await self.versions.restore(note, after, goal, replace=replace)
+            after = note.source + note.versions[-1][0] if note.versions else after
+            restored += len(note.versions)
+        if first.is_folder and not restored + await self._restore_copies(folder_key(place), goal):
+            await self.mark(goal)
+
+    async def _check_restored(self, note: VersionNote, target: Path, replace: bool) -> None:
+        await self.check_ancestors(target.parent)
+        existing = await self.find(key_of(target))
+        folder = await self._is_folder(target)
+        if note.is_folder and (existing or (folder and not replace)):
+            raise already_exists(target.name)
+        if not note.is_folder and folder:
+            raise cannot_replace_folder(target.name)
+        if existing and not replace:
+            raise already_exists(target.name)
+
+    async def _restore_copies(self, place: str, goal: str) -> int:
+        """Restore objects that had no version; returns how many there were."""
+        restored = 0
+        async for listing in self.pages(place, flat=True):
+            found = [entry for entry in listing.objects if not entry.name[len(place) :].startswith(NOTE)]
+            await move_objects(self, found, place, goal)
+            restored += len(found)
+        return restored
+
+    async def _restore_each(self, place: Path, target: Path, replace: bool) -> bool:
+        """Restore files that were noted one by one, as those are which a merged folder has replaced; False without notes."""
+        noted = False
+        async for listing in self.pages(folder_key(place), flat=True):
+            for entry in listing.objects:
+                below, found, _ = entry.name[len(folder_key(place)) :].partition(f"/{NOTE}")
+                if not found:
+                    return noted
+                noted = True
+                names = tuple(below.split("/"))
+                await self.restore(
+                    Path(place.segments + names), Path(target.segments + names), replace=replace
+                )
+        return noted
+
+
+def _is_file(entry: Entry) -> bool:
+    return not (entry.is_folder or entry.name.endswith("/"))
