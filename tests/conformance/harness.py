@@ -22,6 +22,7 @@ from portico.providers.base import Provider
 from portico.providers.parts import MIN_PART_BYTES
 from portico.providers.registry import KINDS, open_provider
 
+from ..servers.azure_blob import Container, azure_blob_server
 from ..servers.azure_files import Share, azure_files_server
 from ..servers.azurite import KEY as AZURITE_KEY
 from ..servers.azurite import Azurite
@@ -140,6 +141,23 @@ async def azure_blob(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
 
 
 @asynccontextmanager
+async def azure_blob_versions(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    """An account that keeps versions."""
+    server = azure_blob_server()
+    containers: list[str] = []
+
+    async def make() -> Opener:
+        containers.append(f"container-{token_hex(8)}")
+        server.containers[containers[-1]] = Container()
+        options = {"container": containers[-1], "connection-string": server.connection_string}
+        return partial(open_provider, "azure-blob", options)
+
+    yield await _on_new_storage(make, part=MIN_PART_BYTES)
+    for container in containers:
+        del server.containers[container]
+
+
+@asynccontextmanager
 async def azure_files(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     server = azure_files_server()
     shares: list[str] = []
@@ -229,6 +247,7 @@ PROVIDERS: Mapping[str, Factory] = {
     "s3-versions": s3_versions,
     "s3-swift": s3_swift,
     "azure-blob": azure_blob,
+    "azure-blob-versions": azure_blob_versions,
     "azure-files": azure_files,
     "gcs": gcs,
     "gcs-versions": partial(gcs, versioning=True),
@@ -237,7 +256,7 @@ PROVIDERS: Mapping[str, Factory] = {
 
 KEY_STORES = frozenset(
     {
-        *("s3", "s3-versions", "s3-swift", "azure-blob", "gcs", "gcs-versions"),
+        *("s3", "s3-versions", "s3-swift", "azure-blob", "azure-blob-versions", "gcs", "gcs-versions"),
         *("live-s3", "live-azure-blob", "live-gcs"),
     }
 )
@@ -254,7 +273,7 @@ _WITH_VERSIONS = frozenset(
         "test_nothing_is_lost_when_the_process_dies",
     }
 )
-VERSIONED: tuple[str, ...] = ("s3-versions", "gcs-versions")
+VERSIONED: tuple[str, ...] = ("s3-versions", "azure-blob-versions", "gcs-versions")
 """Storage that keeps versions."""
 
 SECOND_LAYER: Mapping[str, frozenset[str]] = {

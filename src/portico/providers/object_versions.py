@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from time import monotonic
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -22,7 +22,6 @@ from portico.providers.tasks import for_each
 
 NOTE = f"{RESERVED_PREFIX}versions-"
 """How the names of notes begin; no file of a user can have such a name."""
-_TRUSTED_SECONDS = 10.0
 
 
 class VersionNote(msgspec.Struct):
@@ -49,6 +48,9 @@ class Current(NamedTuple):
 class ObjectVersions(ABC):
     """What a service does for it."""
 
+    trusted_seconds: ClassVar[float] = 10.0
+    """How long it is assumed that the store still keeps versions, or still does not."""
+
     def __init__(self, store: KeyStore) -> None:
         self._store = store
         self._known = (False, 0.0)
@@ -62,8 +64,12 @@ class ObjectVersions(ABC):
             kept = await self._are_kept(prefix)
         except PorticoError:
             kept = False
-        self._known = kept, monotonic() + _TRUSTED_SECONDS
+        self._known = kept, monotonic() + self.trusted_seconds
         return kept
+
+    def forget(self) -> None:
+        """Look again whether versions are kept."""
+        self._known = (False, 0.0)
 
     @abstractmethod
     async def _are_kept(self, prefix: str) -> bool: ...

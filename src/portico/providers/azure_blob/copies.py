@@ -20,13 +20,17 @@ _ABORT_SECONDS = 10.0
 """Timeout of each call that ends a copy: the gateway may be stopping."""
 
 
-async def copy_blob(service: Container, version: Version, key: str, *, replace: bool) -> None:
+async def copy_blob(
+    service: Container, version: Version, key: str, *, replace: bool, version_id: str | None = None
+) -> None:
     """Copy a version of a blob. `ServiceError` if it is refused or the blob has another version by now.
+
+    With a version id, that version is copied, even if it is not the current one.
 
     Call it inside `translated`.
     """
     source, target = service.blob_url(version.key), service.blob_url(key)
-    headers = {"x-ms-copy-source": service.access.signed(source)}
+    headers = {"x-ms-copy-source": service.access.signed(source, version_id)}
     if version.etag is not None:
         headers["x-ms-source-if-match"] = f'"{version.etag}"'
     if not replace:

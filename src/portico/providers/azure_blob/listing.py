@@ -9,11 +9,15 @@ from urllib.parse import unquote
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
 from portico.providers.keys import KeyPage
+from portico.providers.object_versions import Current
 from portico.providers.responses import check_sizes, etag_of, malformed_response, size_of
 from portico.providers.xml_listing import Record, Shape, read
 
 FOLDER_MARK = "hdi_isfolder"
 """The metadata by which Azure's own tools mark a zero-byte blob as a folder."""
+
+VERSION_ID = "x-ms-version-id"
+"""The header with the version of a blob that was written or read, if it has one."""
 
 _PROPERTIES = (
     "Content-Length",
@@ -28,6 +32,15 @@ _SHAPE = Shape({"Blob": ("Name", *_PROPERTIES), "BlobPrefix": ("Name",)}, ("Next
 _ENCODED = re.compile(rb'<Name\s+Encoded\s*=\s*"true"\s*>([^<]*)</Name\s*>')
 _SHAPE_WITH_ENCODED = Shape(
     {"Blob": ("Name", *_PROPERTIES, "EncodedName"), "BlobPrefix": ("Name", "EncodedName")}, ("NextMarker",)
+)
+_SHAPE_OF_VERSIONS = Shape(
+    {
+        "Blob": (
+            *("Name", "VersionId", "IsCurrentVersion", "Content-Length", "Etag", FOLDER_MARK),
+            "EncodedName",
+        )
+    },
+    ("NextMarker",),
 )
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
@@ -63,11 +76,34 @@ def read_page(body: bytes, asked: int, flat: bool) -> tuple[KeyPage, list[str]]:
     return listing, marked
 
 
+def read_versions(body: bytes, asked: int) -> tuple[list[Current], str, str | None]:
+    """The current versions of a page of List Blobs with all versions, how far it goes, and the next marker."""
+    body = _ENCODED.sub(rb"<EncodedName>\1</EncodedName>", body)
+    page = read(body, _SHAPE_OF_VERSIONS, asked)
+    marker = page.fields["NextMarker"]
+    if marker is None:
+        raise malformed_response("a listing that does not say whether it continues")
+    found = []
+    last = ""
+    for record in page.records["Blob"]:
+        name, version, current, size, etag, mark, encoded = record
+        key = _decoded(encoded) if name is None else name
+        last = f"{key}\0{version or ''}"
+        if version is None or (current or "").lower() == "true":
+            is_folder = (mark or "").lower() == "true" and size == "0"
+            found.append(Current(Entry(key, is_folder, size_of(size), etag=etag_of(etag)), version))
+    return found, last, marker or None
+
+
 def _name(record: Record) -> str:
     name, encoded = record[0], record[-1]
     if name is not None:
         return name
-    if encoded is None or len(record) in (1, 7):
+    return _decoded(None if len(record) in (1, 7) else encoded)
+
+
+def _decoded(encoded: str | None) -> str:
+    if encoded is None:
         raise malformed_response("a listing with an entry that has no name")
     return unquote(encoded, errors="surrogateescape")
 

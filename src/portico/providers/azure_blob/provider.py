@@ -14,14 +14,15 @@ from portico.providers.azure_blob.errors import is_taken
 from portico.providers.azure_blob.resumable import BlobUpload
 from portico.providers.azure_blob.service import MAX_PAGE_SIZE, Container
 from portico.providers.azure_blob.uploads import MAX_BLOCKS, ObjectUpload
+from portico.providers.azure_blob.versions import BlobVersions
 from portico.providers.azure_common import ServiceError, credential_and_url, invalid_option, translated
 from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.keys import KeyPage, Version, key_of, name_of
 from portico.providers.memory import MemoryBudget
-from portico.providers.objects import ObjectStore
 from portico.providers.part_store import UploadState
 from portico.providers.parts import max_file_bytes
 from portico.providers.tasks import for_each
+from portico.providers.versioned_objects import VersionedStore
 from portico.providers.write_options import WriteOptions
 
 _CONTAINER = re.compile(r"\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
@@ -29,7 +30,7 @@ _MAX_KEY = 1024
 _MAX_SEGMENTS = 254
 
 
-class AzureBlobProvider(ObjectStore):
+class AzureBlobProvider(VersionedStore):
     kind = "azure-blob"
     max_page_size = MAX_PAGE_SIZE
     max_file_size = max_file_bytes(MAX_BLOCKS)
@@ -59,6 +60,7 @@ class AzureBlobProvider(ObjectStore):
             )
         self.identity = f"{access.url.partition('://')[2]}/{container}"
         self._service = Container(access, container, timeout)
+        self.versions = BlobVersions(self, self._service)
 
     async def close(self) -> None:
         await self._service.close()

@@ -3,6 +3,8 @@
 They raise `ServiceError` or the SDK's errors, so call them inside `translated`.
 """
 
+from collections.abc import Mapping
+
 from azure.storage.blob.aio import BlobServiceClient
 
 from portico.entries import Entry
@@ -18,7 +20,7 @@ from portico.providers.xml_listing import run_parser
 
 MAX_PAGE_SIZE = 5000
 _API_VERSION = "2021-12-02"
-_MAX_ENTRY_BYTES = 12 * 1024
+MAX_ENTRY_BYTES = 12 * 1024
 """Bytes of one entry in a listing: a name, its properties, and metadata of up to 8 KiB."""
 _SAFE_PAGE_SIZE = 1000
 """A page of this many entries is never too large, whatever metadata they have."""
@@ -28,6 +30,10 @@ class Container(Service):
     def __init__(self, access: Access, name: str, timeout: float) -> None:
         super().__init__(access, BlobServiceClient, _API_VERSION, timeout=timeout)
         self._name = name
+
+    @property
+    def address(self) -> str:
+        return self.url(self._name)
 
     def blob_url(self, key: str) -> str:
         return self.url(self._name, key)
@@ -48,7 +54,7 @@ class Container(Service):
             query["marker"] = marker
         try:
             response = await self.send(
-                "GET", self.url(self._name), query, at_most=page_bytes(size, _MAX_ENTRY_BYTES)
+                "GET", self.url(self._name), query, at_most=page_bytes(size, MAX_ENTRY_BYTES)
             )
         except ResponseTooLarge:
             if size <= _SAFE_PAGE_SIZE:
@@ -59,19 +65,23 @@ class Container(Service):
             raise malformed_response("the marker of the request as the next one: the listing would never end")
         return listing, marked, last
 
-    async def find(self, key: str, mark: tuple[str, str] | None = None) -> Entry | None:
-        """The blob; with `mark`, a header and its value, only if it has that."""
+    async def head(self, key: str) -> Mapping[str, str] | None:
+        """The blob's headers."""
         try:
-            response = await self.send("HEAD", self.blob_url(key))
+            return (await self.send("HEAD", self.blob_url(key))).headers
         except ServiceError as error:
             if is_absent(error):
                 return None
             raise
-        if mark and response.headers.get(mark[0]) != mark[1]:
+
+    async def find(self, key: str, mark: tuple[str, str] | None = None) -> Entry | None:
+        """The blob; with `mark`, a header and its value, only if it has that."""
+        headers = await self.head(key)
+        if headers is None or (mark and headers.get(mark[0]) != mark[1]):
             return None
-        entry = entry_of(key, response.headers)
+        entry = entry_of(key, headers)
         if not entry.is_folder:
-            mtime = response.headers.get(f"x-ms-meta-{modification_times.MTIME}")
+            mtime = headers.get(f"x-ms-meta-{modification_times.MTIME}")
             entry.written = entry.last_modified
             entry.last_modified = modification_times.read(mtime) or entry.last_modified
         return entry

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
@@ -50,9 +50,11 @@ class Access:
         own = transport()
         return StorageCredential(DefaultAzureCredential(transport=own), own)
 
-    def signed(self, url: str) -> str:
-        """The URL in a form that the service can read from, as the source of a copy."""
-        return f"{url}?{self.sas}" if self.sas else url
+    def signed(self, url: str, version_id: str | None = None) -> str:
+        """The URL in a form that the service can read from, as the source of a copy; of a version, if there is an id."""
+        version = None if version_id is None else f"versionid={quote(version_id, safe='')}"
+        query = "&".join(filter(None, (version, self.sas)))
+        return f"{url}?{query}" if query else url
 
 
 class StorageCredential:
