@@ -92,6 +92,38 @@ def test_by_keyboard_alone(user: BrowserUser) -> None:
     expect(user.row("Report one.txt")).to_be_visible()
 
 
+def test_a_search_has_an_address(user: BrowserUser, open_page: OpenPage) -> None:
+    user.open("team")
+    search(user, "report")
+    user.page.get_by_label("Type", exact=True).select_option("Text")
+    user.page.get_by_label("Upper and lower case").select_option("Match case")
+    expect(results(user)).to_have_count(1)
+    address = "/#/team?name=report&type=text%2F&case=match"
+    assert user.page.url == user.gateway.url + address
+    user.page.reload()
+    expect(results(user)).to_have_text(re.compile("report <img"))
+    expect(user.page.get_by_label("Type", exact=True)).to_have_value("Text")
+    user.page.go_back()
+    expect(user.page.locator(".search")).to_be_hidden()
+    expect(user.row("large.bin")).to_be_visible()
+    assert user.page.url == user.gateway.url + "/#/team"
+    user.page.go_forward()
+    expect(results(user)).to_have_count(1)
+    user.press("Escape")
+    expect(user.page.locator(".search")).to_be_hidden()
+    user.wait_until(lambda: user.page.url == user.gateway.url + "/#/team")
+    expect(user.grid).to_be_focused()
+
+    other = open_page(user.gateway, address + "&x=1&days=3", signed_in=True)
+    expect(results(other)).to_have_count(1)
+    expect(other.page.get_by_label("Name to search for")).to_have_value("report")
+    expect(other.page.get_by_label("Modified")).to_have_value("Any time")  # three days are not offered
+    assert other.page.url == user.gateway.url + address
+    other.press("Escape")
+    expect(other.row("large.bin")).to_be_visible()
+    assert other.page.url == user.gateway.url + "/#/team"
+
+
 def test_filters(user: BrowserUser) -> None:
     search(user, "")
     expect(results(user)).to_have_count(7)
@@ -152,6 +184,7 @@ def test_the_next_user_sees_nothing_of_it(user: BrowserUser) -> None:
     user.press("Enter")
     expect(user.row("team")).to_be_visible()
     expect(user.page.locator(".search")).to_be_hidden()
+    assert user.page.url.endswith("/#/")
     user.press("s")
     expect(user.page.get_by_label("Name to search for")).to_have_value("")
     expect(results(user)).to_have_count(0)

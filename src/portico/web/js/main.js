@@ -15,6 +15,7 @@ import { showMenu, toggleMenu } from "./ui/menu.js";
 import { announce, clearNotices, notifyError, mountNotices } from "./ui/notices.js";
 import { fromHash, join, link, nameOf, parent, split } from "./paths.js";
 import { UploadQueue } from "./uploads/upload-queue.js";
+import { searchIn } from "./search/search-address.js";
 import { session } from "./api/session.js";
 import { showLinks } from "./dialogs/links.js";
 import { showSignIn } from "./sign-in.js";
@@ -154,7 +155,7 @@ class Page {
   /** @param {{requested: boolean, username: string}} detail */
   #ended({ requested, username }) {
     this.folder.listing.close();
-    this.folder.searchView.forget();
+    this.folder.searchView.forget({ address: requested });
     clearNotices();
     for (const dialog of document.querySelectorAll("dialog")) dialog.close();
     showSignIn(this.container, requested ? { notice: t("signedOut") } : { notice: t("sessionEnded"), username });
@@ -175,7 +176,7 @@ class Page {
     const { path: previous } = this.folder;
     if (!position && this.shown && previous !== "/" && parent(previous) === path) position = { row: nameOf(previous) };
     this.shown = path;
-    this.folder.show(path, position, { reload });
+    this.folder.show(path, position, { reload, search: searchIn(location.hash) });
   }
 
   #rememberSoon() {

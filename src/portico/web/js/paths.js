@@ -29,14 +29,15 @@ export const link = (path) => `#${encoded(path)}`;
 export const pageUrl = (path) => location.origin + location.pathname + link(path);
 
 /**
- * The path in the URL's hash, parsed as the gateway parses paths: decoded once, then split at the slashes.
+ * The path in the URL's hash, parsed as the gateway parses paths: decoded once, then split at the slashes. A question mark
+ * begins what is searched for; one in a name is encoded.
  * @param {string} hash
  * @returns {string | null} null for an invalid path: a crafted link must not lead elsewhere
  */
 export function fromHash(hash) {
   let text;
   try {
-    text = decodeURIComponent(hash.replace(/^#\/?/, ""));
+    text = decodeURIComponent(hash.replace(/^#\/?/, "").replace(/\?.*$/s, ""));
   } catch {
     return null;
   }

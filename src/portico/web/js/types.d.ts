@@ -95,7 +95,7 @@ export interface ScrollPosition {
   scroll?: number;
   /** The name of the active row. */
   row?: string;
-  /** Whether the results of a search were shown. */
+  /** Whether this is a search that began in its folder, which is the entry before. */
   search?: boolean;
   /** Whether to load until that row is found. */
   find?: boolean;

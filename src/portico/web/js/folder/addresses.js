@@ -1,4 +1,4 @@
-/** From an address of the page to what it names: a folder, or a file, which is shown in its folder. */
+/** From an address of the page to what it names: a folder, a search below it, or a file, which is shown in its folder. */
 
 import { stat } from "../api/client.js";
 import { extension, nameOf, parent } from "../paths.js";
@@ -8,14 +8,14 @@ import { toEntry } from "./listing.js";
 /** @import { ScrollPosition } from "../types.js" */
 /** @import { FolderView } from "./folder-view.js" */
 
-/** @param {FolderView} view @param {string} path @param {ScrollPosition | null} position @param {{reload?: boolean}} [options] */
-export async function showAddress(view, path, position, { reload = false } = {}) {
+/** @param {FolderView} view @param {string} path @param {ScrollPosition | null} position @param {{reload?: boolean, search?: Record<string, string> | null}} [options] */
+export async function showAddress(view, path, position, { reload = false, search = null } = {}) {
   view.filePreview.close();
-  view.searchView.close();
+  if (!search || path !== view.path) view.searchView.hide();
   view.requested = path;
   if (!reload && view.listing.opened && !view.listing.closed) {
     if (path === view.path) {
-      if (position?.search) view.searchView.reopen(path);
+      if (search) view.searchView.show(path, search);
       return;
     }
     const entry = parent(path) === view.path ? view.listing.byName.get(nameOf(path)) : undefined;
@@ -34,7 +34,7 @@ export async function showAddress(view, path, position, { reload = false } = {})
     }
   }
   await view.open(path, position);
-  if (position?.search && view.requested === path) view.searchView.reopen(path);
+  if (search && view.requested === path && view.listing.opened) view.searchView.show(path, search);
 }
 
 /** Open the folder of a file, and its preview. @param {FolderView} view @param {string} path */

@@ -52,7 +52,7 @@ export class FolderView {
     this.breadcrumbBar = make("div", { class: "breadcrumb-bar" });
     this.placeholder = new Placeholder({ onShow: () => this.#hideGrid() });
     this.statusBar = new StatusBar({ onLoaded: () => this.grid.focus() });
-    this.searchView = new SearchView({ onOpen: (entry) => this.leaveFor(entry.path), onClose: () => { this.onLeave(); this.grid.focus(); } });
+    this.searchView = new SearchView({ onOpen: (entry) => this.leaveFor(entry.path), onStart: () => this.onLeave(), onClose: () => this.grid.focus() });
     this.element = make("main", { class: "folder-view", id: "main" }, this.breadcrumbBar, this.searchView.element, this.toolbar.element, this.grid.element, this.placeholder.element, this.statusBar.element);
     this.selection.addEventListener("change", () => this.#selectionChanged());
     watchRowDrag(this);
@@ -62,7 +62,7 @@ export class FolderView {
     return this.listing.path;
   }
 
-  /** Show a folder, or a file in its folder. @param {string} path @param {ScrollPosition | null} position @param {{reload?: boolean}} [options] */
+  /** Show a folder, or a file in its folder. @param {string} path @param {ScrollPosition | null} position @param {{reload?: boolean, search?: Record<string, string> | null}} [options] */
   show(path, position, options) {
     return showAddress(this, path, position, options);
   }
@@ -141,7 +141,7 @@ export class FolderView {
 
   /** @returns {ScrollPosition} */
   get position() {
-    return { scroll: this.grid.element.scrollTop, search: this.searchView.isOpen, count: this.grid.element.scrollTop ? this.grid.list.range().last : 0, row: this.listing.shown[this.selection.active]?.name };
+    return { scroll: this.grid.element.scrollTop, search: history.state?.search, count: this.grid.element.scrollTop ? this.grid.list.range().last : 0, row: this.listing.shown[this.selection.active]?.name };
   }
 
   /** @param {Entry} entry */

@@ -7,6 +7,7 @@ import { preview } from "../dialogs/preview.js";
 import { bytes, dateTime } from "../i18n/formats.js";
 import { t } from "../i18n/i18n.js";
 import { fromHash, join, nameOf, split } from "../paths.js";
+import { searchIn } from "../search/search-address.js";
 import { session } from "../api/session.js";
 import { fill, make } from "../ui/dom.js";
 import { icon, iconFor } from "../ui/icons.js";
@@ -80,7 +81,7 @@ export class GuestPage {
 
   #route() {
     if (!session.isOpen || !session.may("list") || this.visit?.file) return;
-    this.folder.show(fromHash(location.hash) ?? "/", null);
+    this.folder.show(fromHash(location.hash) ?? "/", null, { search: searchIn(location.hash) });
   }
 
   /** @param {Visit} visit @returns {Child[]} */

@@ -1,21 +1,26 @@
-/** The search below a folder, shown instead of its entries. */
+/** The search below a folder, shown instead of its entries. It has an address of its own once it has begun. */
 
 import { fill, make } from "../ui/dom.js";
 import { errorContent, SignedOut } from "../api/errors.js";
 import { number } from "../i18n/formats.js";
 import { announce } from "../ui/notices.js";
 import { Search } from "./search.js";
+import { searchIn, searchLink } from "./search-address.js";
 import { SearchForm } from "./search-form.js";
 import { SearchResults } from "./search-results.js";
+import { link } from "../paths.js";
 import { t } from "../i18n/i18n.js";
 
 /** @import { FoundEntry } from "../types.js" */
 
 export class SearchView {
-  /** @param {{onOpen: (entry: FoundEntry) => void, onClose: () => void}} handlers */
-  constructor({ onOpen, onClose }) {
+  /** @param {{onOpen: (entry: FoundEntry) => void, onStart: () => void, onClose: () => void}} handlers `onStart`: the folder's address is about to be left */
+  constructor({ onOpen, onStart, onClose }) {
+    this.onStart = onStart;
     this.onClose = onClose;
     this.folder = "/";
+    /** Of the search. */
+    this.address = "";
     /** @type {Search | null} */
     this.search = null;
     this.form = new SearchForm({ onSearch: () => this.#start(), onClose: () => this.close() });
@@ -38,39 +43,63 @@ export class SearchView {
     this.search?.stop();
     this.search = null;
     this.folder = folder;
-    this.form.reset(name);
+    this.form.parameters = { name };
     this.element.hidden = false;
     this.#update();
     this.form.field.focus();
     if (name) this.#start();
   }
 
-  /** Show the results in this folder again, as they were left. @param {string} folder */
-  reopen(folder) {
-    if (!this.search || this.folder !== folder) return;
+  /** Show the search that the address names; its results as they were left, if they are still known. @param {string} folder @param {Record<string, string>} parameters */
+  show(folder, parameters) {
+    const isKnown = this.search && this.address === searchLink(folder, parameters);
+    this.folder = folder;
+    this.form.parameters = parameters;
     this.element.hidden = false;
-    this.#update();
-    this.results.list.reveal(this.results.active);
-    this.results.element.focus();
+    if (isKnown) {
+      this.#update();
+      this.results.list.reveal(this.results.active);
+      this.results.element.focus();
+    } else {
+      this.form.field.focus();
+      this.#start();
+    }
   }
 
+  /** Back to the folder, and to its address. */
   close() {
+    if (!this.isOpen) return;
+    this.hide();
+    if (!searchIn(location.hash)) return;
+    if (history.state?.search) history.back();
+    else history.replaceState(null, "", link(this.folder));
+  }
+
+  /** The address is no longer that of the search. */
+  hide() {
     if (!this.isOpen) return;
     this.search?.stop();
     this.element.hidden = true;
     this.onClose();
   }
 
-  /** The session has ended: the next user must not see this. */
-  forget() {
+  /** The session has ended: the next user must not see this. @param {{address: boolean}} options whether to remove it from the address, too */
+  forget({ address }) {
+    if (address && searchIn(location.hash)) history.replaceState(null, "", link(this.folder));
     this.search?.stop();
     this.search = null;
-    this.form.reset("");
+    this.form.parameters = {};
     this.element.hidden = true;
   }
 
   #start() {
     this.search?.stop();
+    this.address = searchLink(this.folder, this.form.parameters);
+    if (searchIn(location.hash)) history.replaceState(history.state, "", this.address);
+    else {
+      this.onStart();
+      history.pushState({ search: true }, "", this.address);
+    }
     const search = new Search(this.folder, this.form.criteria);
     this.search = search;
     this.results.reset();
