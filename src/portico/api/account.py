@@ -24,31 +24,31 @@ INVITATION = "/backend/1.0.0/invitation"
 INVITATION_PASSWORD = f"{INVITATION}/password"
 
 
-class AccountBody(msgspec.Struct):
+class AccountBody(msgspec.Struct, rename="camel"):
     """The account of the signed-in user."""
 
     username: str
     rights: list[Right]
-    createdAt: str  # noqa: N815
-    passwordChangedAt: str  # noqa: N815
-    maxFileSize: int | None  # noqa: N815
+    created_at: str
+    password_changed_at: str
+    max_file_size: int | None
     """Bytes; null is no limit."""
 
 
-class NewPasswordBody(msgspec.Struct, forbid_unknown_fields=True):
-    oldPassword: str  # noqa: N815
-    newPassword: str  # noqa: N815
+class NewPasswordBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    old_password: str
+    new_password: str
 
 
-class OpenSessionBody(msgspec.Struct):
+class OpenSessionBody(msgspec.Struct, rename="camel"):
     """A sign-in that has not ended. What is null is not known."""
 
     id: str
     device: str | None
     """What the client called itself: its User-Agent."""
     address: str | None
-    createdAt: str | None  # noqa: N815
-    lastUsedAt: str | None  # noqa: N815
+    created_at: str | None
+    last_used_at: str | None
     """When it was begun, or its token was last refreshed."""
     current: bool
     """Whether it is the session of this request."""
@@ -64,9 +64,9 @@ class InvitationTokenBody(msgspec.Struct, forbid_unknown_fields=True):
     token: str
 
 
-class InvitationBody(msgspec.Struct):
+class InvitationBody(msgspec.Struct, rename="camel"):
     username: str
-    expiresAt: str  # noqa: N815
+    expires_at: str
 
 
 class AcceptedInvitationBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,7 +74,7 @@ class AcceptedInvitationBody(msgspec.Struct, forbid_unknown_fields=True):
     password: str
 
 
-class NewKeyBody(msgspec.Struct, forbid_unknown_fields=True):
+class NewKeyBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     """What a key is to be for. Only the name is required."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -84,11 +84,11 @@ class NewKeyBody(msgspec.Struct, forbid_unknown_fields=True):
     """A folder of the owner's tree, which is the root of all paths of the key."""
     addresses: Annotated[list[str], msgspec.Meta(max_length=32)] = []
     """Addresses and ranges, such as 10.0.0.0/8, from which the key may be used; by default from anywhere."""
-    expiresAt: str | None = None  # noqa: N815
+    expires_at: str | None = None
     """By default it never expires."""
 
 
-class KeyBody(msgspec.Struct):
+class KeyBody(msgspec.Struct, rename="camel"):
     """An API key, without the key itself."""
 
     id: str
@@ -96,14 +96,14 @@ class KeyBody(msgspec.Struct):
     rights: list[Right]
     folder: str
     addresses: list[str]
-    createdAt: str  # noqa: N815
-    expiresAt: str | None  # noqa: N815
-    lastUsedAt: str | None  # noqa: N815
+    created_at: str
+    expires_at: str | None
+    last_used_at: str | None
     """To the minute."""
-    lastUsedFrom: str | None  # noqa: N815
+    last_used_from: str | None
 
 
-class MadeKeyBody(KeyBody, kw_only=True):
+class MadeKeyBody(KeyBody, kw_only=True, rename="camel"):
     """A key that was just made."""
 
     key: str
@@ -132,7 +132,7 @@ async def show_account(request: Request) -> Response:
 async def change_password(request: Request) -> Response:
     account = await _account(request)
     body = await read_json(request, NewPasswordBody, '{"oldPassword": "…", "newPassword": "…"}')
-    await account.change_password(body.oldPassword, body.newPassword)
+    await account.change_password(body.old_password, body.new_password)
     return _no_content()
 
 
@@ -194,7 +194,7 @@ async def add_key(request: Request) -> Response:
             None if body.rights is None else frozenset(body.rights),
             Path.parse(body.folder),
             tuple(map(parse_network, body.addresses)),
-            _moment(body.expiresAt),
+            _moment(body.expires_at),
         )
     )
     return JsonResponse(_made(new), 201)
@@ -233,10 +233,10 @@ def _facts(key: ApiKey) -> dict[str, Any]:
         "rights": [right for right in Right if right in key.rights],
         "folder": str(key.folder),
         "addresses": [str(each) for each in key.addresses],
-        "createdAt": _text(key.created_at),
-        "expiresAt": _text(key.expires_at),
-        "lastUsedAt": _text(key.used_at),
-        "lastUsedFrom": key.used_from,
+        "created_at": _text(key.created_at),
+        "expires_at": _text(key.expires_at),
+        "last_used_at": _text(key.used_at),
+        "last_used_from": key.used_from,
     }
 
 

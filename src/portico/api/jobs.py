@@ -73,11 +73,11 @@ def _body(job: Job) -> JobBody:
     if job.result is not None:
         body.result = str(job.result)
     if job.total is not None:
-        body.entriesTotal = job.total
+        body.entries_total = job.total
     if job.ended_at is not None:
-        body.endedAt = timestamps.from_epoch(job.ended_at)
+        body.ended_at = timestamps.from_epoch(job.ended_at)
     if job.trash_id is not None:
-        body.trashId = job.trash_id
+        body.trash_id = job.trash_id
     if job.code and job.detail:
         body.problem = problem_of(job.code, job.detail, address_of(job.source), job.request_id)
     return body

@@ -118,7 +118,7 @@ async def show_session(request: Request) -> Response:
     rights = format_rights(actor.user.rights).split()
     body = SessionBody(actor.user.name, rights)
     if actor.session is not None:
-        body.expiresAt = timestamps.from_datetime(actor.session.expires_at)
+        body.expires_at = timestamps.from_datetime(actor.session.expires_at)
     if (key := actor.context.key) is not None:
         body.key = KeyInUseBody(key.id, key.name, key.folder)
     # So that a client knows whether it can rely on keys: older gateways ignore them.

@@ -77,7 +77,7 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
 }
 
 
-class Problem(msgspec.Struct, omit_defaults=True):
+class Problem(msgspec.Struct, omit_defaults=True, rename="camel"):
     """The body of every error under /backend, except those of the sign-in (RFC 6749)."""
 
     type: str
@@ -86,7 +86,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     detail: str
     instance: str
     code: str
-    requestId: str  # noqa: N815
+    request_id: str
     stored: list[str] | msgspec.UnsetType = msgspec.UNSET
     """Uploads: the files of the request that were stored."""
     failed: list[str] | msgspec.UnsetType = msgspec.UNSET

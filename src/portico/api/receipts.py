@@ -35,7 +35,7 @@ def representation(
             body.digest = digest_text(sha256)
         if receipts:
             receipt = operations.receipt(folder.child(entry.name), entry, sha256)
-            body.storedAt, body.receiptId, body.receipt = receipt.stored_at, receipt.id, receipt.text
+            body.stored_at, body.receipt_id, body.receipt = receipt.stored_at, receipt.id, receipt.text
     more = {"Preference-Applied": REPRESENTATION, **(headers or {})}
     raw = [(name.lower().encode(), value.encode()) for name, value in more.items()]
     return JsonResponse(StoredBody(bodies), status, *raw)

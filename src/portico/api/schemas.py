@@ -10,67 +10,67 @@ from portico.entries import FOLDER_TYPE, Entry, Page
 from portico.paths import Path
 
 
-class EntryBody(msgspec.Struct, gc=False):
+class EntryBody(msgspec.Struct, gc=False, rename="camel"):
     """A file or folder, as a listing and STAT show it."""
 
     name: str
-    absolutePath: str  # noqa: N815
+    absolute_path: str
     type: Literal["REGULAR", "DIRECTORY"]
-    contentType: str  # noqa: N815
+    content_type: str
     size: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
-    lastModified: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    last_modified: str | msgspec.UnsetType = msgspec.UNSET
     exists: bool = True
-    isCurrentFolder: bool = False  # noqa: N815
+    is_current_folder: bool = False
     digest: str | msgspec.UnsetType = msgspec.UNSET
     """The SHA-256 of the file, if it was asked for and is known: `sha-256=:Base64:`."""
 
 
-class PageBody(msgspec.Struct):
+class PageBody(msgspec.Struct, rename="camel"):
     """A part of a folder's listing; only a nextCursor of null ends it."""
 
-    nextCursor: str | None  # noqa: N815
+    next_cursor: str | None
     content: list[EntryBody]
 
 
-class SearchBody(msgspec.Struct):
+class SearchBody(msgspec.Struct, rename="camel"):
     """A part of the results; only a nextCursor of null ends them."""
 
-    nextCursor: str | None  # noqa: N815
+    next_cursor: str | None
     searched: Annotated[int, msgspec.Meta(ge=0)]
     """How many files and folders were looked at so far."""
     content: list[EntryBody]
 
 
-class TrashedBody(msgspec.Struct):
+class TrashedBody(msgspec.Struct, rename="camel"):
     """A file or folder that was deleted, or a file that was replaced."""
 
     id: str
     path: str
     """Where it was, from the user's root."""
     name: str
-    isFolder: bool  # noqa: N815
+    is_folder: bool
     size: Annotated[int, msgspec.Meta(ge=0)] | None
     """In bytes; null for a folder."""
     reason: Literal["deleted", "replaced"]
-    deletedBy: str | None  # noqa: N815
-    deletedAt: str  # noqa: N815
-    expiresAt: str  # noqa: N815
+    deleted_by: str | None
+    deleted_at: str
+    expires_at: str
     """When it is removed for good."""
 
 
-class TrashBody(msgspec.Struct):
+class TrashBody(msgspec.Struct, rename="camel"):
     """A part of the trash, the newest first; only a nextCursor of null ends it."""
 
-    nextCursor: str | None  # noqa: N815
+    next_cursor: str | None
     content: list[TrashedBody]
 
 
-class StoredEntryBody(EntryBody, gc=False):
+class StoredEntryBody(EntryBody, gc=False, rename="camel"):
     """A file that an upload stored, under its final name."""
 
     etag: str | msgspec.UnsetType = msgspec.UNSET
-    storedAt: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
-    receiptId: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    stored_at: str | msgspec.UnsetType = msgspec.UNSET
+    receipt_id: str | msgspec.UnsetType = msgspec.UNSET
     receipt: str | msgspec.UnsetType = msgspec.UNSET
     """The signed receipt: a compact JWS."""
 
@@ -81,26 +81,26 @@ class StoredBody(msgspec.Struct):
     content: list[StoredEntryBody]
 
 
-class JobBody(msgspec.Struct):
+class JobBody(msgspec.Struct, rename="camel"):
     """A change that goes on after its request was answered."""
 
     id: str
     kind: str
     state: Literal["running", "done", "failed", "cancelled"]
     source: str
-    entriesDone: Annotated[int, msgspec.Meta(ge=0)]  # noqa: N815
-    bytesDone: Annotated[int, msgspec.Meta(ge=0)]  # noqa: N815
-    startedAt: str  # noqa: N815
+    entries_done: Annotated[int, msgspec.Meta(ge=0)]
+    bytes_done: Annotated[int, msgspec.Meta(ge=0)]
+    started_at: str
     target: str | msgspec.UnsetType = msgspec.UNSET
     """What was asked for."""
     result: str | msgspec.UnsetType = msgspec.UNSET
     """Where it is, if it is done: `onConflict=rename` may have changed the name."""
-    entriesTotal: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    entries_total: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
     """How many files there are, if that is known."""
-    endedAt: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    ended_at: str | msgspec.UnsetType = msgspec.UNSET
     problem: Problem | msgspec.UnsetType = msgspec.UNSET
     """If it failed: what the request would have been answered with."""
-    trashId: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    trash_id: str | msgspec.UnsetType = msgspec.UNSET
     """Of what was deleted, if it can be restored from the trash."""
 
 
@@ -128,17 +128,17 @@ class KeyInUseBody(msgspec.Struct):
     """Of the user's tree: the root of all paths."""
 
 
-class SessionBody(msgspec.Struct):
+class SessionBody(msgspec.Struct, rename="camel"):
     username: str
     rights: list[str]
-    expiresAt: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    expires_at: str | msgspec.UnsetType = msgspec.UNSET
     """When the access token expires; a key has none."""
     key: KeyInUseBody | msgspec.UnsetType = msgspec.UNSET
 
 
-class TicketBody(msgspec.Struct):
+class TicketBody(msgspec.Struct, rename="camel"):
     ticket: str
-    expiresIn: int  # noqa: N815
+    expires_in: int
 
 
 class HealthBody(msgspec.Struct):
@@ -171,14 +171,14 @@ def page_body(folder: Path, page: Page, *, first: bool) -> PageBody:
     """The page. The first one begins with an entry for the folder itself."""
     content = entry_bodies(folder, page.entries, EntryBody)
     if first:
-        current = EntryBody(folder.name, str(folder), "DIRECTORY", FOLDER_TYPE, isCurrentFolder=True)
+        current = EntryBody(folder.name, str(folder), "DIRECTORY", FOLDER_TYPE, is_current_folder=True)
         content.insert(0, current)
     return PageBody(page.token, content)
 
 
 def entry_body(path: Path, entry: Entry) -> EntryBody:
     (body,) = entry_bodies(path.parent, [entry], EntryBody)
-    body.absolutePath = str(path)
+    body.absolute_path = str(path)
     return body
 
 

@@ -20,7 +20,7 @@ from portico.paths import Path
 TYPE = "portico-receipt"
 
 
-class ReceiptClaims(msgspec.Struct, omit_defaults=True):
+class ReceiptClaims(msgspec.Struct, omit_defaults=True, rename="camel"):
     """What a receipt says."""
 
     id: str
@@ -28,7 +28,7 @@ class ReceiptClaims(msgspec.Struct, omit_defaults=True):
     """From the user's root."""
     name: str
     size: int
-    storedAt: str  # noqa: N815
+    stored_at: str
     user: str
     etag: str = ""
     sha256: str = ""
@@ -67,7 +67,7 @@ class Receipts:
             path=str(path),
             name=path.name,
             size=entry.size or 0,
-            storedAt=timestamps.from_epoch(self._now()),
+            stored_at=timestamps.from_epoch(self._now()),
             user=user,
             etag=entry.etag or "",
             sha256=sha256.hex() if sha256 else "",
@@ -75,7 +75,7 @@ class Receipts:
         )
         content = f"{self._header}.{_encoded(msgspec.json.encode(claims))}"
         signature = self._key.sign(content.encode())
-        return Receipt(claims.id, claims.storedAt, f"{content}.{_encoded(signature)}")
+        return Receipt(claims.id, claims.stored_at, f"{content}.{_encoded(signature)}")
 
 
 def _encoded(content: bytes) -> str:
