@@ -10,10 +10,10 @@ from sqlalchemy.exc import IntegrityError
 
 from portico import clock
 from portico.accounts.credentials import GUEST_PREFIX, CredentialCache, digest_of
+from portico.accounts.link_usage import Access
 from portico.accounts.passwords import Passwords
 from portico.accounts.share_links import (
     LINK_COLUMNS,
-    Access,
     LinkKind,
     OpenLink,
     ShareLink,
@@ -140,7 +140,7 @@ class Guests:
         if found is None:
             raise no_such_link()
         access = Access(self._database.now(), "", address, "wrong-password", "", None)
-        await self._links.note(found.link.id, access)
+        await self._links.usage.note(found.link.id, access)
         raise WrongPassword("The password of this link is wrong.")
 
     async def add(self, found: OpenLink, name: str, address: str, folder: str | None) -> str | None:

@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import ColumnElement, Text, and_, case, delete, func, insert, literal, or_, select, update
 
 from portico import clock
 from portico.accounts.credentials import digest_of
+from portico.accounts.link_usage import Access, LinkUsage
 from portico.accounts.users import USER_COLUMNS, User, user_of
-from portico.errors import LimitReached, NotFound, TooManyRequests
+from portico.errors import NotFound, TooManyRequests
 from portico.paths import Path
 from portico.rights import Right
-from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
-from portico.store.tables import guest_downloads, share_accesses, share_links, users
+from portico.store.database import SWEEP_WAIT, AnyRow, Database
+from portico.store.tables import share_links, users
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -31,11 +31,6 @@ MAX_LINKS: Final = 1000
 """Links of one user that have not been ended; and those of one user that a list shows."""
 MAX_ENDED: Final = 1000
 """Links of one user that were ended and that a sweep leaves."""
-MAX_ACCESSES: Final = 10_000
-"""Accesses of one link that a sweep leaves."""
-SAME_DOWNLOAD: Final = timedelta(hours=1)
-"""How long requests of one guest for the same file count as one download: a player or a continued download asks for range
-after range."""
 
 _TOKEN_BYTES = 24
 
@@ -140,18 +135,6 @@ class OpenLink:
         return replace(self.owner, root=str(root), rights=self.owner.rights & self.link.kind.rights)
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What somebody did with a link."""
-
-    at: int
-    name: str
-    address: str
-    action: str
-    path: str
-    bytes: int | None
-
-
 LINK_COLUMNS = tuple(
     column.label(f"link_{column.name}") for column in share_links.c if column.name != "digest"
 )
@@ -206,6 +189,7 @@ class ShareLinks:
     def __init__(self, database: Database, policy: SharePolicy) -> None:
         self._database = database
         self.policy = policy
+        self.usage = LinkUsage(database)
 
     # The owner's
 
@@ -282,13 +266,7 @@ class ShareLinks:
     ) -> builtins.list[tuple[int, Access]]:
         """What was done with a link, the newest first, each with its number; those `before` a number."""
         await self.get(user, link_id)
-        query = select(share_accesses).where(share_accesses.c.link == link_id)
-        if before is not None:
-            query = query.where(share_accesses.c.id < before)
-        rows = await self._database.fetch(query.order_by(share_accesses.c.id.desc()).limit(size))
-        return [
-            (row.id, Access(row.at, row.name, row.address, row.action, row.path, row.bytes)) for row in rows
-        ]
+        return await self.usage.accesses(link_id, size, before)
 
     # The guests'
 
@@ -296,70 +274,6 @@ class ShareLinks:
         """The link with this token, if it can be used now."""
         row = await self._database.first(_OPEN.where(share_links.c.digest == digest_of(token)))
         return open_link_of(row, self.policy, self._database.now())
-
-    async def count_download(self, link: ShareLink, guest: bytes, file: str, access: Access) -> None:
-        """Count a download, unless the guest has begun it before; `LimitReached` if there were enough of them."""
-        now = self._database.now()
-        key = sha256(guest + file.encode()).digest()
-        since = now - clock.milliseconds(SAME_DOWNLOAD)
-        mine = guest_downloads.c.digest == key
-        if await self._database.first(select(guest_downloads.c.at).where(mine, guest_downloads.c.at > since)):
-            return
-
-        async def count(transaction: "AsyncConnection") -> None:
-            # Of requests of the same guest at the same time, one inserts the row; the others wait for it.
-            noted = (
-                upsert(
-                    self._database.dialect, guest_downloads, {"at": now}, where=guest_downloads.c.at <= since
-                )
-                .values(digest=key, guest=guest, at=now)
-                .returning(guest_downloads.c.at)
-            )
-            if (await transaction.execute(noted)).first() is None:
-                return
-            left = or_(
-                share_links.c.max_downloads.is_(None), share_links.c.downloads < share_links.c.max_downloads
-            )
-            counted = (
-                update(share_links)
-                .where(share_links.c.id == link.id, share_links.c.ended_at.is_(None), left)
-                .values(downloads=share_links.c.downloads + 1)
-                .returning(share_links.c.id)
-            )
-            if (await transaction.execute(counted)).first() is None:
-                raise LimitReached("This link has been downloaded as often as its owner allows.")
-            await transaction.execute(_noted(link.id, access))
-
-        await self._database.transact(count)
-
-    async def reserve_upload(self, link_id: str, size: int) -> None:
-        """Count a file that is about to be stored; `LimitReached` if the link takes no more."""
-        statement = (
-            update(share_links)
-            .where(
-                share_links.c.id == link_id,
-                share_links.c.ended_at.is_(None),
-                or_(share_links.c.max_uploads.is_(None), share_links.c.uploads < share_links.c.max_uploads),
-                or_(
-                    share_links.c.max_bytes.is_(None),
-                    share_links.c.bytes + size <= share_links.c.max_bytes,
-                ),
-            )
-            .values(uploads=share_links.c.uploads + 1, bytes=share_links.c.bytes + size)
-        )
-        if not await self._database.execute(statement):
-            raise takes_no_more()
-
-    async def give_back(self, link_id: str, size: int) -> None:
-        """The file was not stored after all."""
-        await self._database.execute(
-            update(share_links)
-            .where(share_links.c.id == link_id)
-            .values(uploads=share_links.c.uploads - 1, bytes=share_links.c.bytes - size)
-        )
-
-    async def note(self, link_id: str, access: Access) -> None:
-        await self._database.execute(_noted(link_id, access))
 
     # The gateway's
 
@@ -379,17 +293,13 @@ class ShareLinks:
 
     async def sweep(self, keep: timedelta | None) -> None:
         """Remove old accesses, and links that have long ended; `keep` None: none of them for their age."""
-        now = self._database.now()
-        if keep is not None:
-            old = now - clock.milliseconds(keep)
+        old = None if keep is None else self._database.now() - clock.milliseconds(keep)
+        if old is not None:
             ended = or_(
                 share_links.c.ended_at <= old,
                 and_(share_links.c.expires_at.is_not(None), share_links.c.expires_at <= old),
             )
             await self._database.execute(delete(share_links).where(ended), wait=SWEEP_WAIT)
-            await self._database.execute(
-                delete(share_accesses).where(share_accesses.c.at <= old), wait=SWEEP_WAIT
-            )
         number = func.row_number().over(
             partition_by=share_links.c.user_id, order_by=share_links.c.ended_at.desc()
         )
@@ -402,33 +312,10 @@ class ShareLinks:
         await self._database.execute(
             delete(share_links).where(share_links.c.id.in_(surplus)), wait=SWEEP_WAIT
         )
-        number = func.row_number().over(
-            partition_by=share_accesses.c.link, order_by=share_accesses.c.id.desc()
-        )
-        numbered = select(share_accesses.c.id, number.label("number")).subquery()
-        surplus = select(numbered.c.id).where(numbered.c.number > MAX_ACCESSES)
-        await self._database.execute(
-            delete(share_accesses).where(share_accesses.c.id.in_(surplus)), wait=SWEEP_WAIT
-        )
-
-
-def takes_no_more() -> LimitReached:
-    return LimitReached("This link takes no more files, or no more bytes, than its owner allows.")
+        await self.usage.sweep(old)
 
 
 def _within(path: str) -> ColumnElement[bool]:
     """Whether a link is for this path of its connection, or for something below it."""
     below = func.substr(share_links.c.path, 1, len(path) + 1) == f"{path}/"
     return or_(share_links.c.path == path, below)
-
-
-def _noted(link_id: str, access: Access) -> Any:
-    return insert(share_accesses).values(
-        link=link_id,
-        at=access.at,
-        name=access.name,
-        address=access.address[:64],
-        action=access.action,
-        path=access.path,
-        bytes=access.bytes,
-    )

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import structlog
 
 from portico.accounts.guests import Guest, link_ended
-from portico.accounts.share_links import Access, OpenLink, takes_no_more
+from portico.accounts.link_usage import Access, takes_no_more
+from portico.accounts.share_links import OpenLink
 from portico.accounts.users import User
 from portico.drives import Drives
 from portico.entries import guess_content_type
@@ -48,7 +49,7 @@ class GuestRules:
     """The rules for one actor; for a user, none of them says anything."""
 
     def __init__(self, resources: Resources, actor: Actor) -> None:
-        self._links = resources.links
+        self._usage = resources.links.usage
         self._now = resources.now
         self._address = actor.context.address
         self._guest = actor.guest
@@ -94,11 +95,11 @@ class GuestRules:
 
     async def reserve(self, size: int) -> None:
         if self._guest:
-            await self._links.reserve_upload(self._guest.link.id, size)
+            await self._usage.reserve_upload(self._guest.link.id, size)
 
     async def give_back(self, size: int) -> None:
         if self._guest:
-            await asyncio.shield(self._links.give_back(self._guest.link.id, size))
+            await asyncio.shield(self._usage.give_back(self._guest.link.id, size))
 
     @asynccontextmanager
     async def counted(self, size: int) -> AsyncGenerator[None]:
@@ -114,14 +115,14 @@ class GuestRules:
         """`LimitReached` if it is one too many."""
         if self._guest is not None:
             access = self._access(self._guest, action, path, size)
-            await self._links.count_download(self._guest.link, self._guest.digest, what, access)
+            await self._usage.count_download(self._guest.link.id, self._guest.digest, what, access)
 
     async def note_upload(self, path: Path, size: int | None) -> None:
         """The file is stored: that it cannot be noted changes nothing."""
         if self._guest is None:
             return
         try:
-            await self._links.note(self._guest.link.id, self._access(self._guest, "upload", path, size))
+            await self._usage.note(self._guest.link.id, self._access(self._guest, "upload", path, size))
         except PorticoError as error:
             log.warning("access-not-noted", link=self._guest.link.id, code=error.code, cause=error.cause)
 

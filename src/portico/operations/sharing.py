@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import msgspec
 
 from portico import clock
+from portico.accounts.link_usage import Access
 from portico.accounts.passwords import check_password
-from portico.accounts.share_links import Access, LinkKind, ShareLink, end_of
+from portico.accounts.share_links import LinkKind, ShareLink, end_of
 from portico.drive import Drive
 from portico.errors import Forbidden, InvalidRequest, not_found
 from portico.operations.actor import Actor
