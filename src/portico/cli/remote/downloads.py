@@ -19,7 +19,7 @@ from portico.cli.remote.paths import (
     report_missing,
 )
 from portico.cli.remote.report import Report, bare, print_json
-from portico.cli.remote.transfers import Item, transfer
+from portico.cli.remote.transfers import Item, print_plan, transfer
 from portico.cli.terminal import standard_output
 from portico.client.client import Client
 from portico.client.errors import ClientError, IsAFolder
@@ -72,9 +72,7 @@ def download(
 ) -> None:
     """Download the files of a plan; with --dry-run, print them."""
     if options.dry_run:
-        for item in report.halting(plan):
-            report.plan(item.size)
-            print(f"download {item.source} to {item.target}")
+        print_plan("download", plan, report)
         return
 
     unverified: list[str] = []

@@ -1,21 +1,14 @@
 """`portico find`."""
 
-import re
-from collections.abc import Callable
-from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import TypeVar
 
 from portico import setting_parsers
-from portico.cli.exits import DONE, UsageMistake
+from portico.cli.exits import DONE
 from portico.cli.remote.connect import connect
 from portico.cli.remote.listing import shown
+from portico.cli.remote.option_values import ago, parsed
 from portico.cli.remote.paths import report_missing
 from portico.client.search import Criteria
-
-_AGE = re.compile("([0-9]+[smhdw])+")
-
-T = TypeVar("T")
 
 
 def find(options: SimpleNamespace) -> int:
@@ -37,28 +30,11 @@ def _criteria(options: SimpleNamespace) -> Criteria:
     if options.type:
         criteria["type"] = {"f": "file", "d": "folder"}.get(options.type, options.type)
     if options.larger:
-        criteria["min_size"] = _parsed("--larger", options.larger, setting_parsers.size)
+        criteria["min_size"] = parsed("--larger", options.larger, setting_parsers.size)
     if options.smaller:
-        criteria["max_size"] = _parsed("--smaller", options.smaller, setting_parsers.size)
+        criteria["max_size"] = parsed("--smaller", options.smaller, setting_parsers.size)
     if options.newer:
-        criteria["modified_after"] = _parsed("--newer", options.newer, _moment)
+        criteria["modified_after"] = parsed("--newer", options.newer, ago)
     if options.older:
-        criteria["modified_before"] = _parsed("--older", options.older, _moment)
+        criteria["modified_before"] = parsed("--older", options.older, ago)
     return criteria
-
-
-def _parsed(option: str, text: str, parse: Callable[[str], T]) -> T:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UsageMistake(f"{option} {str(error).partition(';')[0]}.") from None
-
-
-def _moment(text: str) -> datetime:
-    """An age, or a date or time, which is local unless it has a zone."""
-    try:
-        if _AGE.fullmatch(text):
-            return datetime.now(UTC) - setting_parsers.duration(text)
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise ValueError("must be an age like 7d or 12h, or a date like 2026-11-14") from None

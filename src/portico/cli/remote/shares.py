@@ -1,24 +1,19 @@
 """What the commands of `portico share` do."""
 
 import json
-import re
-from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 from portico import setting_parsers
 from portico.cli.exits import DONE, UsageMistake
 from portico.cli.output import show_list
 from portico.cli.remote.connect import Gateway, connect
+from portico.cli.remote.option_values import from_now, parsed
 from portico.cli.terminal import read_standard_input
 from portico.client.shares import LinkKind, LinkOptions, ShareLink
 
-_SPAN = re.compile("([0-9]+[smhdw])+")
 _KINDS: dict[str, LinkKind] = {"download": "download", "request": "request", "both": "both"}
-
-T = TypeVar("T")
 
 
 def add(options: SimpleNamespace) -> int:
@@ -104,14 +99,14 @@ def _options(options: SimpleNamespace) -> LinkOptions:
     if options.password_stdin:
         chosen["password"] = read_standard_input()
     if options.expires:
-        chosen["expires_at"] = _parsed("--expires", options.expires, _moment)
+        chosen["expires_at"] = parsed("--expires", options.expires, from_now)
     number = setting_parsers.whole_number(1, 10**15)
     if options.max_downloads:
-        chosen["max_downloads"] = _parsed("--max-downloads", options.max_downloads, number)
+        chosen["max_downloads"] = parsed("--max-downloads", options.max_downloads, number)
     if options.max_uploads:
-        chosen["max_uploads"] = _parsed("--max-uploads", options.max_uploads, number)
+        chosen["max_uploads"] = parsed("--max-uploads", options.max_uploads, number)
     if options.max_bytes:
-        chosen["max_bytes"] = _parsed("--max-bytes", options.max_bytes, setting_parsers.size)
+        chosen["max_bytes"] = parsed("--max-bytes", options.max_bytes, setting_parsers.size)
     if options.types:
         chosen["types"] = options.types.split(",")
     if options.no_name:
@@ -119,20 +114,3 @@ def _options(options: SimpleNamespace) -> LinkOptions:
     if options.folder_per_sender:
         chosen["folder_per_sender"] = True
     return chosen
-
-
-def _parsed(option: str, text: str, parse: Callable[[str], T]) -> T:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UsageMistake(f"{option} {str(error).partition(';')[0]}.") from None
-
-
-def _moment(text: str) -> datetime:
-    """A time from now, or a date or time, which is local unless it has a zone."""
-    try:
-        if _SPAN.fullmatch(text):
-            return datetime.now(UTC) + setting_parsers.duration(text)
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise ValueError("must be a time from now like 7d or 12h, or a date like 2026-12-24") from None

@@ -51,6 +51,13 @@ def transfer(plan: Iterator[Item], send: Send, report: Report) -> None:
                 _note(error, report)
 
 
+def print_plan(verb: str, plan: Iterator[Item], report: Report) -> None:
+    """With --dry-run: what would be done."""
+    for item in report.halting(plan):
+        report.plan(item.size)
+        print(f"{verb} {item.source} to {item.target}")
+
+
 def _note(error: TransfersFailed, report: Report) -> None:
     """Record failures. With --no-clobber, files that exist by now are skipped, not failed."""
     there = [path for path, failure in error.failures.items() if isinstance(failure, AlreadyExists)]

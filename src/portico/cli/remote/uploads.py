@@ -13,7 +13,7 @@ from portico.cli.remote.local_sources import LocalSource, local_sources
 from portico.cli.remote.paths import is_folder
 from portico.cli.remote.progress_bar import ProgressBar
 from portico.cli.remote.report import Report, bare, print_json
-from portico.cli.remote.transfers import Item, transfer
+from portico.cli.remote.transfers import Item, print_plan, transfer
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.terminal import standard_input
 from portico.client.client import Client
@@ -59,9 +59,7 @@ def upload(
 ) -> None:
     """Upload the files of a plan; with --dry-run, print them."""
     if options.dry_run:
-        for item in report.halting(plan):
-            report.plan(item.size)
-            print(f"upload {item.source} to {item.target}")
+        print_plan("upload", plan, report)
         return
     conflict = _on_conflict(options)
 
