@@ -8,7 +8,7 @@ import pytest
 
 from portico.accounts import passwords as module
 from portico.accounts.passwords import Passwords, check_password
-from portico.accounts.throttle import Attempt, attempt_of
+from portico.accounts.throttle import SignInAttempt, attempt_of
 from portico.errors import InvalidRequest, TooManyRequests
 
 pytestmark = pytest.mark.usefixtures("real_argon2")
@@ -132,7 +132,7 @@ async def test_beyond_the_queue_strangers_are_turned_away_but_the_familiar_are_n
     assert not await passwords.verify(None, "there is room again")
 
 
-def attempts_of(users: int, places: int = 1) -> list[Attempt]:
+def attempts_of(users: int, places: int = 1) -> list[SignInAttempt]:
     return [
         attempt_of(f"user{user}", f"198.18.{user}.{place}")
         for user in range(users)

@@ -18,7 +18,7 @@ from portico.accounts.throttle import (
     MAX_PAIRS,
     PAIR_FAILURES,
     WINDOW,
-    Attempt,
+    SignInAttempt,
     Throttle,
     Treatment,
     attempt_of,
@@ -137,7 +137,7 @@ async def test_a_familiar_pair_answers_for_itself_alone(throttle: Throttle, data
     assert await throttle.check(attempt_of("alice", ELSEWHERE)) is Treatment.STRANGER
 
 
-async def spaced(throttle: Throttle, database: Database) -> Attempt:
+async def spaced(throttle: Throttle, database: Database) -> SignInAttempt:
     """A familiar pair that has failed too often."""
     attempt = attempt_of("alice", HOME)
     await database.execute(throttle.success(attempt))

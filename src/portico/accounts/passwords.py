@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from portico.accounts.throttle import Attempt
+from portico.accounts.throttle import SignInAttempt
 from portico.errors import TooManyRequests, WeakPassword
 
 MIN_LENGTH, MAX_LENGTH = 8, 1024  # bytes
@@ -57,7 +57,12 @@ class Passwords:
             raise busy() from None
 
     async def verify(
-        self, hashed: str | None, password: str, attempt: Attempt | None = None, *, familiar: bool = False
+        self,
+        hashed: str | None,
+        password: str,
+        attempt: SignInAttempt | None = None,
+        *,
+        familiar: bool = False,
     ) -> bool:
         """Whether `password` matches `hashed`; None never matches, in the same time.
 

@@ -70,7 +70,7 @@ _CLEARED = {"failures": 0, "admitted_at": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SignInAttempt:
     """One attempt to sign in, by the keys under which it is counted: hashes, so that all have the same length."""
 
     name: bytes
@@ -87,9 +87,9 @@ class Attempt:
         return self.device or self.pair
 
 
-def attempt_of(username: str, address: str, device: bytes | None = None) -> Attempt:
+def attempt_of(username: str, address: str, device: bytes | None = None) -> SignInAttempt:
     """The keys are the same for all spellings of a name and all addresses of a network."""
-    return Attempt(
+    return SignInAttempt(
         name=name_digest(username),
         pair=sha256(b"pair\0" + _encode(network_of(address)) + b"\0" + _name(username)).digest(),
         address=address_digest(address),
@@ -148,7 +148,7 @@ class Throttle:
         self._increase = upsert(database.dialect, attempts, _INCREASED)
         self._pacing = Pacing(database)
 
-    async def check(self, attempt: Attempt) -> Treatment:
+    async def check(self, attempt: SignInAttempt) -> Treatment:
         """The treatment of an attempt; `TooManyRequests` if it is a stranger's with too many failures."""
         now = self._database.now()
         keys = [attempt.pair, attempt.address] if attempt.device is None else [attempt.device]
@@ -162,18 +162,18 @@ class Throttle:
             raise too_many_failures(wait / 1000)
         return Treatment.STRANGER
 
-    async def wait(self, attempt: Attempt) -> None:
+    async def wait(self, attempt: SignInAttempt) -> None:
         """Delay an attempt that is `DELAYED`; `TooManyRequests` if too many wait already."""
         await self._pacing.wait(attempt.own, attempt.name)
 
-    async def failed(self, attempt: Attempt) -> None:
+    async def failed(self, attempt: SignInAttempt) -> None:
         """Count a failure, for all workers when this returns. A known device is counted by itself only."""
         self._failures[attempt.own, attempt.name] += 1
         if attempt.device is None:
             self._failures[attempt.address, None] += 1
         await self._counting.run(None, self._count)
 
-    def success(self, attempt: Attempt) -> Executable:
+    def success(self, attempt: SignInAttempt) -> Executable:
         """The statement that makes the pair familiar and clears its failures.
 
         The failures stay if a known device signed in: they may be someone else's.

@@ -8,8 +8,8 @@ from portico.errors import InvalidRequest, PorticoError, service_failed
 from portico.operations.actor import Actor
 from portico.operations.hashing import Hashing, WantedDigest
 from portico.operations.own_uploads import OwnUploads
-from portico.operations.resources import Resources
-from portico.operations.resumable import OpenDrive, ResumableUploads
+from portico.operations.resources import OpenDrive, Resources
+from portico.operations.resumable import ResumableUploads
 from portico.operations.upload_body import SizeLimit, guarded, partial_uploads
 from portico.operations.upload_completion import UploadCompletion
 from portico.operations.upload_status import (

@@ -1,9 +1,10 @@
 """`Resources`: what all operations of a worker share."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Protocol
 
 from portico.accounts.guests import Guests
 from portico.accounts.passwords import Passwords
@@ -11,6 +12,7 @@ from portico.accounts.sessions import Sessions
 from portico.accounts.share_links import ShareLinks
 from portico.accounts.tickets import Tickets
 from portico.audit import AuditTrail
+from portico.drive import Drive
 from portico.drives import Drives
 from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
@@ -23,6 +25,12 @@ from portico.store.digests import FileDigests
 from portico.store.uploads import Uploads
 
 HELD_AT_ONCE = 16
+
+
+class OpenDrive(Protocol):
+    """Opens the drive of the actor. If `admitted`, the request takes a slot among those that wait."""
+
+    def __call__(self, *, admitted: bool = True) -> Awaitable[Drive]: ...
 
 
 @dataclass(frozen=True, slots=True)

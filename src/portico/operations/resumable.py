@@ -1,10 +1,9 @@
 """`ResumableUploads`: files that an actor sends in several requests, to any worker of any node."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from secrets import token_hex
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -18,7 +17,7 @@ from portico.operations.auditing import Change
 from portico.operations.guest_rules import GuestRules
 from portico.operations.hashing import ExpectedDigest, Hashing, WantedDigest
 from portico.operations.own_uploads import OwnUploads
-from portico.operations.resources import Resources
+from portico.operations.resources import OpenDrive, Resources
 from portico.operations.upload_body import SizeLimit, VerifiedBodies, guarded, too_large
 from portico.operations.upload_completion import UploadCompletion
 from portico.operations.upload_expiry import abandon
@@ -40,10 +39,6 @@ MAX_OPEN = 1000
 """Unfinished uploads of one user."""
 
 log = structlog.get_logger()
-
-
-class OpenDrive(Protocol):
-    def __call__(self, *, admitted: bool = True) -> Awaitable[Drive]: ...
 
 
 class ResumableUploads:

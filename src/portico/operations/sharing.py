@@ -4,7 +4,7 @@ import builtins
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -12,11 +12,10 @@ from portico import clock
 from portico.accounts.link_usage import Access
 from portico.accounts.passwords import check_password
 from portico.accounts.share_links import LinkKind, ShareLink, end_of
-from portico.drive import Drive
 from portico.errors import Forbidden, InvalidRequest, not_found
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
-from portico.operations.resources import Resources
+from portico.operations.resources import OpenDrive, Resources
 from portico.paths import Path
 from portico.rights import Right
 
@@ -24,10 +23,6 @@ __all__ = ["Access", "LinkDetails", "LinkKind", "LinkOptions", "Sharing"]
 
 MAX_TITLE, MAX_NOTE, MAX_TYPES, MAX_COUNT = 200, 4000, 50, 10**15
 _TYPE = re.compile(r"\.[a-z0-9][a-z0-9.+-]{0,15}|[a-z]+/(?:\*|[a-z0-9][a-z0-9.+-]{0,100})")
-
-
-class OpenDrive(Protocol):
-    async def __call__(self) -> Drive: ...
 
 
 class LinkOptions(msgspec.Struct, kw_only=True):
