@@ -74,7 +74,12 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
                 )
             yield Services(
                 gateway=gateway,
-                page=WebPage(gateway.client_id, gateway.client_secret, gateway.thumbnail_types),
+                page=WebPage(
+                    gateway.client_id,
+                    gateway.client_secret,
+                    gateway.thumbnail_types,
+                    keeps_deleted=gateway.keeps_deleted,
+                ),
                 secure_cookies=chosen.tls_enabled or bool(chosen.behind_proxy),
                 max_files=chosen.max_files,
                 max_file_size=chosen.max_file_size,

@@ -205,6 +205,7 @@ async def open_gateway(
                 receipts=receipts,
                 visits=Visits(links, guests, drives, audit),
                 thumbnail_types=thumbnails.types if thumbnails else frozenset(),
+                keeps_deleted=bool(settings.trash_keep),
                 client_id=settings.client_id,
                 client_secret=settings.client_secret,
             )

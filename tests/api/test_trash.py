@@ -197,3 +197,4 @@ async def test_it_can_be_turned_off(open_gateway: OpenGateway) -> None:
         assert "X-Trash-Id" not in response.headers
     assert await listed(gateway) == []
     assert not (gateway.settings.files_folder / ".portico~trash").exists()
+    assert "keepsDeleted = false;" in (await gateway.client.get("/config.js")).text

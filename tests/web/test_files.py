@@ -1,6 +1,7 @@
 """Files: download, preview, new folder, rename, move, copy, delete, automate."""
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -8,10 +9,10 @@ import zlib
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from ..gateways import Gateway
-from .browser_user import BrowserUser
+from .browser_user import BrowserUser, file
 from .conftest import OpenPage
 
 
@@ -238,6 +239,52 @@ def show_trash(user: BrowserUser) -> None:
     user.page.get_by_role("menuitem", name="Trash").press("Enter")
     expect(user.dialog.locator("h2")).to_have_text("Trash")
     expect(user.dialog.get_by_text("Loading")).to_have_count(0)
+
+
+def test_a_replacement_is_undone(user: BrowserUser, root: Path) -> None:
+    before = (root / "beta.txt").read_text()
+    user.expect_refusal(409)
+    user.choose_files(file("beta.txt", b"uploaded"))
+    user.dialog.get_by_role("button", name="Replace").click()
+    expect(user.page.locator(".notices")).to_contain_text("1 file replaced")
+    assert (root / "beta.txt").read_text() == "uploaded"
+    user.page.get_by_role("button", name="Undo replacing").click()
+    expect(user.page.locator(".notices")).to_contain_text("1 item restored")
+    assert (root / "beta.txt").read_text() == before
+    # A file that was moved there goes back to where it was.
+    (root / "inbox" / "beta.txt").write_text("in the inbox")
+    user.row("beta.txt").click()
+    user.act("beta.txt", "Move")
+    user.dialog.get_by_role("button", name="inbox").click()
+    user.expect_refusal(409)
+    user.dialog.get_by_role("button", name="Move here").click()
+    user.dialog.get_by_role("button", name="Replace").click()
+    expect(user.row("beta.txt")).to_have_count(0)
+    assert (root / "inbox" / "beta.txt").read_text() == before
+    user.page.get_by_role("button", name="Undo replacing").click()
+    expect(user.row("beta.txt")).to_be_visible()
+    expect(user.page.locator(".notices").get_by_text("1 item restored")).to_have_count(2)
+    assert (root / "beta.txt").read_text() == before
+    assert (root / "inbox" / "beta.txt").read_text() == "in the inbox"
+
+
+def test_the_question_says_if_nothing_is_kept(user: BrowserUser) -> None:
+    question = user.page.get_by_text("This can't be undone.")
+    user.act("beta.txt", "Delete")
+    expect(user.dialog).to_be_visible()
+    expect(question).to_have_count(0)
+    user.page.route("**/*.js", without_trash)
+    user.page.reload()
+    user.settle()
+    user.act("beta.txt", "Delete")
+    expect(question).to_be_visible()
+    user.dialog.get_by_role("button", name="Cancel").click()
+
+
+def without_trash(route: Route) -> None:
+    response = route.fetch()
+    script = re.sub(r"keepsDeleted ?= ?true", "keepsDeleted = false", response.text())
+    route.fulfill(response=response, body=script)
 
 
 def test_undo_and_the_trash(user: BrowserUser, root: Path) -> None:

@@ -36,11 +36,19 @@ FOR_EVER = "public, max-age=31536000, immutable"
 class WebPage:
     """The page of one gateway, and its files at addresses that depend on their content."""
 
-    def __init__(self, client_id: str, client_secret: str, thumbnail_types: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        client_secret: str,
+        thumbnail_types: Collection[str] = (),
+        *,
+        keeps_deleted: bool = True,
+    ) -> None:
         config = {
             "clientId": client_id,
             "clientSecret": client_secret,
             "thumbnailTypes": sorted(thumbnail_types),
+            "keepsDeleted": keeps_deleted,
         }
         built = build(config)
         self.index = Asset.of("index.html", built.index)

@@ -31,7 +31,7 @@ from portico.paths import Path
 from portico.rights import Right
 from portico.web.bundle import PREFIX
 
-_MAX_TRASH_IDS = 50
+_MAX_TRASH_IDS = 100
 """In one header. All of them are in the trash."""
 
 

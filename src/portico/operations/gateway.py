@@ -31,6 +31,8 @@ class Gateway:
     """How guests open share links."""
     thumbnail_types: frozenset[str]
     """Media types of which this gateway makes thumbnails."""
+    keeps_deleted: bool
+    """Whether what is deleted or replaced goes to the trash."""
     client_id: str
     client_secret: str
     """Of the OAuth client, equal on all nodes."""

@@ -3,3 +3,5 @@ export const clientId: string;
 export const clientSecret: string;
 /** Media types of which the gateway makes thumbnails. */
 export const thumbnailTypes: string[];
+/** Whether what is deleted or replaced can be brought back. */
+export const keepsDeleted: boolean;

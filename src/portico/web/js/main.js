@@ -14,6 +14,7 @@ import { showShortcuts, watchShortcuts } from "./keyboard-shortcuts.js";
 import { showMenu, toggleMenu } from "./ui/menu.js";
 import { announce, clearNotices, notifyError, mountNotices } from "./ui/notices.js";
 import { fromHash, join, link, nameOf, parent, split } from "./paths.js";
+import { offerUndo } from "./uploads/replaced-files.js";
 import { UploadQueue } from "./uploads/upload-queue.js";
 import { searchIn } from "./search/search-address.js";
 import { session } from "./api/session.js";
@@ -78,6 +79,7 @@ class Page {
     });
     jobs.addEventListener("ended", () => this.folder.refresh({ quiet: true }));
     this.queue.addEventListener("stored", (event) => this.#stored(/** @type {CustomEvent<UploadItem[]>} */ (event).detail));
+    offerUndo(this.queue, () => this.folder.refresh({ quiet: true }));
     addEventListener("pagehide", () => this.#remember());
     watchDropZone({
       mayDrop: () => session.isOpen && session.may("upload") && !document.querySelector("dialog[open]"),

@@ -150,6 +150,8 @@ export interface UploadItem extends PickedFile {
   alone: boolean;
   /** Whether it may have been stored by a request without an answer. */
   uncertain: boolean;
+  /** The ids in the trash of what its request has replaced. */
+  replaced: string[];
   batch: UploadBatch;
   aborter: AbortController;
 }

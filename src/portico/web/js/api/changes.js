@@ -2,7 +2,7 @@
 
 import { jobs } from "../jobs/jobs.js";
 import { encoded, nameOf } from "../paths.js";
-import { fileUrl, nameFromUrl, request, TRASH } from "./client.js";
+import { fileUrl, nameFromUrl, request, TRASH, trashedIds } from "./client.js";
 
 /** @import { JobBody, OnConflict } from "../types.js" */
 
@@ -21,18 +21,22 @@ async function ended(response, onJob) {
   return jobs.finished(body);
 }
 
-/** @param {string} action @param {string} path @param {string} target @param {OnConflict} onConflict @param {() => void} [onJob] @returns {Promise<string>} the name at the target */
-async function transfer(action, path, target, onConflict, onJob) {
+/** @typedef {{onJob?: () => void, onTrashed?: (ids: string[]) => void}} Notices `onJob` is called if it takes long, `onTrashed` with what was replaced */
+
+/** @param {string} action @param {string} path @param {string} target @param {OnConflict} onConflict @param {Notices} notices @returns {Promise<string>} the name at the target */
+async function transfer(action, path, target, onConflict, { onJob, onTrashed }) {
   const response = await request("POST", fileUrl(path, { action, target, onConflict }), OPTIONS);
   const job = await ended(response, onJob);
+  const ids = job ? [job.trashId ?? ""] : trashedIds(response.headers.get("X-Trash-Id"));
+  if (ids[0]) onTrashed?.(ids);
   return job ? nameOf(job.result ?? target) : nameFromUrl(response.headers.get("Location") ?? encoded(target));
 }
 
-/** @param {string} path @param {string} target @param {OnConflict} [onConflict] @param {() => void} [onJob] called if it takes long */
-export const move = (path, target, onConflict = "fail", onJob = undefined) => transfer("MOVE", path, target, onConflict, onJob);
+/** @param {string} path @param {string} target @param {OnConflict} [onConflict] @param {Notices} [notices] */
+export const move = (path, target, onConflict = "fail", notices = {}) => transfer("MOVE", path, target, onConflict, notices);
 
-/** @param {string} path @param {string} target @param {OnConflict} [onConflict] */
-export const copy = (path, target, onConflict = "fail") => transfer("COPY", path, target, onConflict);
+/** @param {string} path @param {string} target @param {OnConflict} [onConflict] @param {Notices} [notices] */
+export const copy = (path, target, onConflict = "fail", notices = {}) => transfer("COPY", path, target, onConflict, notices);
 
 /** @param {string} path @param {{recursive: boolean}} options @returns {Promise<string>} its id in the trash, or empty if it is gone for good */
 export async function remove(path, { recursive }) {

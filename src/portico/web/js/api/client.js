@@ -21,6 +21,9 @@ export function fileUrl(path, query = {}) {
   return FILESYSTEM + encoded(path) + (parameters && `?${parameters}`);
 }
 
+/** What a request has put into the trash. @param {string | null} header X-Trash-Id */
+export const trashedIds = (header) => header?.split(", ") ?? [];
+
 /** The name at the end of a URL in a response. @param {string} url */
 export const nameFromUrl = (url) => decodeURIComponent(url.slice(url.lastIndexOf("/") + 1));
 

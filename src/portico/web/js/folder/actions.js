@@ -2,20 +2,23 @@
 
 import * as changes from "../api/changes.js";
 import { makeFolder } from "../api/client.js";
-import { askConflict, askName, confirm, showFailures } from "../dialogs/dialogs.js";
+import { keepsDeleted } from "../config.js";
+import { askConflict, askName, confirm } from "../dialogs/dialogs.js";
 import { copyText } from "../ui/clipboard.js";
 import { bdi, make } from "../ui/dom.js";
-import { announce, notify, notifyError } from "../ui/notices.js";
-import { join, nameOf, pageUrl } from "../paths.js";
+import { notify, notifyError } from "../ui/notices.js";
+import { join, pageUrl } from "../paths.js";
 import { pickFolder } from "../dialogs/folder-picker.js";
-import { codeOf, isAbort, SignedOut, statusOf } from "../api/errors.js";
+import { codeOf, statusOf } from "../api/errors.js";
 import { session } from "../api/session.js";
-import { Cancelled, jobs } from "../jobs/jobs.js";
 import { t } from "../i18n/i18n.js";
+import { forEach } from "./each-entry.js";
+import { undoRemove, undoReplaced } from "./undo.js";
 
 /** @import { ConflictChoice, Entry, EntryAction, FolderAction, OnConflict } from "../types.js" */
+/** @import { Outcome } from "./each-entry.js" */
 /** @import { Listing } from "./listing.js" */
-/** @typedef {{entry: Entry, name: string}} Done an entry, and the name that it has now */
+/** @import { Replaced } from "./undo.js" */
 
 /** How many names a confirmation lists. */
 const MAX_NAMES = 5;
@@ -81,10 +84,10 @@ export async function rename(listing, entry) {
       try {
         renamed = await new Promise((resolve, reject) => {
           // A folder that takes long is no reason to keep the dialog open.
-          const begun = changes.move(from, to, "fail", () => {
+          const begun = changes.move(from, to, "fail", { onJob: () => {
             moving = begun;
             resolve("");
-          });
+          } });
           begun.then(resolve, reject);
         });
       } catch (error) {
@@ -119,6 +122,7 @@ export async function remove(listing, entries) {
   const body = [
     make("ul", { class: "names" }, ...names, rest > 0 ? make("li", { class: "more" }, t("andMore", { count: rest })) : null),
     make("p", {}, t(folders ? "deleteFoldersHint" : "deleteHint", { count: entries.length })),
+    keepsDeleted ? null : make("p", { class: "strong" }, t("deleteForGood")),
   ];
   const sure = await confirm(t("deleteTitle", { count: entries.length }), { body, yes: t("deleteYes", { count: entries.length }), danger: true });
   if (!sure) return;
@@ -134,20 +138,6 @@ export async function remove(listing, entries) {
     success: "deleted",
     failure: "deleteFailed",
     undo: () => (trashed.length && session.may("upload", "overwrite") ? { label: t("undo"), run: () => undoRemove(listing, trashed) } : undefined),
-  });
-}
-
-/** @param {Listing} listing @param {{id: string, entry: Entry}[]} trashed */
-async function undoRemove(listing, trashed) {
-  const ids = new Map(trashed.map(({ id, entry }) => [entry, id]));
-  await forEach([...ids.keys()], {
-    act: async (entry) => {
-      await changes.restore(/** @type {string} */ (ids.get(entry)));
-      return entry.name;
-    },
-    after: (done) => listing.put(...done.map(({ entry }) => entry)),
-    success: "restored",
-    failure: "restoreFailed",
   });
 }
 
@@ -187,61 +177,30 @@ function forbiddenTargets(listing, entries, { here }) {
   return (path) => (here && path === listing.path) || inside.some((folder) => path === folder || path.startsWith(`${folder}/`));
 }
 
-/** @typedef {{after: (done: Done[]) => void, success: string, failure: string, undo?: () => {label: string, run: () => void} | undefined}} Outcome `success` and `failure` are message keys */
-
 /** @param {Listing} listing @param {Entry[]} entries @param {string} target @param {typeof changes.move} request @param {Outcome} outcome */
 async function transfer(listing, entries, target, request, outcome) {
   /** @type {ConflictChoice | ""} */
   let forAll = target === listing.path ? "rename" : "";
+  /** @type {Replaced[]} */
+  const replaced = [];
   /** @param {Entry} entry */
   const act = async (entry) => {
     const from = join(listing.path, entry.name);
     const to = join(target, entry.name);
+    /** @param {OnConflict} onConflict */
+    const send = (onConflict) => request(from, to, onConflict, { onTrashed: (ids) => replaced.push({ entry, from, to, ids }) });
     try {
-      return await request(from, to, forAll && forAll !== "skip" ? forAll : "fail");
+      return await send(forAll && forAll !== "skip" ? forAll : "fail");
     } catch (error) {
       if (codeOf(error) !== "already-exists") throw error;
       if (forAll === "skip") return null;
       if (forAll) throw error;
       const answer = await askConflict(entry.name, { mayReplace: session.may("overwrite"), others: entries.length > 1 });
       if (answer.forAll) forAll = answer.choice;
-      return answer.choice === "skip" ? null : request(from, to, answer.choice);
+      return answer.choice === "skip" ? null : send(answer.choice);
     }
   };
-  await forEach(entries, { act, target, ...outcome });
-}
-
-/**
- * One after the other. Failures are listed at the end.
- * @param {Entry[]} entries
- * @param {Outcome & {act: (entry: Entry) => Promise<string | null>, target?: string}} options `act` returns the new name, or null if it skipped the entry
- */
-async function forEach(entries, { act, after, success, failure, target = "", undo }) {
-  /** @type {Done[]} */
-  const done = [];
-  const failures = [];
-  if (entries.length > 1) announce(t("working", { count: entries.length }));
-  let queued = entries.length;
-  jobs.queued += queued;
-  for (const entry of entries) {
-    queued -= 1;
-    jobs.queued -= 1;
-    try {
-      const name = await act(entry);
-      if (name !== null) done.push({ entry, name });
-    } catch (error) {
-      if (isAbort(error) || error instanceof SignedOut) break;
-      if (error instanceof Cancelled) {
-        notify(error.message);
-        break;
-      }
-      failures.push({ name: entry.name, error });
-    }
-  }
-  jobs.queued -= queued;
-  after(done);
-  const folder = target === "/" ? t("root") : nameOf(target);
-  const storedAs = done.length === 1 && done[0].name !== done[0].entry.name ? t("storedAs", { name: done[0].name }) : "";
-  if (done.length) notify([t(success, { count: done.length, name: folder }), storedAs].filter(Boolean).join(" · "), undo?.());
-  if (failures.length) await showFailures(t(failure, { count: failures.length }), failures);
+  const moved = request === changes.move;
+  const undo = () => (replaced.length && session.may("upload", "overwrite") ? { label: t("undoReplaced"), run: () => undoReplaced(listing, replaced, { moved }) } : undefined);
+  await forEach(entries, { act, target, undo, ...outcome });
 }

@@ -1,6 +1,6 @@
 /** Small files: many of one folder in one request, as a form; a single one is the body of a `PUT`. */
 
-import { fileUrl, nameFromUrl } from "../api/client.js";
+import { fileUrl, nameFromUrl, trashedIds } from "../api/client.js";
 import { ApiError, isDisconnected } from "../api/errors.js";
 import { join } from "../paths.js";
 import { checkReadable, pauseAfter, Retries } from "./retries.js";
@@ -84,6 +84,7 @@ export class FileGroup {
         this.onChange();
       },
     });
+    first.replaced = trashedIds(request.getResponseHeader("X-Trash-Id"));
     const location = request.getResponseHeader("Content-Location");
     if (this.items.length === 1 && location !== null) first.stored = nameFromUrl(location);
   }

@@ -1,7 +1,7 @@
 /** Files that are sent in parts and go on where they were: a client of the tus protocol 1.0 (https://tus.io). */
 
 import { base64 } from "../api/base64.js";
-import { nameFromUrl, request } from "../api/client.js";
+import { nameFromUrl, request, trashedIds } from "../api/client.js";
 import { ApiError, codeOf, isDisconnected, statusOf } from "../api/errors.js";
 import { forgetUpload, knownUpload, rememberUpload } from "./known-uploads.js";
 import { PartSize } from "./part-size.js";
@@ -19,6 +19,7 @@ import { send } from "./upload-request.js";
  * @property {(sent: number) => void} onProgress
  * @property {(pause: UploadPause | null) => void} onPause
  * @property {(offset: number) => void} onResume
+ * @property {(ids: string[]) => void} onReplaced with the ids in the trash
  */
 /** @typedef {import("./known-uploads.js").KnownUpload} KnownUpload */
 /** @typedef {{offset: number, stored: string | null}} Progress `stored`: the name of the complete file */
@@ -118,7 +119,7 @@ export class ResumableUpload {
 
   /** Send the rest. @param {AbortSignal} signal @returns {Promise<string>} */
   async #send(signal) {
-    const { onPause, onProgress } = this.options;
+    const { onPause, onProgress, onReplaced } = this.options;
     const { file } = this;
     if (!this.id) await this.#create(signal);
     onPause(null);
@@ -138,7 +139,9 @@ export class ResumableUpload {
       this.retries.reset();
       this.restarts = 0;
       onProgress(offset);
-      if (offset >= file.size) return stored ?? file.name;
+      if (offset < file.size) continue;
+      onReplaced(trashedIds(answer.getResponseHeader("X-Trash-Id")));
+      return stored ?? file.name;
     }
   }
 

@@ -25,6 +25,7 @@ export const newItem = ({ folder, name, file }, batch) => ({
   onConflict: "fail",
   alone: false,
   uncertain: false,
+  replaced: [],
   batch,
   aborter: new AbortController(),
 });

@@ -65,6 +65,7 @@ export class UploadRunner {
       checkName: () => this.#checkName(item),
       onProgress: (sent) => update({ sent }),
       onPause: (pause) => update({ pause }),
+      onReplaced: (replaced) => update({ replaced }),
       onResume: (offset) => {
         update({ resumedAt: offset });
         this.outcome.onResumed();
