@@ -23,6 +23,7 @@ from . import (
     stalls,
     stops,
     trash,
+    trash_services,
     tus_clients,
 )
 
@@ -46,6 +47,7 @@ LINES: Lines = {
     **documents.LINES,
     **archives.LINES,
     **trash.LINES,
+    **trash_services.LINES,
     **hostility.LINES,
     **clusters.LINES,
     **endings.LINES,

@@ -3,8 +3,10 @@
 import base64
 import binascii
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from email.utils import format_datetime
+from itertools import islice
 from xml.sax.saxutils import escape
 
 from ..azure_files import Refusal
@@ -45,9 +47,10 @@ def _blobs(
     container: Container, start: tuple[str, str], prefix: str, *, versions: bool
 ) -> Iterator[tuple[Blob, bool]]:
     """By name, the oldest version first."""
-    for name in container.names:
-        if name < start[0] or not name.startswith(prefix):
-            continue
+    first = bisect_left(container.names, max(start[0], prefix))
+    for name in islice(container.names, first, None):
+        if not name.startswith(prefix):
+            return
         older = [(blob, False) for blob in container.older.get(name, [])] if versions else []
         now = container.blobs.get(name)
         for blob, current in [*older, *([(now, True)] if now else [])]:

@@ -113,6 +113,7 @@ class Bucket:
     dates_downloads: bool = True
     """Whether a download's headers say when the object was changed."""
     objects: dict[str, StoredObject] = field(default_factory=dict)
+    _sorted: tuple[list[str], list[bytes]] | None = None
     versioning: bool = False
     noncurrent: dict[tuple[str, int], StoredObject] = field(default_factory=dict)
     """What was deleted or replaced while the bucket kept versions, by name and generation."""
@@ -130,6 +131,8 @@ class Bucket:
 
     def put(self, stored: StoredObject) -> None:
         self._retire(stored.name)
+        if stored.name not in self.objects:
+            self._sorted = None
         self.objects[stored.name] = stored
 
     def delete(self, found: StoredObject, query: Mapping[str, str]) -> None:
@@ -140,13 +143,18 @@ class Bucket:
             if "generation" not in query:
                 self._retire(found.name)
             del self.objects[found.name]
+            self._sorted = None
 
     def _retire(self, name: str) -> None:
         if self.versioning and (old := self.objects.get(name)):
             self.noncurrent[name, old.generation] = old
 
-    def sorted_names(self) -> list[str]:
-        return sorted(self.objects, key=str.encode)
+    def sorted_names(self) -> tuple[list[str], list[bytes]]:
+        """In the order of the service, as text and as bytes."""
+        if self._sorted is None or len(self._sorted[0]) != len(self.objects):  # tests also change it directly
+            names = sorted(self.objects, key=str.encode)
+            self._sorted = names, [name.encode() for name in names]
+        return self._sorted
 
 
 def check_conditions(found: StoredObject | None, query: Mapping[str, str], prefix: str = "if") -> None:

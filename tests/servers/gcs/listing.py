@@ -14,8 +14,7 @@ _MOST = 1000
 def list_page(bucket: Bucket, query: Mapping[str, str], base: str) -> dict[str, Any]:
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
     most = _size(query.get("maxResults"))
-    names = bucket.sorted_names()
-    keys = [name.encode() for name in names]
+    names, keys = bucket.sorted_names()
     last = _read_token(query.get("pageToken"))
     place = bisect_left(keys, prefix.encode()) if last is None else _after(keys, last, delimiter)
     place = max(place, bisect_left(keys, prefix.encode()))
