@@ -119,6 +119,7 @@ async def test_a_selection_cannot_leave_its_folder(gateway: Gateway, path: str) 
         ("application/json", b'{"paths": ["a' + b"a" * 5_000_000 + b'"]}', 400),
         ("application/x-www-form-urlencoded", b"paths=%ff", 400),
         ("application/x-www-form-urlencoded", b"", 400),
+        ("application/x-www-form-urlencoded", b"&", 400),
         ("text/plain", b"notes.txt", 415),
     ],
 )
@@ -127,6 +128,14 @@ async def test_a_malformed_selection(gateway: Gateway, content_type: str, body: 
         "POST", "reports", params={"action": "ZIP"}, content=body, headers={"Content-Type": content_type}
     )
     assert response.status_code == status
+
+
+@pytest.mark.usefixtures("tree")
+@pytest.mark.parametrize("body", [b"paths=notes.txt&", b"&&paths=notes.txt"])
+async def test_an_empty_pair_of_a_form_is_ignored(gateway: Gateway, body: bytes) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    response = await gateway.call("POST", "reports", params={"action": "ZIP"}, content=body, headers=headers)
+    assert set(opened(response.content)) == {"notes.txt"}
 
 
 @pytest.mark.usefixtures("tree")

@@ -61,7 +61,8 @@ async def _paths(request: Request) -> list[str]:
         if kind == _JSON:
             paths = msgspec.json.decode(body, type=_Chosen).paths
         else:
-            fields = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True, errors="strict")
+            pairs = "&".join(filter(None, body.decode().split("&")))  # an empty pair says nothing
+            fields = parse_qsl(pairs, keep_blank_values=True, strict_parsing=True, errors="strict")
             paths = [value for name, value in fields if name == "paths"]
     except (ValueError, RecursionError):  # msgspec's errors, and of Unicode, are among the first
         raise InvalidRequest('The body must be like {"paths": ["a.txt", "folder"]}.') from None
