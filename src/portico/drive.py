@@ -374,19 +374,19 @@ class Drive:
 
     async def _restore(self, place: Path, target: Path, *, replace: bool) -> Path:
         with _with_advice("To continue, restore it again with onConflict=replace."):
-            async with self._replacing(target, replace, place):
+            async with self._replacing(target, replace, place, restoring=True):
                 await self._provider.restore(place, target.under(self._root), replace=replace)
         return target
 
     @asynccontextmanager
     async def _replacing(
-        self, target: Path, replace: bool, source: Path | None = None
+        self, target: Path, replace: bool, source: Path | None = None, *, restoring: bool = False
     ) -> AsyncIterator[None]:
         """Around a change that may replace what is at `target`; `source` is a path of the provider."""
         if not (replace and self._keeps):
             yield
             return
-        async with self.trash.replacing(target.under(self._root), source):
+        async with self.trash.replacing(target.under(self._root), source, restoring=restoring):
             yield
 
     async def _transfer(

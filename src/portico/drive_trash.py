@@ -100,8 +100,13 @@ class DriveTrash:
         return Replacement(self, self._provider, self._records, path)
 
     @asynccontextmanager
-    async def replacing(self, path: Path, source: Path | None = None) -> AsyncIterator[None]:
-        """Around what may replace the file at `path`, or, with a folder at `source`, files in the folder at `path`."""
+    async def replacing(
+        self, path: Path, source: Path | None = None, *, restoring: bool = False
+    ) -> AsyncIterator[None]:
+        """Around what may replace the file at `path`, or, with a folder at `source`, files in the folder at `path`.
+
+        `restoring`: the source is in the trash.
+        """
         entry = await self.find(path)
         if entry is None:
             yield
@@ -111,7 +116,7 @@ class DriveTrash:
                 return
             record = self.new_record(path, entry, REPLACED)
             async with self._arriving(record):
-                kept = await self._keep_tree(path, self.place_of(record.id), source)
+                kept = await self._keep_tree(path, self.place_of(record.id), source, restoring)
                 if not kept:
                     await self._records.remove(record.id)
                 yield
@@ -122,7 +127,7 @@ class DriveTrash:
                 await replacement.prepare()
                 yield
 
-    async def _keep_tree(self, path: Path, place: Path, source: Path) -> bool:
+    async def _keep_tree(self, path: Path, place: Path, source: Path, restoring: bool) -> bool:
         """Keep the files below `path` that have the names of files below `source`, which is merged into it.
 
         Whether there were any.
@@ -138,6 +143,10 @@ class DriveTrash:
                 pass  # nothing is replaced, or the merge fails
 
         try:
+            if restoring:
+                async for files in self._provider.files_in_trash(source):
+                    await for_each(keep, files)
+                return kept
             walk = self._provider.walk(source)
             while True:
                 found = await walk.page(_PAGE)

@@ -130,6 +130,11 @@ class InstrumentedProvider(Provider):
     async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
         await self.timed("restore", self._inner.restore(place, target, replace=replace))
 
+    async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
+        batches = self._inner.files_in_trash(place)
+        while (files := await self.timed("files_in_trash", anext(batches, None))) is not None:
+            yield files
+
     async def purge(self, place: Path) -> None:
         await self.timed("purge", self._inner.purge(place))
 

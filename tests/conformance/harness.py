@@ -269,6 +269,7 @@ _WITH_VERSIONS = frozenset(
         "test_what_is_replaced_comes_back",
         "test_a_merge_keeps_what_it_replaces",
         "test_what_a_merge_replaced_comes_back",
+        "test_what_a_restored_folder_replaces_is_kept",
         "test_what_is_removed_or_expired_is_gone",
         "test_nothing_is_lost_when_the_process_dies",
     }

@@ -173,6 +173,16 @@ async def test_what_a_merge_replaced_comes_back(drive: Drive) -> None:
         assert await names(drive, str(restored)[1:]) == ["x.txt"]
 
 
+async def test_what_a_restored_folder_replaces_is_kept(drive: Drive) -> None:
+    await put(drive, "w/b/f", b"old")
+    await drive.delete(at("w"), recursive=True)
+    await put(drive, "w/b/f", b"since")
+    await drive.restore(await newest(drive), OnConflict.REPLACE)
+    assert await content(drive, "w/b/f") == b"old"
+    await drive.restore(await newest(drive), OnConflict.REPLACE)
+    assert await content(drive, "w/b/f") == b"since"
+
+
 async def test_what_fails_leaves_the_trash_as_it_was(drive: Drive) -> None:
     seen = await put(drive, "f", b"old")
 

@@ -1,9 +1,11 @@
 """`VersionedStore`: a store of keys whose trash is made of versions, if the store keeps them, else of copies."""
 
+from collections.abc import AsyncIterator
+
 from portico.entries import Entry
 from portico.errors import PorticoError, already_exists, cannot_replace_folder, is_a_folder, not_found
 from portico.paths import Path
-from portico.providers.keys import folder_key, key_of
+from portico.providers.keys import folder_key, key_of, path_of
 from portico.providers.object_trees import move_objects
 from portico.providers.object_versions import NOTE, Current, ObjectVersions, VersionNote
 from portico.providers.objects import ObjectStore
@@ -94,6 +96,17 @@ class VersionedStore(ObjectStore):
             restored += len(note.versions)
         if first.is_folder and not restored + await self._restore_copies(folder_key(place), goal):
             await self.mark(goal)
+
+    async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
+        prefix = folder_key(place)
+        async for listing in self.pages(prefix, flat=True):
+            names = [entry.name[len(prefix) :] for entry in listing.objects]
+            for name in names:
+                if name.startswith(NOTE):
+                    note = await self.versions.read_note(prefix + name)
+                    yield [path_of(rest) for rest, _ in note.versions if rest and not rest.endswith("/")]
+            others = [name.partition(f"/{NOTE}")[0] for name in names if not name.startswith(NOTE)]
+            yield [path_of(name) for name in others if name and not name.endswith("/")]
 
     async def _check_restored(self, note: VersionNote, target: Path, replace: bool) -> None:
         await self.check_ancestors(target.parent)
