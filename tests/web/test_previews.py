@@ -205,6 +205,44 @@ def test_previews_on_a_phone(open_page: OpenPage, gateway: Gateway, root: Path, 
         assert user.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_a_video_is_played_from_any_position(user: BrowserUser, root: Path, gateway: Gateway) -> None:
+    """`clip.mp4`: half a minute of a growing bar, VP9. Its index is at the end, behind 32 MiB that nobody needs here."""
+    clip = (Path(__file__).parent / "clip.mp4").read_bytes()
+    index = clip.index(b"moov") - 4
+    padding = 32 * 2**20
+    (root / "clip.mp4").write_bytes(
+        clip[:index] + struct.pack(">I4s", padding, b"free") + bytes(padding - 8) + clip[index:]
+    )
+    user.press("r")
+    ranges: list[str] = []
+    user.page.on("request", lambda request: ranges.append(request.headers.get("range", "")))
+    with user.page.expect_response("**/*action=TICKET*") as answer:
+        open_preview(user, "clip.mp4")
+    assert answer.value.json()["expiresIn"] >= 60
+    player = user.dialog.locator("video")
+    expect(player).to_have_js_property("duration", 30)
+    begins = [int(each[6:].partition("-")[0]) for each in ranges if each.startswith("bytes=")]
+    assert max(begins) > padding // 2
+    for moment in (25, 5):
+        shown = player.evaluate(
+            """async (player, moment) => {
+              const seeked = new Promise((resolve) => player.addEventListener("seeked", resolve, {once: true}));
+              player.currentTime = moment;
+              await seeked;
+              const canvas = new OffscreenCanvas(64, 48).getContext("2d");
+              canvas.drawImage(player, 0, 0);
+              const row = canvas.getImageData(0, 24, 64, 1).data;
+              return [player.currentTime, [...row].filter((value, index) => index % 4 === 0 && value > 128).length];
+            }""",
+            moment,
+        )
+        assert shown[0] == moment
+        assert abs(shown[1] - 64 * moment / 30) < 4  # the bar is as long as it is at that moment
+    player.evaluate("player => { player.muted = true; return player.play(); }")
+    expect(player).not_to_have_js_property("currentTime", 5)
+    user.dialog.press("Escape")
+
+
 @pytest.fixture
 def modules(open_page: OpenPage, gateway: Gateway) -> Page:
     """The page's sources, module by module, at /page/src/."""
