@@ -1,11 +1,11 @@
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack
 
 import pytest
 
-from portico.providers.local import LocalProvider
+from portico.providers.local import LocalProvider, uploads
 from portico.providers.local.uploads import MAX_BUFFER, MIN_BUFFER, WriteBuffers
 
 from .actions import at
@@ -14,10 +14,10 @@ from .actions import at
 def test_the_more_uploads_the_less_each_buffers() -> None:
     buffers = WriteBuffers(16 * MAX_BUFFER)
     assert buffers.size == MAX_BUFFER
-    with ExitStack() as uploads:
+    with ExitStack() as running:
         seen = []
         for number in range(1, 1001):
-            uploads.enter_context(buffers.upload())
+            running.enter_context(buffers.upload())
             seen.append(buffers.size)
             assert number * 2 * buffers.size <= 16 * MAX_BUFFER or buffers.size == MIN_BUFFER
         assert seen == sorted(seen, reverse=True)
@@ -58,3 +58,41 @@ async def test_what_is_written_is_let_go_of_while_the_next_chunk_is_waited_for(
     assert await asyncio.to_thread(gone.wait, 60)
     goes_on.set()
     assert (await writing).size == MAX_BUFFER
+
+
+async def test_of_many_uploads_none_takes_more_before_its_buffer_is_written(
+    provider: LocalProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_write, asked = threading.Event(), 0
+    write = uploads.write_buffers
+
+    def paused(file: int, buffers: Sequence[bytes]) -> int:
+        may_write.wait(60)
+        return write(file, buffers)
+
+    monkeypatch.setattr(uploads, "write_buffers", paused)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal asked
+        for _ in range(2):
+            asked += 1
+            yield b"x" * MAX_BUFFER
+
+    async def taken() -> int:
+        """Chunks that an upload has taken before anything is written."""
+        nonlocal asked
+        asked = 0
+        may_write.clear()
+        writing = asyncio.ensure_future(provider.write(at("file"), chunks(), "text/plain"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        found = asked
+        may_write.set()
+        assert (await writing).size == 2 * MAX_BUFFER
+        return found
+
+    assert await taken() == 2
+    with ExitStack() as others:
+        for _ in range(100):
+            others.enter_context(provider._buffers.upload())
+        assert await taken() == 1

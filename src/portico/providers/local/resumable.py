@@ -96,6 +96,9 @@ class LocalUpload(ResumableUpload):
                             await save()
                             saved = self.offset
                     writing = self._threads.writes.start(_write, file, self.offset, buffer)
+                    del buffer  # as in `upload`
+                    if not self._buffers.overlap:
+                        await finished(self._target, writing)
             assert writing
             self.offset += await finished(self._target, writing)
         finally:

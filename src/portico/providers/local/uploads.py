@@ -38,11 +38,13 @@ from portico.providers.local.staging import (
 from portico.providers.local.threads import Threads
 from portico.providers.write_options import KeptFile
 
-MAX_BUFFER = 2**18
-"""Bytes. A larger buffer makes no upload faster, and takes more memory."""
+MAX_BUFFER = 2**20
+"""Bytes. A larger buffer takes no less processor time."""
 MIN_BUFFER = 2**16
 """Bytes. A chunk off the wire is not smaller while its client is fast."""
-_BUDGET = 128 * 2**20
+_BUDGET = 8 * 2**20
+_OVERLAPPING = 16
+"""Uploads, as many as there are threads that write (`Threads.writes`)."""
 _MAX_CHUNKS = 4096
 """In a buffer: every chunk costs memory of its own, however small it is."""
 RENEWAL_SECONDS = 600.0
@@ -59,7 +61,7 @@ log = structlog.get_logger()
 class WriteBuffers:
     """How much an upload buffers before a thread writes it: the more uploads, the less.
 
-    An upload holds one buffer that fills and one that is being written.
+    An upload holds one buffer that fills and one that is being written; of many uploads, each holds only one.
     """
 
     def __init__(self, budget: int = _BUDGET) -> None:
@@ -79,6 +81,11 @@ class WriteBuffers:
         """Bytes that each upload buffers now."""
         return max(MIN_BUFFER, min(MAX_BUFFER, self._budget // (2 * (self._uploads or 1))))
 
+    @property
+    def overlap(self) -> bool:
+        """Whether an upload takes more from its client while a buffer is written. If not, the others use that time."""
+        return self._uploads <= _OVERLAPPING
+
 
 async def upload(
     threads: Threads, buffers: WriteBuffers, path: Path, chunks: AsyncIterator[bytes], staged: "StagedFile"
@@ -94,6 +101,8 @@ async def upload(
                 write = StagedFile.store if last else StagedFile.append
                 writing = threads.writes.start(write, staged, buffer)
                 del buffer  # a client that pauses keeps no memory that is not needed
+                if not buffers.overlap:
+                    await finished(path, writing)
             assert writing
             entry: Entry = await finished(path, writing)
             return entry
