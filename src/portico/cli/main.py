@@ -98,6 +98,8 @@ def _dispatch(words: list[str], home: str | None) -> int:
     name, *rest = words
     if name == "serve":
         gc.disable()  # until it serves: what is imported stays
+        # Where it is installed, structlog would import it for tracebacks in color, which are not used: 80 modules, 4 MiB.
+        sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     else:
         gc.set_threshold(_GC_THRESHOLD)
     _check_command(name)
