@@ -6,6 +6,7 @@ settles name conflicts. Paths given to it count from the user's root.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from copy import copy
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -366,6 +367,10 @@ class Drive:
         """Move it back to where it was; the path that it has then. What it replaces is kept, too."""
         self.require(Right.UPLOAD, Right.OVERWRITE)
         target = self.trash.path_of(record)
+        with _named_as_it_was(record, target):
+            return await self._restore_record(record, target, on_conflict)
+
+    async def _restore_record(self, record: Trashed, target: Path, on_conflict: OnConflict) -> Path:
         async with self.trash.restoring(record) as place:
             if on_conflict is not OnConflict.RENAME:
                 return await self._restore(place, target, replace=on_conflict is OnConflict.REPLACE)
@@ -448,6 +453,21 @@ class Drive:
 
 def _partial(upload_id: str) -> Path:
     return Path((f"{RESERVED_PREFIX}uploads", f"part-{upload_id}"))
+
+
+@contextmanager
+def _named_as_it_was(record: Trashed, target: Path) -> Iterator[None]:
+    """In the trash it has an id as its name, which says nothing to users."""
+    try:
+        yield
+    except PorticoError as error:
+        if record.id not in error.detail:
+            raise
+        if isinstance(error, NotFound):
+            raise NotFound(f"The content of '{target.name}' is no longer in the storage.") from error
+        renamed = copy(error)
+        renamed.detail = error.detail.replace(record.id, target.name)
+        raise renamed from error
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The trash over REST."""
 
+import asyncio
 import subprocess
 import sys
 from datetime import timedelta
@@ -10,6 +11,8 @@ from sqlalchemy import update
 
 from portico import processes
 from portico.operations.trash_expiry import sweep_trash
+from portico.paths import Path
+from portico.providers.local import LocalProvider
 from portico.store.leases import Leases
 from portico.store.tables import leases, trash
 from portico.store.trash import TrashRecords
@@ -185,6 +188,46 @@ async def test_it_expires(gateway: Gateway, clock: Clock) -> None:
     await sweep_trash(TrashRecords(database), drives, keep)
     assert list(folder.iterdir()) == []
     assert await listed(gateway) == []
+
+
+@pytest.mark.parametrize("kind", ["remove", "empty"])
+async def test_a_removal_that_takes_long_is_a_job(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    gateway.put("docs/a.txt", b"a")
+    trash_id = (await gateway.call("DELETE", "docs", params={"recursive": "true"})).headers["X-Trash-Id"]
+    purge, go_on = LocalProvider.purge, asyncio.Event()
+
+    async def slow(provider: LocalProvider, place: Path) -> None:
+        await go_on.wait()
+        await purge(provider, place)
+
+    monkeypatch.setattr(LocalProvider, "purge", slow)
+    headers = {**await gateway.sign_in(), "Prefer": "respond-async, wait=0"}
+    address = f"{TRASH}/{trash_id}" if kind == "remove" else TRASH
+    accepted = await gateway.client.delete(address, headers=headers)
+    assert accepted.status_code == 202
+    job = accepted.json()
+    assert (job["kind"], job["state"]) == (kind, "running")
+    assert job["source"] == ("/docs" if kind == "remove" else "/")
+    go_on.set()
+    while job["state"] == "running":
+        job = (await gateway.client.get(accepted.headers["Location"], headers=headers)).json()
+    assert job["state"] == "done"
+    assert await listed(gateway) == []
+    # One that is quick is answered as before.
+    gateway.put("b.txt")
+    await gateway.call("DELETE", "b.txt")
+    assert (await call(gateway, "DELETE")).status_code == 204
+
+
+async def test_an_error_names_what_it_was(gateway: Gateway) -> None:
+    gateway.put("docs/a.txt", b"a")
+    trash_id = (await gateway.call("DELETE", "docs/a.txt")).headers["X-Trash-Id"]
+    (gateway.settings.files_folder / ".portico~trash" / trash_id).unlink()
+    lost = await call(gateway, "POST", f"/{trash_id}", action="RESTORE")
+    assert (lost.status_code, lost.json()["code"]) == (404, "not-found")
+    assert lost.json()["detail"] == "The content of 'a.txt' is no longer in the storage."
 
 
 async def test_it_can_be_turned_off(open_gateway: OpenGateway) -> None:

@@ -9,6 +9,7 @@ import pytest
 from portico.client import Client, Job, JobCancelled, NotFound, ProviderUnavailable
 from portico.client.http.effects import Request, Response, Sleep
 from portico.client.jobs import Waiting, outcome
+from portico.client.trash import restore
 
 BODY = {
     "id": "a" * 32,
@@ -80,3 +81,25 @@ def test_a_job_of_a_gateway(client: Client, root: Path) -> None:
     assert removal
     with pytest.raises(NotFound):
         client.wait_for_job(removal.id)
+    # In the trash, too.
+    trash_id = client.delete("/copy", recursive=True)
+    assert trash_id
+    assert client.restore(trash_id, progress=lambda _: None) == "/copy"
+    trash_id = client.delete("/copy", recursive=True)
+    assert trash_id
+    client.remove_trashed(trash_id, progress=lambda _: None)
+    client.empty_trash(progress=lambda _: None)
+    assert [*client.trash()] == []
+
+
+def test_a_restore_that_became_a_job() -> None:
+    replies = [Response(202, {}, dumps(BODY).encode())]
+    replies.append(Response(200, {}, dumps(BODY | {"state": "done", "result": "/a (1)"}).encode()))
+    operation = restore(Session(), "1", "rename", lambda _: None)  # type: ignore[arg-type]
+    request = next(operation)
+    assert isinstance(request, Request)
+    assert request.headers["Prefer"] == "respond-async"
+    operation.send(replies.pop(0))
+    with pytest.raises(StopIteration) as end:
+        operation.send(replies.pop(0))
+    assert end.value.value == "/a (1)"

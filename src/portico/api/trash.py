@@ -37,19 +37,27 @@ async def restore(request: Request) -> Response:
     async def change(operations: Operations) -> Path:
         return await operations.trash.restore(trash_id, on_conflict)
 
-    path = await (await operations_of(request)).trash.path_of(trash_id)
+    path = await (await operations_of(request)).trash.path_to_restore(trash_id)
     context_of(request).release()  # a job takes an admission slot of its own
     return await carried_out(request, "restore", change, path)
 
 
 async def remove_trashed(request: Request) -> Response:
-    await (await operations_of(request)).trash.remove(last_segment(request))
-    return Response(status_code=204)
+    trash_id = last_segment(request)
+
+    async def change(operations: Operations) -> None:
+        await operations.trash.remove(trash_id)
+
+    path = await (await operations_of(request)).trash.path_to_remove(trash_id)
+    context_of(request).release()
+    return await carried_out(request, "remove", change, path)
 
 
 async def empty_trash(request: Request) -> Response:
-    await (await operations_of(request)).trash.empty()
-    return Response(status_code=204)
+    async def change(operations: Operations) -> None:
+        await operations.trash.empty()
+
+    return await carried_out(request, "empty", change, Path())
 
 
 def _body(item: TrashedItem) -> TrashedBody:

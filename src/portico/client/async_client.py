@@ -293,17 +293,22 @@ class AsyncClient(Base):
             if cursor is None:
                 return
 
-    async def restore(self, trash_id: str, *, on_conflict: OnConflict = "fail") -> str:
-        """Bring back what was deleted or replaced; returns its path. To undo a replacement, use `replace`."""
-        return await self._run(trash.restore(self._session, trash_id, on_conflict))
+    async def restore(
+        self, trash_id: str, *, on_conflict: OnConflict = "fail", progress: JobProgress | None = None
+    ) -> str:
+        """Bring back what was deleted or replaced; returns its path. To undo a replacement, use `replace`.
 
-    async def remove_trashed(self, trash_id: str) -> None:
-        """Remove one item of the trash for good."""
-        await self._run(trash.remove(self._session, trash_id))
+        `progress`: as in `move`.
+        """
+        return await self._run(trash.restore(self._session, trash_id, on_conflict, progress))
 
-    async def empty_trash(self) -> None:
-        """Remove everything in the trash for good."""
-        await self._run(trash.empty(self._session))
+    async def remove_trashed(self, trash_id: str, *, progress: JobProgress | None = None) -> None:
+        """Remove one item of the trash for good. `progress`: as in `move`."""
+        await self._run(trash.remove(self._session, trash_id, progress))
+
+    async def empty_trash(self, *, progress: JobProgress | None = None) -> None:
+        """Remove everything in the trash for good. `progress`: as in `move`."""
+        await self._run(trash.empty(self._session, progress))
 
     async def share(
         self, path: str, kind: LinkKind = "download", **options: Unpack[LinkOptions]

@@ -289,17 +289,22 @@ class Client(Base):
             if cursor is None:
                 return
 
-    def restore(self, trash_id: str, *, on_conflict: OnConflict = "fail") -> str:
-        """Bring back what was deleted or replaced; returns its path. To undo a replacement, use `replace`."""
-        return self._run(trash.restore(self._session, trash_id, on_conflict))
+    def restore(
+        self, trash_id: str, *, on_conflict: OnConflict = "fail", progress: JobProgress | None = None
+    ) -> str:
+        """Bring back what was deleted or replaced; returns its path. To undo a replacement, use `replace`.
 
-    def remove_trashed(self, trash_id: str) -> None:
-        """Remove one item of the trash for good."""
-        self._run(trash.remove(self._session, trash_id))
+        `progress`: as in `move`.
+        """
+        return self._run(trash.restore(self._session, trash_id, on_conflict, progress))
 
-    def empty_trash(self) -> None:
-        """Remove everything in the trash for good."""
-        self._run(trash.empty(self._session))
+    def remove_trashed(self, trash_id: str, *, progress: JobProgress | None = None) -> None:
+        """Remove one item of the trash for good. `progress`: as in `move`."""
+        self._run(trash.remove(self._session, trash_id, progress))
+
+    def empty_trash(self, *, progress: JobProgress | None = None) -> None:
+        """Remove everything in the trash for good. `progress`: as in `move`."""
+        self._run(trash.empty(self._session, progress))
 
     def share(self, path: str, kind: LinkKind = "download", **options: Unpack[LinkOptions]) -> ShareLink:
         """Share a file or folder with people without an account; the link in the answer has its `address`."""

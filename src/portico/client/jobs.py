@@ -18,7 +18,7 @@ _LONGEST_PAUSE_SECONDS = 1.0
 class Job:
     id: str
     kind: str
-    """`copy`, `move`, `delete` or `restore`."""
+    """`copy`, `move`, `delete`, `restore`, or, in the trash, `remove` or `empty`."""
     state: Literal["running", "done", "failed", "cancelled"]
     source: str
     target: str | None

@@ -8,8 +8,9 @@ from urllib.parse import quote, urlencode
 from portico.client.auth.session import AuthSession
 from portico.client.errors import NotAGateway
 from portico.client.files import OnConflict
-from portico.client.http.effects import Operation, Request
+from portico.client.http.effects import Operation, Request, Response
 from portico.client.http.idempotency import new_key
+from portico.client.jobs import Job, JobProgress, Waiting, outcome
 from portico.client.paths import path_of
 
 TRASH = "/backend/1.0.0/trash"
@@ -41,18 +42,30 @@ def page(session: AuthSession, cursor: str | None) -> Operation[tuple[list[Trash
     raise NotAGateway("The response is no page of a trash; is this the address of a Portico gateway?")
 
 
-def restore(session: AuthSession, trash_id: str, on_conflict: OnConflict) -> Operation[str]:
+def restore(
+    session: AuthSession, trash_id: str, on_conflict: OnConflict, progress: JobProgress | None = None
+) -> Operation[str]:
     address = f"{_address(trash_id)}?action=RESTORE&onConflict={on_conflict}"
-    response = yield from session.request(Request("POST", address, new_key(), long_running=True))
-    return path_of(response.headers.get("location", "")) or ""
+    response, job = yield from _carried_out(session, "POST", address, progress)
+    return (job.result if job else path_of(response.headers.get("location", ""))) or ""
 
 
-def remove(session: AuthSession, trash_id: str) -> Operation[None]:
-    yield from session.request(Request("DELETE", _address(trash_id), new_key(), long_running=True))
+def remove(session: AuthSession, trash_id: str, progress: JobProgress | None = None) -> Operation[None]:
+    yield from _carried_out(session, "DELETE", _address(trash_id), progress)
 
 
-def empty(session: AuthSession) -> Operation[None]:
-    yield from session.request(Request("DELETE", TRASH, new_key(), long_running=True))
+def empty(session: AuthSession, progress: JobProgress | None = None) -> Operation[None]:
+    yield from _carried_out(session, "DELETE", TRASH, progress)
+
+
+def _carried_out(
+    session: AuthSession, method: str, address: str, progress: JobProgress | None
+) -> Operation[tuple[Response, Job | None]]:
+    """The response, and the job that the change became, if it has taken long and somebody wants to see its progress."""
+    waiting = Waiting(progress)
+    request = Request(method, address, new_key() | waiting.headers, long_running=True)
+    response = yield from session.request(request)
+    return response, (yield from outcome(session, response, waiting))
 
 
 def _address(trash_id: str) -> str:

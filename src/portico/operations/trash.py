@@ -56,11 +56,19 @@ class Trash:
         records, following = await drive.trash.page(min(size, _PAGE), cursor)
         return TrashPage([_item(drive, record) for record in records], following)
 
-    async def path_of(self, trash_id: str) -> Path:
+    async def path_to_restore(self, trash_id: str) -> Path:
         """Where it was, for those who may restore it."""
         self._context.action = "restore"
+        return await self._path_of(trash_id, Right.UPLOAD, Right.OVERWRITE)
+
+    async def path_to_remove(self, trash_id: str) -> Path:
+        """Where it was, for those who may remove it for good."""
+        self._context.action = "trash-remove"
+        return await self._path_of(trash_id, Right.OVERWRITE)
+
+    async def _path_of(self, trash_id: str, *rights: Right) -> Path:
         drive = await self._open()
-        drive.require(Right.UPLOAD, Right.OVERWRITE)
+        drive.require(*rights)
         return drive.trash.path_of(await drive.trash.get(trash_id))
 
     async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> Path:

@@ -94,6 +94,7 @@ class VersionedStore(ObjectStore):
             await self.versions.restore(note, after, goal, replace=replace)
             after = note.source + note.versions[-1][0] if note.versions else after
             restored += len(note.versions)
+            count(sum(not rest.endswith("/") for rest, _ in note.versions))
         if first.is_folder and not restored + await self._restore_copies(folder_key(place), goal):
             await self.mark(goal)
 

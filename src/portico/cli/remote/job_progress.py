@@ -1,4 +1,4 @@
-"""The progress of a move, copy or deletion that takes long, on a terminal."""
+"""The progress of a change that takes long, on a terminal."""
 
 import os
 import sys
@@ -50,14 +50,22 @@ class JobLine:
             sys.stderr.flush()
 
 
-_DOING = {"copy": "Copying", "move": "Moving", "delete": "Deleting"}
+_DOING = {
+    "copy": "Copying",
+    "move": "Moving",
+    "delete": "Deleting",
+    "restore": "Restoring",
+    "remove": "Removing",
+}
 
 
 def line_of(job: Job) -> str:
     """`Copying /reports: 1200 of 5000 files, 1.2 GB`."""
-    doing = _DOING.get(job.kind, job.kind.capitalize())
+    doing = f"{_DOING.get(job.kind, job.kind.capitalize())} {job.source}"
+    if job.kind == "empty":
+        doing = "Emptying the trash"
     of = f" of {job.entries_total}" if job.entries_total is not None else ""
     parts = [f"{job.entries_done}{of} files"]
     if job.bytes_done:
         parts.append(units.size(job.bytes_done))
-    return f"{doing} {job.source}: {', '.join(parts)}"
+    return f"{doing}: {', '.join(parts)}"

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from portico.cli.exits import DONE, UsageMistake
 from portico.cli.remote.connect import connect
+from portico.cli.remote.job_progress import JobLine
 from portico.cli.terminal import speaks_unicode, standard_output
 from portico.client.client import Client
 from portico.client.errors import NotFound
@@ -36,14 +37,17 @@ def restore_items(options: SimpleNamespace) -> int:
     on_conflict: OnConflict = "rename" if options.rename else "replace" if options.replace else "fail"
     with connect(options) as client:
         for trash_id in _ids(client, options.paths):
-            print(client.restore(trash_id, on_conflict=on_conflict))
+            with JobLine(client) as line:
+                path = client.restore(trash_id, on_conflict=on_conflict, progress=line.progress)
+            print(path)
     return DONE
 
 
 def remove_items(options: SimpleNamespace) -> int:
     with connect(options) as client:
         for trash_id in _ids(client, options.paths):
-            client.remove_trashed(trash_id)
+            with JobLine(client) as line:
+                client.remove_trashed(trash_id, progress=line.progress)
     return DONE
 
 
@@ -54,8 +58,8 @@ def empty_trash(options: SimpleNamespace) -> int:
         print("Remove everything in the trash for good? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return DONE
-    with connect(options) as client:
-        client.empty_trash()
+    with connect(options) as client, JobLine(client) as line:
+        client.empty_trash(progress=line.progress)
     return DONE
 
 

@@ -49,3 +49,7 @@ export async function remove(path, { recursive }) {
 export async function restore(id, onConflict = "fail") {
   await ended(await request("POST", `${TRASH}/${encodeURIComponent(id)}?action=RESTORE&onConflict=${onConflict}`, OPTIONS));
 }
+
+export async function emptyTrash() {
+  await ended(await request("DELETE", TRASH, OPTIONS));
+}

@@ -119,8 +119,6 @@ export async function trashPage({ cursor, signal }) {
   return (await request("GET", `${TRASH}?${new URLSearchParams({ size: "100", ...(cursor ? { cursor } : {}) })}`, { signal })).json();
 }
 
-export const emptyTrash = () => request("DELETE", TRASH, { tree: true });
-
 /** The user behind this token, with current rights. @returns {Promise<{username: string, rights: string[]}>} */
 export async function whoAmI() {
   return (await request("GET", "/backend/session")).json();

@@ -1,7 +1,7 @@
 /** The trash: what was deleted or replaced, and can be brought back. */
 
 import * as api from "../api/client.js";
-import { restore } from "../api/changes.js";
+import { emptyTrash, restore } from "../api/changes.js";
 import { askConflict, button, confirm, openDialog } from "./dialogs.js";
 import { bdi, fill, make } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
@@ -71,7 +71,7 @@ export async function showTrash(onRestored) {
   });
   const clear = () => attempt(async () => {
     if (!(await confirm(t("emptyTrash"), { body: [make("p", {}, t("emptyTrashHint"))], yes: t("emptyTrash"), danger: true }))) return;
-    await api.emptyTrash();
+    await emptyTrash();
     cursor = null;
     fill(list);
     update();

@@ -204,6 +204,8 @@ export default {
   job_move: "{name} wird verschoben",
   job_delete: "{name} wird gelöscht",
   job_restore: "{name} wird wiederhergestellt",
+  job_remove: "{name} wird endgültig entfernt",
+  job_empty: "Papierkorb wird geleert",
   job_other: "{name} wird bearbeitet",
   jobProgress: "Fortschritt von {name}",
   dismissName: "{name} ausblenden",

@@ -204,6 +204,8 @@ export default {
   job_move: "Moving {name}",
   job_delete: "Deleting {name}",
   job_restore: "Restoring {name}",
+  job_remove: "Removing {name} for good",
+  job_empty: "Emptying the trash",
   job_other: "Processing {name}",
   jobProgress: "Progress of {name}",
   dismissName: "Dismiss {name}",

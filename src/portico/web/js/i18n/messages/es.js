@@ -204,6 +204,8 @@ export default {
   job_move: "Moviendo {name}",
   job_delete: "Eliminando {name}",
   job_restore: "Restaurando {name}",
+  job_remove: "Eliminando {name} definitivamente",
+  job_empty: "Vaciando la papelera",
   job_other: "Procesando {name}",
   jobProgress: "Progreso de {name}",
   dismissName: "Descartar {name}",

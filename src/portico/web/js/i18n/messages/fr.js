@@ -204,6 +204,8 @@ export default {
   job_move: "Déplacement de {name}",
   job_delete: "Suppression de {name}",
   job_restore: "Restauration de {name}",
+  job_remove: "Suppression définitive de {name}",
+  job_empty: "Vidage de la corbeille",
   job_other: "Traitement de {name}",
   jobProgress: "Progression de {name}",
   dismissName: "Masquer {name}",

@@ -204,6 +204,8 @@ export default {
   job_move: "{name} を移動中",
   job_delete: "{name} を削除中",
   job_restore: "{name} を復元中",
+  job_remove: "{name} を完全に削除しています",
+  job_empty: "ごみ箱を空にしています",
   job_other: "{name} を処理中",
   jobProgress: "{name} の進行状況",
   dismissName: "{name} を閉じる",
