@@ -221,6 +221,30 @@ async def test_a_removal_that_takes_long_is_a_job(
     assert (await call(gateway, "DELETE")).status_code == 204
 
 
+async def test_a_cancelled_deletion_says_what_it_has_deleted(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.put("docs/a.txt", b"a")
+    move = LocalProvider.move_to_trash
+
+    async def endless(provider: LocalProvider, path: Path, place: Path) -> None:
+        await move(provider, path, place)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(LocalProvider, "move_to_trash", endless)
+    asked = {"Prefer": "respond-async, wait=0"}
+    accepted = await gateway.call("DELETE", "docs", params={"recursive": "true"}, headers=asked)
+    address, headers = accepted.headers["Location"], await gateway.sign_in()
+    while (gateway.files / "docs").exists():
+        await asyncio.sleep(0.01)
+    assert (await gateway.client.delete(address, headers=headers)).status_code == 202
+    job = accepted.json()
+    while job["state"] == "running":
+        job = (await gateway.client.get(address, headers=headers)).json()
+    assert job["state"] == "cancelled"
+    assert [item["id"] for item in await listed(gateway)] == [job["trashId"]]
+
+
 async def test_an_error_names_what_it_was(gateway: Gateway) -> None:
     gateway.put("docs/a.txt", b"a")
     trash_id = (await gateway.call("DELETE", "docs/a.txt")).headers["X-Trash-Id"]

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from ..gateways import Gateway
@@ -92,6 +93,39 @@ def test_progress_reload_and_cancel(open_page: OpenPage, gateway: Gateway, root:
     user.page.reload()
     user.settle()
     expect(panel).to_be_hidden()
+
+
+@pytest.mark.parametrize("state", ["done", "cancelled"])
+def test_a_deletion_is_undone_after_a_reload(
+    open_page: OpenPage, gateway: Gateway, root: Path, state: str
+) -> None:
+    (root / "large").mkdir()
+    user = open_page(gateway)
+    slow = SlowGateway(user.page)
+    slow.job |= {"kind": "delete"}
+    user.page.route("**/filesystem/large?recursive=true", slow._begin)
+    asked: list[str] = []
+
+    def restore(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=201)
+
+    user.page.route("**/trash/0123?*", restore)
+    user.sign_in()
+    user.act("large", "Delete")
+    user.dialog.get_by_role("button", name="Delete 1 item").click()
+    panel = user.page.get_by_role("region", name="Activity")
+    expect(panel).to_contain_text("Deleting large")
+    expect(panel.get_by_role("button", name="Undo")).to_have_count(0)
+    user.page.reload()
+    user.settle()
+    slow.job |= {"state": state, "trashId": "0123"}
+    panel.get_by_role("button", name="Undo large").click()
+    expect(user.page.locator(".notice")).to_contain_text("1 item restored")
+    expect(panel).to_be_hidden()
+    assert [url.partition("?")[2] for url in asked] == [
+        f"action=RESTORE&onConflict={'fail' if state == 'done' else 'replace'}"
+    ]
 
 
 def test_outcomes_are_reported_once(open_page: OpenPage, gateway: Gateway, root: Path) -> None:

@@ -101,7 +101,7 @@ class JobBody(msgspec.Struct, rename="camel"):
     problem: Problem | msgspec.UnsetType = msgspec.UNSET
     """If it failed: what the request would have been answered with."""
     trash_id: str | msgspec.UnsetType = msgspec.UNSET
-    """Of what was deleted, if it can be restored from the trash."""
+    """Of what was deleted or replaced, if it can be restored from the trash."""
 
 
 class JobsBody(msgspec.Struct):

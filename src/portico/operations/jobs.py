@@ -78,7 +78,7 @@ class Job:
     detail: str | None = None
     """If it failed: the error that the request would have been answered with."""
     trash_id: str | None = None
-    """Of what was deleted, if it is kept."""
+    """Of what was deleted or replaced, if it is kept; of a job that did not come to its end, as much as it did."""
 
 
 class _Outcome(msgspec.Struct, omit_defaults=True):
@@ -145,7 +145,7 @@ class Jobs:
                 result = work.result()
                 return DONE, _Outcome(None if result is None else str(result))
             case ChangeAbandoned():
-                return CANCELLED, None
+                return CANCELLED, _Outcome()
             case PorticoError():
                 if self._stopping and isinstance(error, Unavailable):
                     return INTERRUPTED, None

@@ -12,13 +12,14 @@ import { pickFolder } from "../dialogs/folder-picker.js";
 import { codeOf, statusOf } from "../api/errors.js";
 import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
+import { Cancelled } from "../jobs/jobs.js";
 import { forEach } from "./each-entry.js";
 import { undoRemove, undoReplaced } from "./undo.js";
 
 /** @import { ConflictChoice, Entry, EntryAction, FolderAction, OnConflict } from "../types.js" */
 /** @import { Outcome } from "./each-entry.js" */
 /** @import { Listing } from "./listing.js" */
-/** @import { Replaced } from "./undo.js" */
+/** @import { Replaced, Trashed } from "./undo.js" */
 
 /** How many names a confirmation lists. */
 const MAX_NAMES = 5;
@@ -126,12 +127,17 @@ export async function remove(listing, entries) {
   ];
   const sure = await confirm(t("deleteTitle", { count: entries.length }), { body, yes: t("deleteYes", { count: entries.length }), danger: true });
   if (!sure) return;
-  /** @type {{id: string, entry: Entry}[]} */
+  /** @type {Trashed[]} */
   const trashed = [];
   await forEach(entries, {
     act: async (entry) => {
-      const id = await changes.remove(join(listing.path, entry.name), { recursive: entry.folder });
-      if (id) trashed.push({ id, entry });
+      try {
+        const id = await changes.remove(join(listing.path, entry.name), { recursive: entry.folder });
+        if (id) trashed.push({ id, entry });
+      } catch (error) {
+        if (error instanceof Cancelled && error.trashId) trashed.push({ id: error.trashId, entry, inPart: true });
+        throw error;
+      }
       return entry.name;
     },
     after: (done) => listing.drop(done.map(({ entry }) => entry.name)),

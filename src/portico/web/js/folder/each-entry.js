@@ -32,7 +32,7 @@ export async function forEach(entries, { act, after, success, failure, target = 
     } catch (error) {
       if (isAbort(error) || error instanceof SignedOut) break;
       if (error instanceof Cancelled) {
-        notify(error.message);
+        notify(error.message, done.length ? undefined : undo?.());
         break;
       }
       failures.push({ name: entry.name, error });

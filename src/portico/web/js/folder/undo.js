@@ -7,12 +7,15 @@ import { forEach } from "./each-entry.js";
 /** @import { Listing } from "./listing.js" */
 /** @typedef {{entry: Entry, from: string, to: string, ids: string[]}} Replaced an entry that has replaced something, which is in the trash */
 
-/** @param {Listing} listing @param {{id: string, entry: Entry}[]} trashed */
+/** @typedef {{id: string, entry: Entry, inPart?: boolean}} Trashed `inPart`: the rest of the folder is where it was */
+
+/** @param {Listing} listing @param {Trashed[]} trashed */
 export async function undoRemove(listing, trashed) {
-  const ids = new Map(trashed.map(({ id, entry }) => [entry, id]));
-  await forEach([...ids.keys()], {
+  const byEntry = new Map(trashed.map((item) => [item.entry, item]));
+  await forEach([...byEntry.keys()], {
     act: async (entry) => {
-      await changes.restore(/** @type {string} */ (ids.get(entry)));
+      const { id, inPart } = /** @type {Trashed} */ (byEntry.get(entry));
+      await changes.restore(id, inPart ? "replace" : "fail");
       return entry.name;
     },
     after: (done) => listing.put(...done.map(({ entry }) => entry)),

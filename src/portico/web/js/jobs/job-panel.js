@@ -1,12 +1,14 @@
 /** The panel that shows long changes: what is done of them, and a button to cancel. */
 
+import { restore } from "../api/changes.js";
 import { ApiError, errorText } from "../api/errors.js";
+import { session } from "../api/session.js";
 import { bytes, number } from "../i18n/formats.js";
 import { hasMessage, t } from "../i18n/i18n.js";
 import { nameOf } from "../paths.js";
 import { bdi, fill, make, sentence } from "../ui/dom.js";
 import { icon, setIcon } from "../ui/icons.js";
-import { announce } from "../ui/notices.js";
+import { announce, notify, notifyError } from "../ui/notices.js";
 import { jobs } from "./jobs.js";
 
 /** @import { JobBody } from "../types.js" */
@@ -53,9 +55,10 @@ export class JobPanel {
 function makeRow(job) {
   const parts = { icon: icon("retry"), state: make("span", { class: "state" }), bar: make("progress", { max: "1" }) };
   const button = make("button", { type: "button", class: "small", onclick: () => (job.body.state === "running" ? jobs.cancel(job) : jobs.dismiss(job)) });
+  const undo = make("button", { type: "button", class: "small", hidden: true, onclick: () => bringBack(job, undo) }, t("undo"));
   const name = make("span", { class: "name", title: job.body.source }, ...titleParts(job.body));
-  const element = make("li", { class: "job" }, parts.icon, make("div", { class: "details" }, name, parts.state, parts.bar), button);
-  return { ...parts, element, button };
+  const element = make("li", { class: "job" }, parts.icon, make("div", { class: "details" }, name, parts.state, parts.bar), undo, button);
+  return { ...parts, element, button, undo };
 }
 
 /** @param {Row} row @param {Job} job */
@@ -71,9 +74,29 @@ function show(row, job) {
   // Without a value, the bar shows only that something is going on.
   if (entriesTotal && !job.cancelling) row.bar.value = Math.min(1, entriesDone / entriesTotal);
   else row.bar.removeAttribute("value");
+  row.undo.hidden = running || !mayUndo(job.body);
+  row.undo.setAttribute("aria-label", t("undoName", { name }));
   row.button.disabled = running && job.cancelling;
   row.button.textContent = t(running ? "cancel" : "dismiss");
   row.button.setAttribute("aria-label", running ? t("cancelName", { name }) : t("dismissName", { name }));
+}
+
+/** Whether it has deleted something that can be brought back. @param {JobBody} body */
+const mayUndo = ({ kind, trashId }) => kind === "delete" && Boolean(trashId) && session.may("upload", "overwrite");
+
+/** @param {Job} job @param {HTMLButtonElement} button */
+async function bringBack(job, button) {
+  button.disabled = true;
+  try {
+    // If it was not done, the folder is still there, with the rest.
+    await restore(job.body.trashId ?? "", job.body.state === "done" ? "fail" : "replace");
+    jobs.dismiss(job);
+    notify(t("restored", { count: 1 }));
+    jobs.dispatchEvent(new CustomEvent("ended", { detail: { ...job, found: false } }));
+  } catch (error) {
+    notifyError(error);
+    button.disabled = false;
+  }
 }
 
 /** @param {JobBody} body */

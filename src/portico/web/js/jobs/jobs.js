@@ -15,8 +15,10 @@ const POLL_INTERVAL = 1000;
 
 /** A job that was cancelled. What was done before that is kept. */
 export class Cancelled extends PageError {
-  constructor() {
+  /** @param {string} trashId of what it has deleted, or empty */
+  constructor(trashId) {
     super("cancelled", t("jobCancelled"));
+    this.trashId = trashId;
   }
 }
 
@@ -61,7 +63,7 @@ class Jobs extends EventTarget {
     try {
       await this.#follow(job);
       if (job.body.state === "failed") throw new ApiError(job.body.problem?.status ?? 500, job.body.problem ?? {}, () => null, { tree: true });
-      if (job.body.state === "cancelled") throw new Cancelled();
+      if (job.body.state === "cancelled") throw new Cancelled(job.body.trashId ?? "");
       return job.body;
     } finally {
       // The code that waited reports it. After a reload, or without a session, nobody has.

@@ -182,6 +182,7 @@ export default {
   deleted: { one: "{count} Eintrag gelöscht", other: "{count} Einträge gelöscht" },
   deleteFailed: { one: "{count} Eintrag konnte nicht gelöscht werden", other: "{count} Einträge konnten nicht gelöscht werden" },
   undo: "Rückgängig",
+  undoName: "{name} rückgängig machen",
   undoReplaced: "Ersetzen rückgängig machen",
   replacedFiles: { one: "{count} Datei ersetzt", other: "{count} Dateien ersetzt" },
   trash: "Papierkorb",

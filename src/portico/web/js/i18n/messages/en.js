@@ -182,6 +182,7 @@ export default {
   deleted: { one: "{count} item deleted", other: "{count} items deleted" },
   deleteFailed: { one: "{count} item couldn't be deleted", other: "{count} items couldn't be deleted" },
   undo: "Undo",
+  undoName: "Undo {name}",
   undoReplaced: "Undo replacing",
   replacedFiles: { one: "{count} file replaced", other: "{count} files replaced" },
   trash: "Trash",

@@ -182,6 +182,7 @@ export default {
   deleted: { one: "{count} elemento eliminado", other: "{count} elementos eliminados" },
   deleteFailed: { one: "No se pudo eliminar {count} elemento", other: "No se pudieron eliminar {count} elementos" },
   undo: "Deshacer",
+  undoName: "Deshacer {name}",
   undoReplaced: "Deshacer el reemplazo",
   replacedFiles: { one: "{count} archivo reemplazado", other: "{count} archivos reemplazados" },
   trash: "Papelera",

@@ -182,6 +182,7 @@ export default {
   deleted: { one: "{count} élément supprimé", other: "{count} éléments supprimés" },
   deleteFailed: { one: "{count} élément n’a pas pu être supprimé", other: "{count} éléments n’ont pas pu être supprimés" },
   undo: "Annuler la suppression",
+  undoName: "Annuler la suppression de {name}",
   undoReplaced: "Annuler le remplacement",
   replacedFiles: { one: "{count} fichier remplacé", other: "{count} fichiers remplacés" },
   trash: "Corbeille",

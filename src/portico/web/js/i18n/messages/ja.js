@@ -182,6 +182,7 @@ export default {
   deleted: { other: "{count} 件を削除しました" },
   deleteFailed: { other: "{count} 件を削除できませんでした" },
   undo: "元に戻す",
+  undoName: "{name} を元に戻す",
   undoReplaced: "置き換えを元に戻す",
   replacedFiles: { other: "{count} 件のファイルを置き換えました" },
   trash: "ごみ箱",
