@@ -56,7 +56,7 @@ async def copy_tree(
         key = target + version.key[len(source) :]
         try:
             if merging:
-                await _check_merge(store, target, key, folders)
+                await check_merge(store, target, key, folders)
             if done := await copy_object(store, version, key, replace=replace):
                 copied.append(done)
             if not entry.name.endswith("/"):
@@ -72,7 +72,7 @@ async def copy_tree(
     return copied
 
 
-async def _check_merge(store: KeyStore, top: str, key: str, folders: set[str]) -> None:
+async def check_merge(store: KeyStore, top: str, key: str, folders: set[str]) -> None:
     """Fail if, below `top`, a folder would replace a file or a file a folder.
 
     `folders` caches the folders that were checked.

@@ -6,9 +6,10 @@ from portico.entries import Entry
 from portico.errors import PorticoError, already_exists, cannot_replace_folder, is_a_folder, not_found
 from portico.paths import Path
 from portico.providers.keys import folder_key, key_of, path_of
-from portico.providers.object_trees import move_objects
+from portico.providers.object_trees import check_merge, move_objects
 from portico.providers.object_versions import NOTE, Current, ObjectVersions, VersionNote
 from portico.providers.objects import ObjectStore
+from portico.providers.tasks import for_each
 from portico.tally import count
 
 
@@ -131,18 +132,31 @@ class VersionedStore(ObjectStore):
 
     async def _restore_each(self, place: Path, target: Path, replace: bool) -> bool:
         """Restore files that were noted one by one, as those are which a merged folder has replaced; False without notes."""
-        noted = False
-        async for listing in self.pages(folder_key(place), flat=True):
-            for entry in listing.objects:
-                below, found, _ = entry.name[len(folder_key(place)) :].partition(f"/{NOTE}")
-                if not found:
-                    return noted
-                noted = True
-                names = tuple(below.split("/"))
-                await self.restore(
-                    Path(place.segments + names), Path(target.segments + names), replace=replace
-                )
-        return noted
+        prefix, goal = folder_key(place), folder_key(target)
+        if not await self._has_notes(prefix):
+            return False
+        await self.check_ancestors(target)
+        folders: set[str] = set()
+
+        async def bring_back(note_key: str) -> None:
+            key = goal + note_key[len(prefix) :].partition(f"/{NOTE}")[0]
+            await check_merge(self, goal, key, folders)
+            note = await self.versions.read_note(note_key)
+            await self.versions.restore(note, None, key, replace=replace)
+            count()
+
+        async for listing in self.pages(prefix, flat=True):
+            noted = [entry.name for entry in listing.objects if f"/{NOTE}" in entry.name]
+            await for_each(bring_back, noted)
+            others = [entry for entry in listing.objects if f"/{NOTE}" not in entry.name]
+            await move_objects(self, others, prefix, goal)
+        return True
+
+    async def _has_notes(self, prefix: str) -> bool:
+        async for listing in self.pages(prefix, flat=True):
+            if any(f"/{NOTE}" in entry.name for entry in listing.objects):
+                return True
+        return False
 
 
 def _is_file(entry: Entry) -> bool:

@@ -103,3 +103,18 @@ def test_the_address_of_a_version(sas: str | None) -> None:
     address = access.signed("https://a.blob.core.windows.net/c/k", "2026-11-18T02:00:00.0000001Z")
     query = "versionid=2026-11-18T02%3A00%3A00.0000001Z" + (f"&{sas}" if sas else "")
     assert address == f"https://a.blob.core.windows.net/c/k?{query}"
+
+
+async def test_what_a_merge_replaced_may_be_older_than_the_versions(
+    container: tuple[AzureBlobProvider, Container],
+) -> None:
+    provider, stored = container
+    await put(provider, "w/b/old", "old")
+    stored.versioning = True
+    await put(provider, "w/b/new", "new")
+    before = contents(stored, "w/")
+    for name in ("b/old", "b/new"):
+        await provider.keep(at(f"w/{name}"), at(f"t/1/{name}"))
+        await put(provider, f"w/{name}", "replaced")
+    await provider.restore(at("t/1"), at("w"), replace=True)
+    assert contents(stored, "w/") == before
