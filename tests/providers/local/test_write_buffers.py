@@ -1,4 +1,6 @@
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack
@@ -96,3 +98,35 @@ async def test_of_many_uploads_none_takes_more_before_its_buffer_is_written(
         for _ in range(100):
             others.enter_context(provider._buffers.upload())
         assert await taken() == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a hint to Linux")
+@pytest.mark.parametrize("resumable", [False, True])
+async def test_the_disk_begins_before_the_end(
+    provider: LocalProvider, monkeypatch: pytest.MonkeyPatch, resumable: bool
+) -> None:
+    begun: list[tuple[int, int]] = []
+
+    def note(file: int, start: int, length: int, advice: int) -> None:
+        begun.append((start, start + length))
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    monkeypatch.setattr(uploads, "WRITEBACK_BYTES", 4 * MAX_BUFFER)
+    odd = MAX_BUFFER + 1000
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(9):
+            yield b"x" * odd
+
+    async def save() -> None:
+        pass
+
+    if resumable:
+        upload = await provider.begin_upload(at("file"), "text/plain")
+        await upload.append(chunks(), save)
+        await upload.finish(save)
+    else:
+        await provider.write(at("file"), chunks(), "text/plain")
+    # Each byte once, and no part that is not complete.
+    assert begun == [(0, 4 * MAX_BUFFER), (4 * MAX_BUFFER, 8 * MAX_BUFFER)]
+    assert (await provider.stat(at("file"))).size == 9 * odd

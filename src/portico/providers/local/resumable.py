@@ -16,7 +16,14 @@ from portico.paths import Path
 from portico.providers.local.confined_fs import Volume, entry_of, lstat, opened_folder
 from portico.providers.local.staging import open_resumable, open_staging, opened_staging, resumable_name
 from portico.providers.local.threads import Threads
-from portico.providers.local.uploads import StagedFile, WriteBuffers, filled, finished, write_buffers
+from portico.providers.local.uploads import (
+    StagedFile,
+    WriteBuffers,
+    filled,
+    finished,
+    start_writeback,
+    write_buffers,
+)
 from portico.providers.resumable import SAVED_BYTES, ResumableUpload, Save, UntilCut, committed, upload_gone
 from portico.providers.write_options import WriteOptions
 
@@ -204,7 +211,9 @@ class LocalUpload(ResumableUpload):
 def _write(file: int, offset: int, buffers: Sequence[bytes]) -> int:
     """Write at the offset; returns how many bytes."""
     os.lseek(file, offset, os.SEEK_SET)
-    return write_buffers(file, buffers)
+    written = write_buffers(file, buffers)
+    start_writeback(file, offset, offset + written)
+    return written
 
 
 async def _close(file: int, writing: asyncio.Future[int] | None) -> None:
