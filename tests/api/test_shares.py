@@ -13,7 +13,9 @@ import pytest
 from portico import clock as clock_module
 from portico import timestamps
 from portico.accounts.api_keys import ApiKeys, KeyScope
+from portico.accounts.passwords import Passwords
 from portico.accounts.share_links import ShareLinks
+from portico.accounts.throttle import CREDENTIAL_FAILURES
 from portico.api.shares import LINKS, SHARE_SESSIONS
 from portico.errors import Unavailable
 from portico.paths import Path
@@ -179,6 +181,36 @@ async def test_a_password_is_asked_by_everything_and_throttled(gateway: Gateway,
         assert secret not in database
     assert '"path":"/s/…"' in written.replace(" ", "")
     assert other.body["id"] in (gateway.settings.home / "audit.log").read_text()
+
+
+async def test_guesses_of_links_are_throttled(gateway: Gateway, clock: Clock) -> None:
+    gateway.put("box/a.txt")
+    shared = await share(gateway)
+    client = gateway.client
+    for number in range(CREDENTIAL_FAILURES // 2):
+        assert (await client.get(f"/s/{number}")).status_code == 404
+        opened = await client.post(SHARE_SESSIONS, json={"link": f"{number}"})
+        assert opened.status_code == 404
+    # One is answered still, every few seconds.
+    assert (await client.post(SHARE_SESSIONS, json={"link": "x"})).status_code == 404
+    refused = await client.post(SHARE_SESSIONS, json={"link": "x"})
+    assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
+    assert "administrator" not in refused.text
+    page = await client.get("/s/x")
+    assert (page.status_code, page.headers["Retry-After"]) == (429, refused.headers["Retry-After"])
+    # Others at that address are not kept out, and a wrong password is counted by itself.
+    assert (await shared.open()).status_code == 201
+    clock.advance(16 * 60)
+    assert (await client.get("/s/x")).status_code == 404
+
+
+async def test_a_password_that_no_link_asks_for_costs_nothing(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.put("box/a.txt")
+    shared = await share(gateway)
+    monkeypatch.setattr(Passwords, "verify", None)
+    assert (await shared.open(password="needless")).status_code == 201
 
 
 Change = Callable[[Gateway], Awaitable[object]]

@@ -367,7 +367,7 @@ def test_the_documented_thresholds_are_the_real_ones() -> None:
         f"| all user names from one address | {ADDRESS_FAILURES} failures in {minutes} minutes |",
         f"| the same for a familiar pair | {PAIR_FAILURES} failures in {minutes} minutes | one every {spacing} seconds, {MAX_WAITING} waiting",
         f"| a known device | {PAIR_FAILURES} failures in {minutes} minutes | one every {spacing} seconds, {MAX_WAITING} waiting",
-        f"| invalid refresh tokens, API keys and invitations from one address | {CREDENTIAL_FAILURES} in {minutes} minutes | one every {spacing} seconds is answered",
+        f"| unknown refresh tokens, API keys, invitations and share links from one address | {CREDENTIAL_FAILURES} in {minutes} minutes | one every {spacing} seconds is answered",
         f"one per core, and {QUEUE} in the queue",
         f"{SHARE} of one user",
         f"{FAMILIAR_BURST} at once, then {FAMILIAR_RATE:.0f} a second",

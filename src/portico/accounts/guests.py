@@ -12,6 +12,7 @@ from portico import clock
 from portico.accounts.credentials import GUEST_PREFIX, CredentialCache, digest_of
 from portico.accounts.link_usage import Access
 from portico.accounts.passwords import Passwords
+from portico.accounts.rate_limits import too_many_attempts
 from portico.accounts.share_links import (
     LINK_COLUMNS,
     LinkKind,
@@ -122,19 +123,21 @@ class Guests:
 
         `NotFound` for a link that there is not, in the same time.
         """
-        if not password and (found is None or found.password_hash is None):
-            if found is None:
-                raise no_such_link()
+        if found is not None and found.password_hash is None:
             return found
+        if found is None and not password:
+            await self.count_unknown(address)
+            raise no_such_link()
         # No user name begins like this.
         attempt = attempt_of(f"/s/{found.link.id if found else ''}", address)
-        if await self._throttle.check(attempt) is Treatment.DELAYED:
-            await self._throttle.wait(attempt)
+        try:
+            if await self._throttle.check(attempt) is Treatment.DELAYED:
+                await self._throttle.wait(attempt)
+        except TooManyRequests as error:
+            raise too_many_attempts(error.retry_after or 1) from None
         hashed = found.password_hash if found else None
         if await self._passwords.verify(hashed, password, attempt) and found:
             await self._database.execute(self._throttle.success(attempt))
-            return found
-        if found is not None and hashed is None:
             return found
         await self._throttle.failed(attempt)
         if found is None:
@@ -142,6 +145,10 @@ class Guests:
         access = Access(self._database.now(), "", address, "wrong-password", "", None)
         await self._links.usage.note(found.link.id, access)
         raise WrongPassword("The password of this link is wrong.")
+
+    async def count_unknown(self, address: str) -> None:
+        """Count a link that there is not; `TooManyRequests` if there were too many from that address."""
+        await self._throttle.credential_failed(address)
 
     async def add(self, found: OpenLink, name: str, address: str, folder: str | None) -> str | None:
         """The token of a new guest; None if another guest has taken the folder."""

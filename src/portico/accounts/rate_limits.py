@@ -139,12 +139,24 @@ def _pause(admitted_at: int | None, now: int) -> float:
 
 
 def too_many_failures(wait: float) -> TooManyRequests:
-    seconds = math.ceil(wait)
-    when = f"{seconds} seconds" if seconds <= 90 else f"{math.ceil(seconds / 60)} minutes"
+    """For sign-ins."""
     return TooManyRequests(
-        f"Too many sign-ins have failed; try again in {when}, or ask the administrator to unlock the user.",
-        retry_after=seconds,
+        f"Too many sign-ins have failed; try again in {_duration(wait)}, or ask the administrator to unlock the user.",
+        retry_after=math.ceil(wait),
     )
+
+
+def too_many_attempts(wait: float) -> TooManyRequests:
+    """For those whom no administrator can unlock: by a token, a key, an invitation or a link."""
+    return TooManyRequests(
+        f"Too many attempts from your address have failed; try again in {_duration(wait)}.",
+        retry_after=math.ceil(wait),
+    )
+
+
+def _duration(seconds: float) -> str:
+    whole = math.ceil(seconds)
+    return f"{whole} seconds" if whole <= 90 else f"{math.ceil(whole / 60)} minutes"
 
 
 def _refused() -> TooManyRequests:

@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from portico import clock
 from portico.accounts.names import name_key
-from portico.accounts.rate_limits import Pacing, too_many_failures
+from portico.accounts.rate_limits import Pacing, too_many_attempts, too_many_failures
 from portico.single_flight import SingleFlight
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
 from portico.store.tables import attempts
@@ -47,7 +47,7 @@ PAIR_FAILURES: Final = 10
 ADDRESS_FAILURES: Final = 50
 """Failures of all user names from one address within the window; known users are exempt."""
 CREDENTIAL_FAILURES: Final = 50
-"""Unknown refresh tokens, API keys and invitations from one address within the window, before most of them are refused."""
+"""Unknown refresh tokens, API keys, invitations and links from one address within the window, before most are refused."""
 FAMILIAR: Final = timedelta(days=90)
 """How long a pair of user and address is familiar after its last sign-in."""
 MAX_PAIRS: Final = 100
@@ -187,7 +187,8 @@ class Throttle:
         return upsert(self._database.dialect, attempts, fresh).values(row)
 
     async def credential_failed(self, address: str) -> None:
-        """Count an unknown refresh token, API key or invitation; `TooManyRequests` if there were too many from that address.
+        """Count an unknown refresh token, API key, invitation or link; `TooManyRequests` if there were too many from that
+        address.
 
         Even then one is answered every few seconds, so that a client whose session has ended learns of it.
         """
@@ -197,7 +198,7 @@ class Throttle:
             self._failures[key, None] += 1
             await self._counting.run(None, self._count)
         elif pause := await self._pacing.admit(key):
-            raise too_many_failures(pause)
+            raise too_many_attempts(pause)
 
     async def sweep(self) -> None:
         """Delete what is old, what one user has too many of, and of the rest the oldest, strangers first."""

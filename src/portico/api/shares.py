@@ -11,7 +11,7 @@ from portico.api.problems import problem_response
 from portico.api.request_body import read_json
 from portico.api.requests import GUEST_PAGE, Query, context_of, operations_of, services_of
 from portico.api.schemas import EntryBody, JsonResponse, entry_body
-from portico.errors import InvalidRequest, MoreNeeded, NotFound
+from portico.errors import InvalidRequest, MoreNeeded, NotFound, TooManyRequests
 from portico.operations.sharing import LinkDetails, LinkKind, LinkOptions
 from portico.operations.visits import Visit
 from portico.paths import Path
@@ -210,8 +210,13 @@ async def guest_page(request: Request) -> Response:
     services = services_of(request)
     response = services.page.guest.response(request)
     response.headers["Cache-Control"] = "no-store"
-    if not await services.gateway.visits.is_open(request.scope["path"].removeprefix(GUEST_PAGE)):
-        response.status_code = 404
+    token = request.scope["path"].removeprefix(GUEST_PAGE)
+    try:
+        if not await services.gateway.visits.is_open(context_of(request), token):
+            response.status_code = 404
+    except TooManyRequests as error:
+        response.status_code = 429
+        response.headers["Retry-After"] = str(error.retry_after)
     return response
 
 

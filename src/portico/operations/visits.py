@@ -53,9 +53,12 @@ class Visits:
         self._drives = drives
         self._audit = audit
 
-    async def is_open(self, token: str) -> bool:
-        """Whether there is such a link now."""
-        return await self._links.find(token) is not None
+    async def is_open(self, context: RequestContext, token: str) -> bool:
+        """Whether there is such a link now; `TooManyRequests` if too many were asked for that there are not."""
+        if await self._links.find(token) is not None:
+            return True
+        await self._guests.count_unknown(context.address)
+        return False
 
     async def open(
         self, context: RequestContext, token: str, password: str | None = None, name: str = ""
