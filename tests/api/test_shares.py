@@ -457,3 +457,42 @@ async def test_off_altogether(open_gateway: OpenGateway) -> None:
 
 def _in(seconds: int) -> str:
     return timestamps.from_epoch(clock_module.now() + seconds * 1000)
+
+
+DAY = 24 * 3600
+
+
+async def test_an_unfinished_upload_outlives_the_day_of_a_token(gateway: Gateway, clock: Clock) -> None:
+    gateway.put("box/a.txt")
+    shared = await share(gateway, kind="request", askName=False)
+    guest, idle = await shared.guest(), await shared.guest()
+    named = {"Upload-Length": "6", "Upload-Metadata": metadata(filename="late.txt")}
+    begun = await guest.tus("POST", headers=named)
+    where = begun.headers["Location"]
+    piece = {"Content-Type": "application/offset+octet-stream"}
+    sent = await guest.tus("PATCH", where, headers={**piece, "Upload-Offset": "0"}, content=b"abc")
+    assert sent.status_code == 204
+    clock.advance(DAY + 3600)
+    for other in (idle, await shared.guest()):
+        assert (await other.tus("HEAD", where)).status_code in (401, 404)
+    assert (await idle.put("idle.txt", b"x")).status_code == 401
+    for _ in range(2):  # a sweep leaves the guest
+        assert (await guest.tus("HEAD", where)).headers["Upload-Offset"] == "3"
+        await gateway.services.gateway.visits._guests.sweep()
+    sent = await guest.tus("PATCH", where, headers={**piece, "Upload-Offset": "3"}, content=b"def")
+    assert sent.status_code == 204
+    assert (gateway.files / "box/late.txt").read_bytes() == b"abcdef"
+    await shared.end()
+    assert (await guest.tus("HEAD", where)).status_code == 401
+
+
+async def test_a_new_password_ends_the_guests_of_the_former_one(gateway: Gateway, clock: Clock) -> None:
+    gateway.put("box/a.txt")
+    shared = await share(gateway, password="the former password")
+    guest = await shared.guest(password="the former password")
+    await owner(gateway, "PATCH", f"/{shared.body['id']}", json={"title": "Same password"})
+    assert (await guest.call("GET", "a.txt")).status_code == 200
+    await owner(gateway, "PATCH", f"/{shared.body['id']}", json={"password": "another password"})
+    assert (await guest.call("GET", "a.txt")).status_code == 401
+    again = await shared.guest(password="another password")
+    assert (await again.call("GET", "a.txt")).status_code == 200

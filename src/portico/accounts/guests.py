@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 LIFETIME: Final = timedelta(hours=24)
-"""How long a guest's token is valid, unless the link ends before."""
+"""How long a guest's token is valid, unless the link ends before, or the guest has begun an upload that lives longer."""
 MAX_GUESTS: Final = 10_000
 """Of one link at a time."""
 MAX_OF_ADDRESS: Final = 200
@@ -204,6 +204,11 @@ class Guests:
             return False
         now, then = found.limited_owner, guest.open.limited_owner
         return (now.connection, now.root, now.rights) == (then.connection, then.root, then.rights)
+
+    async def keep(self, guest: Guest, until: int) -> None:
+        """Let the token be valid until then, as far as the link can be used: the guest may go on with an upload."""
+        mine = guests.c.digest == guest.digest, guests.c.expires_at < until
+        await self._database.execute(update(guests).where(*mine).values(expires_at=until))
 
     async def issue_ticket(self, guest: Guest, path: str) -> str:
         ticket = GUEST_PREFIX + secrets.token_urlsafe(32)

@@ -22,7 +22,7 @@ from portico.errors import NotFound, TooManyRequests
 from portico.paths import Path
 from portico.rights import Right
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
-from portico.store.tables import share_links, users
+from portico.store.tables import guests, share_links, users
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -244,14 +244,20 @@ class ShareLinks:
         return link
 
     async def change(self, user: User, link_id: str, values: Mapping[str, Any]) -> ShareLink:
-        """Change columns of a link that has not ended."""
+        """Change columns of a link that has not ended. With another password, its guests have to open it again."""
         await self.get(user, link_id)
         mine = share_links.c.id == link_id, share_links.c.user_id == user.id, share_links.c.ended_at.is_(None)
         statement = update(share_links).where(*mine).values(dict(values)).returning(*LINK_COLUMNS)
-        rows = await self._database.write(statement)
-        if not rows:
-            raise NotFound("The link has ended; make a new one.")
-        return link_of(rows[0])
+
+        async def store(transaction: "AsyncConnection") -> ShareLink:
+            row = (await transaction.execute(statement)).first()
+            if row is None:
+                raise NotFound("The link has ended; make a new one.")
+            if values.get("password_hash"):
+                await transaction.execute(delete(guests).where(guests.c.link == link_id))
+            return link_of(row)
+
+        return await self._database.transact(store)
 
     async def renew(self, user: User, link_id: str) -> tuple[ShareLink, str]:
         """Give the link another address; who knows the former one can do nothing with it any more."""

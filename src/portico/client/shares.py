@@ -119,9 +119,9 @@ def open_link(session: AuthSession, link: str, password: str | None, name: str) 
     body = {"link": link, "name": name, **({"password": password} if password is not None else {})}
     answer = (yield from session.unauthenticated(_request("POST", SHARE_SESSIONS, body))).json()
     try:
-        expires_at = datetime.fromisoformat(answer["expiresAt"]).timestamp()
-        tokens = Tokens(answer["token"], None, expires_at, tuple(answer["rights"]))
-    except (KeyError, TypeError, ValueError):
+        # Without its end: that moves as long as there are unfinished uploads, and nothing could renew the token.
+        tokens = Tokens(answer["token"], None, None, tuple(answer["rights"]))
+    except (KeyError, TypeError):
         raise NotAGateway("The response contains no token.") from None
     yield from session.use(tokens)
     return tokens

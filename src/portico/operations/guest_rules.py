@@ -50,6 +50,7 @@ class GuestRules:
 
     def __init__(self, resources: Resources, actor: Actor) -> None:
         self._usage = resources.links.usage
+        self._guests = resources.guests
         self._now = resources.now
         self._address = actor.context.address
         self._guest = actor.guest
@@ -92,6 +93,11 @@ class GuestRules:
             raise takes_no_more()
         if link.max_bytes is not None and link.bytes + (size or 0) > link.max_bytes:
             raise takes_no_more()
+
+    async def keep(self, until: int) -> None:
+        """An upload has begun that the actor may go on with until then."""
+        if self._guest:
+            await self._guests.keep(self._guest, until)
 
     async def reserve(self, size: int) -> None:
         if self._guest:

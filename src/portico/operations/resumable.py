@@ -256,6 +256,7 @@ class ResumableUploads:
             expires_at=now + clock.milliseconds(self._resources.upload_lifetime),
         )
         await self._resources.uploads.add(record)
+        await self._rules.keep(record.expires_at)
         return await self.status(record.id) if size == 0 else status_of(record, details)
 
     async def _agreed_size(self, claim: Claim, drive: Drive, size: int | None) -> int | None:
