@@ -56,6 +56,9 @@ class OnConflict(StrEnum):
     """Keep both: the new one becomes `name (1).ext`."""
 
 
+RIGHT_MISSING = "You lack the right '{}'; ask the administrator for it."
+
+
 class Drive:
     """Made for one request: it remembers which folders it has checked."""
 
@@ -82,6 +85,8 @@ class Drive:
         self._writable: set[Path] = set()
         self._claims = claims or NameClaims("")
         self._make_trash = trash
+        self.right_missing = RIGHT_MISSING
+        """What is answered if a right is missing."""
         self.trashed: list[str] = []
         """The ids of what was put into the trash."""
 
@@ -91,7 +96,7 @@ class Drive:
     def require(self, *rights: Right) -> None:
         for right in rights:
             if right not in self._rights:
-                raise Forbidden(f"You lack the right '{right}'; ask the administrator for it.")
+                raise Forbidden(self.right_missing.format(right))
 
     @property
     def max_file_size(self) -> int:

@@ -74,6 +74,20 @@ async def test_a_request_shows_a_sender_nothing_of_others(gateway: Gateway) -> N
     assert (await shared.show())["uploads"] == 5
 
 
+async def test_who_is_asked_for_a_missing_right(gateway: Gateway) -> None:
+    (gateway.files / "box").mkdir()
+    guest = await (await share(gateway, kind="request", askName=False)).guest()
+    refused = await guest.call("GET", "a.txt")
+    assert refused.json()["detail"] == "This link does not give the right 'download'; ask where you got it."
+    header = await _key(gateway, Right.LIST)
+    for answer in (
+        await gateway.client.put(address("a.txt"), headers=header, content=b"x"),
+        await gateway.client.post(LINKS, headers=header, json={"path": "/box"}),
+    ):
+        assert answer.status_code == 403
+        assert "use another key" in answer.json()["detail"]
+
+
 async def test_each_sender_has_a_folder(gateway: Gateway) -> None:
     (gateway.files / "box").mkdir()
     shared = await share(gateway, "/box", "request", folderPerSender=True)
@@ -86,6 +100,11 @@ async def test_each_sender_has_a_folder(gateway: Gateway) -> None:
         "Anna _ .._ _b_",
         "Anna _ .._ _b_ (1)",
     ]
+    # A name may have more bytes than a folder.
+    long = "\N{GRINNING FACE}" * 100
+    for _ in range(2):
+        assert (await (await shared.guest(name=long)).put("file.txt")).status_code == 201
+    assert {access["name"] for access in (await shared.accesses())[:4]} == {long}
     # The receipt says who sent it.
     (entry,) = (await guest.put("x", headers={"Prefer": "return=representation"})).json()["content"]
     claims = entry["receipt"].split(".")[1]

@@ -450,3 +450,15 @@ def test_a_database_out_of_reach_is_named_in_one_sentence(
     )
     assert "canary" not in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+def test_the_help_of_a_group_names_the_home_of_a_gateway_only(capsys: pytest.CaptureFixture[str]) -> None:
+    for group, has_home in (
+        ("user", True),
+        ("key", True),
+        ("share", False),
+        ("receipt", False),
+        ("trash", False),
+    ):
+        assert run([group, "--help"]) == 0
+        assert ("--home" in capsys.readouterr().out) is has_home, group

@@ -37,7 +37,12 @@ def test_keys_are_added_shown_and_ended(anna: Portico, home: Path) -> None:
         (("key", "add", "anna", "--name", "x", "--rights", "fly"), "'fly' is not a right"),
         (("key", "add", "anna", "--name", "x", "--addresses", "here"), "not an address or range"),
         (("key", "add", "anna", "--name", "x", "--expires", "soon"), "must be seconds or a time"),
-        (("key", "end", "anna", key["id"]), "There is no such key"),
+        (("key", "end", "anna", key["id"]), f"anna has no key '{key['id']}'; 'portico key list anna' shows"),
+        (
+            ("key", "end", "anna", "all"),
+            "'all' is a name, and a key is ended by its id: portico key end anna ",
+        ),
+        (("key", "end", "all"), "ID is missing, which 'portico key list USER' shows"),
     ):
         outcome = anna(*words)
         assert outcome.code != 0

@@ -23,13 +23,13 @@ def of_command(parser: Parser) -> str:
     )
 
 
-def of_group(group: Group, prog: str) -> str:
+def of_group(group: Group, prog: str, *, with_home: bool) -> str:
     summaries = {name: command.description.partition("\n")[0] for name, command in group.commands.items()}
     return paragraphs(
         f"Usage: {prog} COMMAND …",
         group.description,
         table("Commands:", summaries),
-        table("Options:", {"--home DIR": HOME_HELP}),
+        table("Options:", {"--home DIR": HOME_HELP} if with_home else {}),
         group.epilog,
         f"'{prog} COMMAND --help' describes a command.",
     )

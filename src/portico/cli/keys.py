@@ -8,11 +8,13 @@ from portico.cli.accounts import Accounts, with_accounts
 from portico.cli.exits import UsageMistake
 from portico.cli.output import Facts, show_list, show_one, timestamp
 from portico.cli.parser import Command, Group, Parser
+from portico.errors import NotFound
 from portico.paths import Path
 from portico.rights import Right, parse_rights
 
 if TYPE_CHECKING:
     from portico.accounts.api_keys import ApiKey, ApiKeys, KeyScope, NewKey
+    from portico.accounts.users import User
 
 
 def add(options: SimpleNamespace) -> None:
@@ -45,12 +47,26 @@ def end(options: SimpleNamespace) -> None:
     async def action(accounts: Accounts) -> str:
         user = await accounts.users.get(options.user)
         keys = _keys(accounts)
-        key = await keys.get(user, options.id)
+        key = await _find(keys, user, options.id)
         async with accounts.audited("key.end", user.name):
             await keys.end(user, key.id)
         return key.name
 
     print(f"Ended the key {with_accounts(options.home, action)} of {options.user}.")
+
+
+async def _find(keys: "ApiKeys", user: "User", key_id: str) -> "ApiKey":
+    try:
+        return await keys.get(user, key_id)
+    except NotFound:
+        named = [key.id for key in await keys.list(user) if key.name == key_id]
+        if named:
+            raise NotFound(
+                f"'{key_id}' is a name, and a key is ended by its id: portico key end {user.name} {named[0]}"
+            ) from None
+        raise NotFound(
+            f"{user.name} has no key '{key_id}'; 'portico key list {user.name}' shows the ids."
+        ) from None
 
 
 def _keys(accounts: Accounts) -> "ApiKeys":
@@ -98,7 +114,12 @@ def _optional_user(parser: Parser) -> None:
 
 
 def _id_argument(parser: Parser) -> None:
-    parser.add_argument("id", "ID", help="The id of the key, as the list shows it.")
+    parser.add_argument(
+        "id",
+        "ID",
+        missing="ID is missing, which 'portico key list USER' shows",
+        help="The id of the key, as the list shows it.",
+    )
 
 
 def _scope_options(parser: Parser) -> None:

@@ -104,14 +104,15 @@ def _dispatch(words: list[str], home: str | None) -> int:
         gc.set_threshold(_GC_THRESHOLD)
     _check_command(name)
     command, prog = load(name), f"portico {name}"
+    needs_server = COMMANDS[name].needs_server
     if isinstance(command, Group):
         if not rest or rest[0] in _HELP_FLAGS:
             from portico.cli.help_text import of_group
 
-            print(of_group(command, prog), file=sys.stdout if rest else sys.stderr)
+            text = of_group(command, prog, with_home=needs_server)
+            print(text, file=sys.stdout if rest else sys.stderr)
             return DONE if rest else USAGE
         command, prog, rest = command.find(prog, rest[0]), f"{prog} {rest[0]}", rest[1:]
-    needs_server = COMMANDS[name].needs_server
     parser = command.parser(prog, with_home=needs_server)
     options = parser.parse(rest)
     if options is None:

@@ -314,7 +314,7 @@ class AsyncClient(Base):
         self, path: str, kind: LinkKind = "download", **options: Unpack[LinkOptions]
     ) -> ShareLink:
         """Share a file or folder with people without an account; the link in the answer has its `address`."""
-        return await self._run(shares.add(self._session, path, kind, options))
+        return await self._run(shares.add(self._session, self._base_url, path, kind, options))
 
     async def links(self) -> Sequence[ShareLink]:
         """One's share links, the newest first; without their addresses."""
@@ -326,7 +326,7 @@ class AsyncClient(Base):
 
     async def renew_link(self, link_id: str) -> ShareLink:
         """Give a link another address; the former one does not work any more."""
-        return await self._run(shares.renew(self._session, link_id))
+        return await self._run(shares.renew(self._session, self._base_url, link_id))
 
     async def end_link(self, link_id: str) -> None:
         """Within a second, nobody can use the link any more."""

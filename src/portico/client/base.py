@@ -55,7 +55,9 @@ class Base:
             UploadsInFolder(resume_folder, username or "") if resume_folder else UploadsInMemory(),
         )
         self._limit = connections
-        self._open(Origin.of(url, ca), timeout)
+        origin = Origin.of(url, ca)
+        self._base_url = origin.url
+        self._open(origin, timeout)
 
     @classmethod
     def of_profile(

@@ -308,7 +308,7 @@ class Client(Base):
 
     def share(self, path: str, kind: LinkKind = "download", **options: Unpack[LinkOptions]) -> ShareLink:
         """Share a file or folder with people without an account; the link in the answer has its `address`."""
-        return self._run(shares.add(self._session, path, kind, options))
+        return self._run(shares.add(self._session, self._base_url, path, kind, options))
 
     def links(self) -> Sequence[ShareLink]:
         """One's share links, the newest first; without their addresses."""
@@ -320,7 +320,7 @@ class Client(Base):
 
     def renew_link(self, link_id: str) -> ShareLink:
         """Give a link another address; the former one does not work any more."""
-        return self._run(shares.renew(self._session, link_id))
+        return self._run(shares.renew(self._session, self._base_url, link_id))
 
     def end_link(self, link_id: str) -> None:
         """Within a second, nobody can use the link any more."""

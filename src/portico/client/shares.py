@@ -1,7 +1,7 @@
 """Share links: for people without an account. A client can also use one, as a guest."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict
 from urllib.parse import quote, urlencode
@@ -58,8 +58,7 @@ class ShareLink:
     created_at: str = ""
     expires_at: str | None = None
     address: str | None = field(default=None, repr=False)
-    """What to send to guests. Only the answer that made it has it; it starts with a slash if the gateway does not know its
-    public address."""
+    """What to send to guests. Only the answer that made it has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +74,12 @@ class Access:
     bytes: int | None
 
 
-def add(session: AuthSession, path: str, kind: LinkKind, options: LinkOptions) -> Operation[ShareLink]:
+def add(
+    session: AuthSession, base_url: str, path: str, kind: LinkKind, options: LinkOptions
+) -> Operation[ShareLink]:
     body = {"path": clean(path), "kind": kind, **_body(options)}
-    return _link_of((yield from session.request_once(_request("POST", LINKS, body))).json())
+    answer = (yield from session.request_once(_request("POST", LINKS, body))).json()
+    return _with_whole_address(_link_of(answer), base_url)
 
 
 def listed(session: AuthSession) -> Operation[list[ShareLink]]:
@@ -90,9 +92,9 @@ def change(session: AuthSession, link_id: str, options: LinkOptions) -> Operatio
     return _link_of((yield from session.request(request)).json())
 
 
-def renew(session: AuthSession, link_id: str) -> Operation[ShareLink]:
+def renew(session: AuthSession, base_url: str, link_id: str) -> Operation[ShareLink]:
     request = Request("POST", f"{_address(link_id)}/address")
-    return _link_of((yield from session.request_once(request)).json())
+    return _with_whole_address(_link_of((yield from session.request_once(request)).json()), base_url)
 
 
 def end(session: AuthSession, link_id: str) -> Operation[None]:
@@ -149,6 +151,13 @@ def _content(body: Any) -> list[Any]:
     if not isinstance(content, list):
         raise NotAGateway("The response contains no list.")
     return content
+
+
+def _with_whole_address(link: ShareLink, base_url: str) -> ShareLink:
+    """A gateway that does not know its public address answers with a path."""
+    if link.address is None or not link.address.startswith("/"):
+        return link
+    return replace(link, address=base_url + link.address)
 
 
 def _link_of(item: Any) -> ShareLink:

@@ -20,6 +20,7 @@ from portico.accounts.signin import SignedIn, SignIn
 from portico.accounts.tickets import Tickets
 from portico.accounts.users import User
 from portico.audit import DONE, AuditTrail
+from portico.drive import RIGHT_MISSING
 from portico.errors import Forbidden, NotSignedIn, PorticoError, Unavailable, WrongPassword
 from portico.metrics import Metrics
 from portico.operations.auditing import Change
@@ -58,6 +59,15 @@ class Actor:
             return f"guest {self.guest.id}"
         key = self.context.key
         return str(self.user.id) if key is None else f"{self.user.id}/{key.id}"
+
+    @property
+    def right_missing(self) -> str:
+        """What is answered if a right is missing: in words for a guest, a key, or a user."""
+        if self.guest is not None:
+            return "This link does not give the right '{}'; ask where you got it."
+        if self.context.key is not None:
+            return "This key does not give the right '{}', or its owner lacks it; use another key."
+        return RIGHT_MISSING
 
     def require_unrestricted(self) -> None:
         """`Forbidden` for an actor who is limited to one file."""

@@ -407,5 +407,6 @@ class Operations:
             if self._actor.guest:
                 await require_target(self._resources.drives, self._actor.guest.open)
             self._opened = await self._resources.drives.of(user)
+            self._opened.right_missing = self._actor.right_missing
             self._context.trashed = self._opened.trashed
         return self._opened

@@ -227,9 +227,12 @@ class ResumableUploads:
         # Guests leave room for the owner.
         most = MAX_OPEN // 2 if self._rules.is_guest else MAX_OPEN
         if await self._resources.uploads.open_by(self._actor.user.id) >= most:
-            raise TooManyRequests(
-                f"You have {most} unfinished uploads; finish or end some of them first.", retry_after=60
+            advice = (
+                "There are too many unfinished uploads by links of this user; try again later."
+                if self._rules.is_guest
+                else f"You have {most} unfinished uploads; finish or end some of them first."
             )
+            raise TooManyRequests(advice, retry_after=60)
 
     async def _added(
         self,

@@ -166,14 +166,12 @@ class Sharing:
             raise Forbidden("Sharing is switched off here; the administrator can allow it.")
         # Users who have signed in may see and end their links, even without the right to make any.
         if (makes or self._actor.session is None) and Right.SHARE not in self._actor.user.rights:
-            raise Forbidden("You lack the right 'share'; ask the administrator for it.")
+            raise Forbidden(self._actor.right_missing.format(Right.SHARE))
 
     def _require_rights(self, kind: LinkKind) -> None:
         """A link gives its owner's rights: a key with fewer could otherwise get them by a link of its own owner."""
         if missing := kind.rights - self._actor.user.rights:
-            raise Forbidden(
-                f"You lack the right '{sorted(missing)[0]}' yourself; ask the administrator for it."
-            )
+            raise Forbidden(self._actor.right_missing.format(sorted(missing)[0]))
 
     def _change(self, action: str, path: Path, link_id: str | None = None) -> Change:
         change = Change(self._resources.audit, self._actor.context, action, path)

@@ -18,6 +18,8 @@ from portico.operations.request_context import RequestContext
 from portico.paths import Path, name_flaw
 
 MAX_NAME = 100
+MAX_FOLDER_BYTES = 200
+"""Of the name of a sender's folder, without a number: local disks hold 255, some services no more characters than that."""
 NUMBERED = 10
 """How many senders of one name get a folder with a number; those of the others have a random suffix."""
 _UNWANTED = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
@@ -136,7 +138,8 @@ def _checked(name: str) -> str:
 
 def _folders(name: str) -> Iterator[str]:
     """Names for the folder of a sender, in the order in which they are tried."""
-    plain = _UNWANTED.sub("_", name).strip(". ") or "guest"
+    short = name.encode()[:MAX_FOLDER_BYTES].decode(errors="ignore")
+    plain = _UNWANTED.sub("_", short).strip(". ") or "guest"
     if name_flaw(plain):
         plain = f"_{plain}"
     yield plain

@@ -83,6 +83,7 @@ def test_a_download_by_the_async_client(sharing: Portico, gateway: Gateway, ther
             await guest.download("/a.txt", here / "a.txt")
         async with AsyncClient(gateway.url, username="sharer", password="pass word") as owner:
             own = await owner.share("/out/a.txt", max_downloads=1)
+            assert (own.address or "").startswith(f"{gateway.url}/s/")
             changed = await owner.change_link(own.id, title="New", max_downloads=None)
             assert (changed.title, changed.max_downloads, changed.address) == ("New", None, None)
             assert own.id in [link.id for link in await owner.links()]

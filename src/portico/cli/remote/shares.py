@@ -8,7 +8,7 @@ from typing import Any
 from portico import setting_parsers
 from portico.cli.exits import DONE, UsageMistake
 from portico.cli.output import show_list
-from portico.cli.remote.connect import Gateway, connect
+from portico.cli.remote.connect import connect
 from portico.cli.remote.option_values import from_now, parsed
 from portico.cli.terminal import read_standard_input
 from portico.client.shares import LinkKind, LinkOptions, ShareLink
@@ -22,7 +22,7 @@ def add(options: SimpleNamespace) -> int:
     chosen = _options(options)
     with connect(options) as client:
         link = client.share(options.path, _KINDS[options.kind], **chosen)
-        _show_new(client, link, as_json=options.as_json)
+        _show_new(link, as_json=options.as_json)
     return DONE
 
 
@@ -51,7 +51,7 @@ def list_(options: SimpleNamespace) -> int:
 
 def address(options: SimpleNamespace) -> int:
     with connect(options) as client:
-        _show_new(client, client.renew_link(options.id), as_json=options.as_json)
+        _show_new(client.renew_link(options.id), as_json=options.as_json)
     return DONE
 
 
@@ -73,10 +73,8 @@ def log(options: SimpleNamespace) -> int:
     return DONE
 
 
-def _show_new(client: Gateway, link: ShareLink, *, as_json: bool) -> None:
-    place = link.address or ""
-    full = place if "://" in place else client.url.rstrip("/") + place
-    print(json.dumps(_facts(link) | {"address": full}, ensure_ascii=False) if as_json else full)
+def _show_new(link: ShareLink, *, as_json: bool) -> None:
+    print(json.dumps(_facts(link), ensure_ascii=False) if as_json else link.address)
 
 
 def _facts(link: ShareLink) -> dict[str, Any]:

@@ -46,6 +46,10 @@ class Origin:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
 
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+
     def tls_context(self) -> ssl.SSLContext | None:
         """None without TLS."""
         if self.tls and self.context is None:
