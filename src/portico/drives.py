@@ -109,6 +109,8 @@ class Drives:
         self._usable: dict[str, bool] = {}
         self._bugs: dict[str, str] = {}
         """What was logged of connections that fail in a way that nobody has foreseen."""
+        self._not_swept: dict[str, tuple[str, str | None]] = {}
+        """What was logged of connections that could not be swept."""
 
     async def of(self, user: User) -> Drive:
         return await self._drive(user.connection, Path.parse(user.root), user.rights, user.name)
@@ -223,8 +225,9 @@ class Drives:
                 log.info("connection-up-again", connection=name)
         for name in self._usable.keys() - names.keys():
             del self._usable[name]
-        for name in self._bugs.keys() - names.keys():
-            del self._bugs[name]
+        for logged in (self._bugs, self._not_swept):
+            for name in logged.keys() - names.keys():
+                del logged[name]
 
     async def _look_at(self, name: str, *, writable: bool) -> tuple[bool | None, str | None]:
         if error := await self._check(name, writable=writable):
@@ -252,16 +255,25 @@ class Drives:
     async def _sweep(self, name: str) -> None:
         try:
             async with asyncio.timeout(SWEEP_TIMEOUT_SECONDS), self._leases.held(f"sweep-of:{name}") as mine:
-                if mine and (swept := await (await self._open(name)).provider.sweep()):
-                    log.info("swept", connection=name, left_over=swept)
+                if mine:
+                    if swept := await (await self._open(name)).provider.sweep():
+                        log.info("swept", connection=name, left_over=swept)
+                    self._not_swept.pop(name, None)
         except PorticoError as error:
-            log.warning("sweep-failed", connection=name, code=error.code, cause=error.cause)
+            self.not_swept(name, "sweep-failed", error)
         except TimeoutError:
             log.warning(
                 "sweep-failed", connection=name, cause=f"not over after {SWEEP_TIMEOUT_SECONDS:.0f} s"
             )
         except Exception as error:
             log.error("bug", connection=name, exc_info=error)
+
+    def not_swept(self, name: str, event: str, error: PorticoError) -> None:
+        """Log why a connection was not swept: once for all sweeps that fail in the same way."""
+        what = error.code, error.cause
+        if self._not_swept.get(name) != what:
+            log.warning(event, connection=name, code=error.code, cause=error.cause)
+        self._not_swept[name] = what
 
     async def close(self) -> None:
         await self._checking.cancel()

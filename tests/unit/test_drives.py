@@ -313,6 +313,29 @@ async def test_few_connections_are_swept_at_the_same_time(
     assert swept >= 20
 
 
+async def test_why_a_connection_is_not_swept_is_logged_once(
+    drives: Drives, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await connections.add("refused", "local", {"folder": str(tmp_path)}, {})
+    fails = True
+
+    async def sweep(_: LocalProvider) -> int:
+        if fails:
+            raise ProviderRefused("The storage refuses.", cause="no credentials")
+        return 0
+
+    monkeypatch.setattr(LocalProvider, "sweep", sweep)
+    with structlog.testing.capture_logs() as lines:
+        for fails in (True, True, False, True):
+            await drives.sweep()
+            if fails:
+                drives.not_swept(
+                    "refused", "trash-not-swept", ProviderRefused("It refuses.", cause="no credentials")
+                )
+    logged = [line["event"] for line in lines if line.get("connection") == "refused"]
+    assert logged == ["sweep-failed", "sweep-failed"]
+
+
 async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("portico.bootstrap.SWEEP_INTERVAL_SECONDS", 0.001)
     rounds = asyncio.Semaphore(0)

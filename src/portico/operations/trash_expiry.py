@@ -39,7 +39,7 @@ async def _sweep(
     try:
         trash = (await drives.of_connection(connection)).trash
     except PorticoError as error:
-        _log(connection, error)
+        drives.not_swept(connection, "trash-not-swept", error)
         return
     for works, records in ((trash.purge, due), (trash.settle_interrupted, interrupted)):
         for record in records:
@@ -48,13 +48,9 @@ async def _sweep(
             except NotPossible:
                 pass  # a request is at it
             except PorticoError as error:  # the others can be removed; this one is tried again
-                _log(connection, error)
+                drives.not_swept(connection, "trash-not-swept", error)
     try:
         if unknown := await trash.purge_unknown(keep + _GRACE):
             log.warning("trash-without-rows-removed", connection=connection, removed=unknown)
     except PorticoError as error:
-        _log(connection, error)
-
-
-def _log(connection: str, error: PorticoError) -> None:
-    log.warning("trash-not-swept", connection=connection, code=error.code, cause=error.cause)
+        drives.not_swept(connection, "trash-not-swept", error)

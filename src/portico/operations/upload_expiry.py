@@ -42,7 +42,7 @@ async def _sweep(uploads: Uploads, drives: Drives, connection: str, upload_ids: 
     try:
         drive = await drives.of_connection(connection)
     except PorticoError as error:
-        log.warning("uploads-not-swept", connection=connection, code=error.code, cause=error.cause)
+        drives.not_swept(connection, "uploads-not-swept", error)
         return
     for upload_id in upload_ids:
         try:
