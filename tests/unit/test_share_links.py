@@ -121,7 +121,17 @@ async def test_one_address_does_not_keep_others_out(
         await guests.add(found, "", "2001:db8::3", None)
     assert await guests.add(found, "", "192.0.2.1", None)
     clock.advance(86_400)
-    assert await guests.add(found, "", "2001:db8::3", None)
+    text = await guests.add(found, "", "2001:db8::3", None)
+    assert text
+    # Nor do those who are kept for an upload.
+    guest = await guests.guest(text)
+    await guests.keep(guest, round(guest.expires_at.timestamp() * 1000) + 7 * 86_400_000)
+    for address in ("2001:db8::1", "2001:db8::2"):
+        assert await guests.add(found, "", address, None)
+    with pytest.raises(TooManyRequests):
+        await guests.add(found, "", "2001:db8::3", None)
+    clock.advance(7 * 86_400)
+    assert (await guests.guest(text)).digest == guest.digest
 
 
 async def test_an_expired_guest_is_kept_for_uploads_under_way(

@@ -166,7 +166,12 @@ class Guests:
         visit = {"link": found.link.id, "at": now, "name": name, "address": address[:64], "action": "open"}
 
         async def store(transaction: "AsyncConnection") -> None:
-            living = select(func.count()).where(guests.c.link == found.link.id, guests.c.expires_at > now)
+            # Those of the last day: who is kept for an upload does not keep others out for as long.
+            living = select(func.count()).where(
+                guests.c.link == found.link.id,
+                guests.c.expires_at > now,
+                guests.c.expires_at <= row["expires_at"],
+            )
             # Of one address first: otherwise anybody with the link could keep all others out.
             near = living.where(guests.c.address == network)
             if (await transaction.execute(near)).scalar_one() >= MAX_OF_ADDRESS:
