@@ -100,6 +100,15 @@ async def test_each_sender_has_a_folder(gateway: Gateway) -> None:
         "Anna _ .._ _b_",
         "Anna _ .._ _b_ (1)",
     ]
+    shown = await gateway.client.post(
+        SHARE_SESSIONS,
+        json={"link": f"https://files.example.com/s/{shared.token}?a=/b#/sub/c", "name": "Eve"},
+    )
+    assert shown.status_code == 201
+    for unfit in ("a\u202eb", "x" * 101, "\u200d\u0007"):
+        assert (await shared.open(name=unfit)).status_code == 400
+    persian = "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627"
+    assert (await (await shared.guest(name=persian)).put("file.txt")).status_code == 201
     # A name may have more bytes than a folder.
     long = "\N{GRINNING FACE}" * 100
     for _ in range(2):

@@ -196,7 +196,8 @@ async def open_link(request: Request) -> Response:
     """No session is needed: the link is the credential, with a password if it has one."""
     context_of(request).action = "share-open"
     body = await read_json(request, OpeningBody, '{"link": "https://…/s/…"}')
-    token = body.link.rstrip("/").rpartition("/")[2]
+    # As a browser shows it, the address may have a fragment: the folder that is shown.
+    token = body.link.partition("#")[0].partition("?")[0].rstrip("/").rpartition("/")[2]
     visits = services_of(request).gateway.visits
     try:
         visit = await visits.open(context_of(request), token, body.password, body.name)

@@ -204,12 +204,14 @@ class Sharing:
             if value is not msgspec.UNSET
         }
         for name, most in (("title", MAX_TITLE), ("note", MAX_NOTE)):
-            if name in given and (len(given[name]) > most or "\0" in given[name]):
+            if name in given and len(given[name]) > most:
                 raise InvalidRequest(f"The {name} may have {most} characters; shorten it.")
+            if name in given and "\0" in given[name]:
+                raise InvalidRequest(f"The {name} has a NUL character; leave it out.")
         for name in ("max_downloads", "max_uploads", "max_bytes"):
             if given.get(name) is not None and not 1 <= given[name] <= MAX_COUNT:
                 raise InvalidRequest(
-                    "A limit is a whole number of at least 1; leave it out if there is none."
+                    f"A limit is a whole number from 1 to {MAX_COUNT}; leave it out if there is none."
                 )
         if "expires_at" in given:
             self._check_end(given["expires_at"])

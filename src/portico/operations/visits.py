@@ -24,6 +24,8 @@ NUMBERED = 10
 """How many senders of one name get a folder with a number; those of the others have a random suffix."""
 _UNWANTED = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
 """Some services cannot hold these in the name of a folder."""
+_JOINERS = dict.fromkeys(map(ord, "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"))
+"""Parts of names in Persian and Hindi, and of some emoji."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +133,10 @@ class Visits:
 
 def _checked(name: str) -> str:
     name = unicodedata.normalize("NFC", " ".join(name.split()))
-    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+    if not 0 < len(name) <= MAX_NAME:
         raise InvalidRequest(f"A name has 1 to {MAX_NAME} characters; choose another one.")
+    if not name.translate(_JOINERS).isprintable():
+        raise InvalidRequest("The name has characters that cannot be shown; choose another one.")
     return name
 
 
