@@ -10,6 +10,7 @@ from ..gateways import Gateway
 from .browser_user import BrowserUser, file
 from .conftest import PASSWORD, OpenPage
 from .test_accessibility import PHONE
+from .test_resumable import SIZE, Sent, begin
 
 
 def shot(user: BrowserUser, name: str) -> None:
@@ -178,3 +179,39 @@ def test_a_shared_file(open_page: OpenPage, gateway: Gateway, root: Path) -> Non
     other = open_page(gateway, link)
     other.expect_refusal(403)
     expect(other.page.get_by_role("heading", name="used up")).to_be_visible()
+
+
+def test_a_sender_who_comes_back_goes_on(
+    open_page: OpenPage, gateway: Gateway, root: Path, tmp_path: Path
+) -> None:
+    large = tmp_path / "film.mp4"
+    large.write_bytes(os.urandom(SIZE))
+    (root / "inbox").mkdir()
+    owner = sharer(open_page, gateway)
+    owner.act("inbox", "Share…")
+    owner.page.get_by_label("Guests can").select_option("request")
+    owner.page.get_by_role("button", name="Create link").click()
+    link = owner.dialog.get_by_label("Link", exact=True).input_value().removeprefix(gateway.url)
+
+    def opened(guest: BrowserUser, name: str) -> Sent:
+        guest.expect_refusal(403)
+        guest.page.get_by_label("Your name").fill(name)
+        guest.press("Enter")
+        expect(guest.page.get_by_role("button", name="Choose files")).to_be_visible()
+        return Sent(guest)
+
+    guest = open_page(gateway, link)
+    begin(guest, large, opened(guest, "Anna"))
+    guest.page.on("dialog", lambda dialog: dialog.accept())
+    # A new tab has nothing of the former one but what the browser keeps.
+    tabs = [BrowserUser(gateway, guest.page.context.new_page()) for _ in range(2)]
+    guest.page.goto("about:blank")
+    for tab, name in zip(tabs, ("Eve", "Anna"), strict=True):
+        tab.page.goto(gateway.url + link)
+        sent = opened(tab, name)
+        tab.choose_files(large)
+        expect(tab.page.locator(".sent")).to_contain_text("1 file uploaded")
+        assert sent.count("POST") == (1 if name == "Eve" else 0)
+        assert (0 in sent.offsets) == (name == "Eve")
+    assert {each.read_bytes() == large.read_bytes() for each in (root / "inbox").iterdir()} == {True}
+    assert tabs[1].page.evaluate("Object.keys(localStorage).filter((k) => /upload|sender/.test(k))") == []

@@ -2,10 +2,12 @@
 
 import { SignedOut } from "./errors.js";
 
-/** @typedef {{token: string, kind: string, owner: string, title: string, note: string, name: string, rights: string[], types: string[], expiresAt: string, linkExpiresAt: string | null, hasOwnFolder: boolean, filesLeft: number | null, bytesLeft: number | null, file?: import("../types.js").EntryBody}} Visit */
+/** @typedef {{token: string, kind: string, owner: string, title: string, note: string, name: string, rights: string[], types: string[], expiresAt: string, linkExpiresAt: string | null, hasOwnFolder: boolean, sender?: string, filesLeft: number | null, bytesLeft: number | null, file?: import("../types.js").EntryBody}} Visit */
 
 /** Kept for a reload only, and apart for each link. */
 const STORAGE_KEY = `portico.guest:${location.pathname}`;
+/** A sender with unfinished uploads: who opens the link again under the same name goes on with them. */
+const senderKey = (/** @type {string} */ sender) => `portico.sender:${location.pathname}:${sender}`;
 
 /** @returns {Visit | null} */
 function kept() {
@@ -23,6 +25,16 @@ function keep(visit) {
     else sessionStorage.removeItem(STORAGE_KEY);
   } catch {
     // The storage is full or not allowed. After a reload, the link has to be opened again.
+  }
+}
+
+/** The token of a former visit under the same name, if there are uploads to go on with. @param {string} sender @returns {string | null} */
+function formerToken(sender) {
+  try {
+    const former = JSON.parse(localStorage.getItem(senderKey(sender)) ?? "null");
+    return Date.now() < former?.until ? former.token : null;
+  } catch {
+    return null; // the storage is not allowed
   }
 }
 
@@ -59,11 +71,26 @@ class GuestSession extends EventTarget {
     return rights.every((right) => this.visit?.rights.includes(right));
   }
 
-  /** @param {Visit} visit */
-  open(visit) {
-    this.visit = visit;
-    keep(visit);
+  /** @param {Visit} visit @param {string} sender the name that was given */
+  open(visit, sender = "") {
+    this.visit = { ...visit, sender, token: formerToken(sender) ?? visit.token };
+    keep(this.visit);
     this.dispatchEvent(new Event("open"));
+  }
+
+  /** An upload has begun that can be gone on with until then. Only a token that shows nothing is kept. @param {number} until */
+  keepFor(until) {
+    const { visit } = this;
+    if (visit?.kind === "request") localStorage.setItem(senderKey(visit.sender ?? ""), JSON.stringify({ token: visit.token, until }));
+  }
+
+  /** There is no unfinished upload any more. */
+  finished() {
+    try {
+      localStorage.removeItem(senderKey(this.visit?.sender ?? ""));
+    } catch {
+      // The storage is not allowed.
+    }
   }
 
   async token() {
@@ -79,6 +106,7 @@ class GuestSession extends EventTarget {
 
   end() {
     if (!this.visit) return;
+    this.finished();
     this.visit = null;
     keep(null);
     this.dispatchEvent(new CustomEvent("end", { detail: { requested: false, username: "" } }));

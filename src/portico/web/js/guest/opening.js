@@ -20,7 +20,7 @@ async function open(fields) {
   const body = await response.json().catch(() => ({}));
   if (body.code === "more-needed") return body.needs;
   if (!response.ok) throw new ApiError(response.status, body, (name) => response.headers.get(name));
-  /** @type {any} */ (session).open(body);
+  /** @type {any} */ (session).open(body, fields.name?.trim());
   return [];
 }
 

@@ -7,6 +7,9 @@ import { session } from "../api/session.js";
 
 const PREFIX = "portico.upload:";
 
+/** A guest is known by a token, which is kept as long as there are unfinished uploads. @type {{keepFor?: (until: number) => void, finished?: () => void}} */
+const guest = /** @type {any} */ (session);
+
 /** What makes a file the same one. @param {string} folder @param {File} file */
 const keyOf = (folder, file) => PREFIX + JSON.stringify([session.username, folder, file.name, file.size, file.lastModified]);
 
@@ -20,6 +23,7 @@ export function rememberUpload(folder, file, upload) {
   try {
     forgetExpired();
     localStorage.setItem(keyOf(folder, file), JSON.stringify(upload));
+    guest.keepFor?.(upload.expires);
   } catch {
     // The storage is full or not allowed. The upload works, but does not outlive a reload.
   }
@@ -28,6 +32,8 @@ export function rememberUpload(folder, file, upload) {
 /** @param {string} folder @param {File} file */
 export function forgetUpload(folder, file) {
   localStorage.removeItem(keyOf(folder, file));
+  const mine = PREFIX + JSON.stringify([session.username]).slice(0, -1);
+  if (!keys().some((name) => name.startsWith(mine))) guest.finished?.();
 }
 
 /** @param {string} key @returns {KnownUpload | null} */
@@ -36,9 +42,10 @@ function read(key) {
   return text ? JSON.parse(text) : null;
 }
 
+const keys = () => Array.from({ length: localStorage.length }, (_, index) => localStorage.key(index) ?? "");
+
 function forgetExpired() {
-  const keys = Array.from({ length: localStorage.length }, (_, index) => localStorage.key(index) ?? "");
-  for (const key of keys.filter((name) => name.startsWith(PREFIX))) {
+  for (const key of keys().filter((name) => name.startsWith(PREFIX))) {
     if ((read(key)?.expires ?? 0) < Date.now()) localStorage.removeItem(key);
   }
 }
