@@ -262,14 +262,15 @@ async def _replace(gateway: Gateway) -> None:
     ("change", "guest_sees", "opens"),
     [
         (lambda gateway: gateway.users.change(SHARER, disabled=True), 401, 404),
-        (lambda gateway: gateway.users.change(SHARER, rights=set()), 401, 404),
+        (lambda gateway: gateway.users.change(SHARER, rights={Right.DOWNLOAD, Right.UPLOAD}), 401, 404),
+        (lambda gateway: gateway.users.change(SHARER, rights={Right.LIST, Right.SHARE}), 401, 404),
         (lambda gateway: gateway.users.change(SHARER, root="/elsewhere"), 401, 404),
         (lambda gateway: gateway.users.delete(SHARER), 401, 404),
         (_rename, 200, 201),
         (_delete, 404, 404),
         (_replace, 404, 404),
     ],
-    ids=["disabled", "right", "root", "owner-deleted", "renamed", "deleted", "replaced"],
+    ids=["disabled", "share", "download", "root", "owner-deleted", "renamed", "deleted", "replaced"],
 )
 async def test_what_a_guest_sees_when_things_change(
     gateway: Gateway, clock: Clock, change: Change, guest_sees: int, opens: int

@@ -46,6 +46,11 @@ class LinkKind(StrEnum):
         return _RIGHTS[self]
 
     @property
+    def purposes(self) -> frozenset[Right]:
+        """Without any of these, the owner's link is good for nothing."""
+        return self.rights - {Right.LIST}
+
+    @property
     def takes_files(self) -> bool:
         return self is not LinkKind.DOWNLOAD
 
@@ -165,6 +170,7 @@ def open_link_of(row: AnyRow | None, policy: SharePolicy, now: int) -> OpenLink 
         or ((end := end_of(link, policy)) is not None and end <= now)
         or owner.disabled
         or Right.SHARE not in owner.rights
+        or not owner.rights & link.kind.purposes
         or path is None
         or not policy.allows(path)
     ):

@@ -107,13 +107,12 @@ class Endings:
 
     def _rights(self) -> None:
         link, guest = self._guest()
-        fetch = self._fetch(guest)
-        with self._ends("the right to download", fetch, (403, "forbidden")):
-            self._command("user", "set", "alice", "--rights", "list,share")
-        with self._ends("the right to share", self._files(guest), (401, "not-signed-in")):
-            self._command("user", "set", "alice", "--rights", "list")
-        self._expect("a link without that right, opened", self._opened(link), (404, "not-found"))
-        self._command("user", "set", "alice", "--rights", RIGHTS)
+        for right, left in (("share", "list,download,upload"), ("download", "list,upload,share")):
+            with self._ends(f"the right to {right}", self._files(guest), (401, "not-signed-in")):
+                self._command("user", "set", "alice", "--rights", left)
+            self._expect("a link without that right, opened", self._opened(link), (404, "not-found"))
+            self._command("user", "set", "alice", "--rights", RIGHTS)
+            wait_until(lambda: self._files(guest)() == (200, ""), "the link can be used again")
         with self._ends("another root", self._files(guest), (401, "not-signed-in")):
             self._command("user", "set", "alice", "--root", "/elsewhere")
         self._command("user", "set", "alice", "--root", "/alice")
@@ -166,9 +165,6 @@ class Endings:
 
     def _files(self, token: str) -> Callable[[], Answer]:
         return lambda: _answer(self._ask("GET", f"{self._there}{FILES}/", token))
-
-    def _fetch(self, token: str) -> Callable[[], Answer]:
-        return lambda: _answer(self._ask("GET", f"{self._there}{FILES}/a.txt", token))
 
     def _owner(self, method: str, address: str, body: dict[str, Any] | None = None) -> Any:
         answer = self._ask(method, self._here + address, self._token, json=body)
