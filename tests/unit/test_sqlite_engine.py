@@ -25,7 +25,7 @@ async def engine(sync_engine: Engine) -> AsyncIterator[SqliteEngine]:
     async with engine.connect() as connection, connection.begin():
         await connection.exec_driver_sql("CREATE TABLE a (n INTEGER)")
     yield engine
-    await engine.dispose()
+    await engine.close()
 
 
 async def count(engine: SqliteEngine) -> Any:
@@ -140,3 +140,12 @@ async def test_rows_that_need_not_be_durable(engine: SqliteEngine, sync_engine: 
     assert await count(engine) == 2
     with sync_engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+
+
+async def test_a_closed_engine_has_no_threads(sync_engine: Engine) -> None:
+    before = threading.active_count()
+    engine = SqliteEngine(sync_engine, ThreadCaller(2), connections=2, wait=60)
+    await asyncio.gather(*(engine.run(text("SELECT 1"), None) for _ in range(4)))
+    assert threading.active_count() == before + 2
+    await engine.close()
+    assert threading.active_count() == before

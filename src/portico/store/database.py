@@ -198,7 +198,7 @@ class Database:
         return self._backend.queued
 
     async def close(self) -> None:
-        await self._backend.engine.dispose()
+        await self._backend.close()
 
     async def _run(
         self,

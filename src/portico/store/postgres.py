@@ -192,6 +192,9 @@ class Postgres:
             raise TimeoutError(f"the database's clock took {took:.1f} s to read")
         return round(float(there) * 1000 + took * 500)
 
+    async def close(self) -> None:
+        await self.engine.dispose()
+
     def _engine(self, connections: int) -> "AsyncEngine":
         import psycopg  # noqa: F401
         from sqlalchemy.ext.asyncio import create_async_engine

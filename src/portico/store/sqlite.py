@@ -8,7 +8,6 @@ the whole ORM, and hops for each step of a statement.
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -17,6 +16,8 @@ from sqlalchemy import Connection, Engine, Executable, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
+
+from portico.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -58,9 +59,14 @@ class Sqlite:
         self, wait: float, *, writes: bool, durable: bool
     ) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
         """Runs one statement. It takes the write lock at its begin, as `begin` does for several."""
-        async with self._turn() if writes else nullcontext():
+        if writes:
+            await self._take_turn()
+        try:
             await self._check_file()
             yield partial(self._plain.run, wait=wait, durable=durable)
+        finally:
+            if writes:
+                self._write_lock.release()
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
@@ -109,18 +115,27 @@ class Sqlite:
             await self.engine.dispose()
         self._identity = identity
 
+    async def close(self) -> None:
+        await self._plain.close()
+
     @asynccontextmanager
     async def _turn(self) -> AsyncGenerator[None]:
+        await self._take_turn()
+        try:
+            yield
+        finally:
+            self._write_lock.release()
+
+    async def _take_turn(self) -> None:
+        if not self.queued and not self._write_lock.locked():
+            await self._write_lock.acquire()  # at once: a timer would be for nothing
+            return
         self.queued += 1
         try:
             async with asyncio.timeout(self._wait):
                 await self._write_lock.acquire()
         finally:
             self.queued -= 1
-        try:
-            yield
-        finally:
-            self._write_lock.release()
 
 
 def file_of(url: URL) -> str | None:
@@ -142,10 +157,10 @@ class ThreadCaller:
     """Calls in threads, of which each connection uses one at a time."""
 
     def __init__(self, threads: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="sqlite")
+        self._threads = ThreadPool(threads, "sqlite")
 
     async def __call__(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
-        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future = self._threads.start(work)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -158,6 +173,11 @@ class ThreadCaller:
             if future.exception() is None and undo:
                 undo(future.result())
             raise
+        finally:
+            del future  # an error refers to this frame
+
+    def close(self) -> None:
+        self._threads.close()
 
 
 class SqliteEngine:
@@ -200,20 +220,35 @@ class SqliteEngine:
                         raise
                 return result
 
-        async with self._connection_slot(wait or self._wait):
+        await self._take_connection(wait or self._wait)
+        try:
             return await self._call(work)
+        finally:
+            self._free.release()
 
     @asynccontextmanager
     async def _connection_slot(self, wait: float) -> AsyncGenerator[None]:
-        async with asyncio.timeout(wait):
-            await self._free.acquire()
+        await self._take_connection(wait)
         try:
             yield
         finally:
             self._free.release()
 
+    async def _take_connection(self, wait: float) -> None:
+        if not self._free.locked():  # then it is not waited for, and a timer would be for nothing
+            await self._free.acquire()
+            return
+        async with asyncio.timeout(wait):
+            await self._free.acquire()
+
     async def dispose(self) -> None:
+        """Close the connections that are not in use; others are opened when they are needed."""
         await self._call(self._engine.dispose)
+
+    async def close(self) -> None:
+        await self.dispose()
+        if isinstance(self._call, ThreadCaller):
+            self._call.close()
 
 
 class SqliteConnection:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from portico import logs
-from portico.providers.local.threads import ThreadPool
+from portico.thread_pool import ThreadPool
 
 
 async def test_results_and_errors_come_back() -> None:
