@@ -28,6 +28,17 @@ def test_a_module_comes_after_what_it_imports_and_gives_only_what_it_exports() -
     )
 
 
+def test_comments_with_lines_of_their_own_are_left_out() -> None:
+    script = joined(
+        main="/** What\n * it is */\n\nconst a = /** @type {any} */ (1); // one\n  // why\n"
+        '  /** @param {string} b */ const c = "// d";\n'
+    )
+    assert script == (
+        "// main.js\n{\n\nconst a = /** @type {any} */ (1); // one\n"
+        '  /** @param {string} b */ const c = "// d";\n}\n'
+    )
+
+
 def test_messages_are_imported_by_address() -> None:
     assert 'import("/e.js")' in joined(main='const load = () => import("./messages/en.js");\n')
 

@@ -2,7 +2,7 @@
 
 The sources are small ES modules. Loading them one by one would cost a round trip per level of imports, so they are
 joined into one script: each module becomes a function that returns its exports, in dependency order. The script stays
-readable. Only the forms of `import` and `export` matched below are supported; anything else raises here instead of
+readable, but without the comments that have lines of their own: they are a quarter of what is sent. Only the forms of `import` and `export` matched below are supported; anything else raises here instead of
 failing in the browser.
 """
 
@@ -24,6 +24,7 @@ _IMPORT = re.compile(
 )
 _EXPORT = re.compile(r"^export (?P<what>(?:async )?(?:const|function|class) (?P<name>\w+))", re.MULTILINE)
 _LAZY = re.compile(r'import\("\./messages/(?P<language>\w+)\.js"\)')
+_COMMENT = re.compile(r"^[ \t]*(?:/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*|//.*)\n", re.MULTILINE)
 _LEFT_OVER = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 _MESSAGES = "i18n/messages/"
 """One file per language. These are not bundled: the page loads the one it needs."""
@@ -122,6 +123,7 @@ def _order(modules: Mapping[str, str], entry: str) -> Iterator[str]:
 
 
 def _wrapped(name: str, source: str, is_entry: bool, languages: Mapping[str, str]) -> str:
+    source = _COMMENT.sub("", source)
     exported = [found["name"] for found in _EXPORT.finditer(source)]
     body = _IMPORT.sub(
         lambda found: (

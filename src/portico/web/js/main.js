@@ -63,7 +63,7 @@ class Page {
     if (session.isOpen) {
       this.#showFolders();
       // Rights may have changed since the tokens were issued. A session that has ended is noticed here too.
-      whoAmI().then(({ rights }) => session.setRights(rights) && this.#route(history.state, { reload: true }), () => undefined);
+      whoAmI().then(({ rights }) => { if (session.setRights(rights)) this.#route(history.state, { reload: true }); }, () => undefined);
     } else showSignIn(this.container);
   }
 
@@ -136,8 +136,8 @@ class Page {
       make("button", { type: "button", class: "quiet round keyboard-only", "aria-label": t("keys"), title: `${t("keys")} (?)`, onclick: showShortcuts }, icon("keyboard")), menu);
     fill(this.container, header, this.folder.element);
     this.shown = "";
-    this.#route(history.state);
-    jobs.load();
+    // The folder comes first: what else is asked would keep it waiting.
+    this.#route(history.state).finally(() => jobs.load());
   }
 
   /** @param {HTMLElement} opener @returns {MenuItem[]} */
@@ -164,7 +164,7 @@ class Page {
   }
 
   /** @param {ScrollPosition | null} position stored in the history by `#remember` */
-  #route(position, { reload = false } = {}) {
+  async #route(position, { reload = false } = {}) {
     if (!session.isOpen) return;
     let path = fromHash(location.hash);
     if (path !== this.shown) clearNotices();
@@ -178,7 +178,7 @@ class Page {
     const { path: previous } = this.folder;
     if (!position && this.shown && previous !== "/" && parent(previous) === path) position = { row: nameOf(previous) };
     this.shown = path;
-    this.folder.show(path, position, { reload, search: searchIn(location.hash) });
+    await this.folder.show(path, position, { reload, search: searchIn(location.hash) });
   }
 
   #rememberSoon() {
