@@ -63,7 +63,8 @@ def build(config: Mapping[str, object]) -> PageFiles:
         _Asset("page.css", b"".join((web / name).read_bytes() for name in _STYLES)),
         _Asset("icon.svg", (web / "icon.svg").read_bytes()),
     ]
-    index, guest = ((web / name).read_text("utf-8") for name in ("index.html", "guest.html"))
+    index = (web / "index.html").read_text("utf-8")
+    guest = index.replace(f'"{PREFIX}page.js"', f'"{PREFIX}guest.js"')
     for asset in named:
         index, guest = (
             page.replace(f'"{PREFIX}{asset.name}"', f'"{asset.address}"') for page in (index, guest)
