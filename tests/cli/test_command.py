@@ -37,7 +37,7 @@ from portico.cli.main import run
 for arguments in ("--help", "user --help", "connection add --help", "serve --help"):
     run(arguments.split())
     print("end of", arguments)
-print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+print([name for name in {HEAVY!r} if sys.modules.get(name)], file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.count("Usage: portico") == done.stdout.count("end of") == 4
