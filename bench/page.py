@@ -138,9 +138,12 @@ def main() -> None:
         ]
         rounds = [(Visitor.load, arguments.loads), (Visitor.walk, arguments.walks)]
         for measure, count in filter(itemgetter(1), rounds):
-            results = list(
-                zip(*([measure(visitor) for visitor in visitors] for _ in range(count)), strict=True)
-            )
+            results: list[list[dict[str, float]]] = [[] for _ in visitors]
+            for round_number in range(count):
+                # The first of a round is slower: each is the first every other time.
+                turns = list(zip(visitors, results, strict=True))
+                for visitor, samples in turns[:: -1 if round_number % 2 else 1]:
+                    samples.append(measure(visitor))
             for checkout, samples in zip(checkouts, results, strict=True):
                 medians = {
                     name: round(statistics.median(sample[name] for sample in samples), 1)
