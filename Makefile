@@ -9,7 +9,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests run on this many processes; each starts the servers that it needs.
-TESTERS ?= 4
+TESTERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -38,6 +38,21 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--thorough", action="store_true", help="run what an ordinary run takes a sample of, too"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--thorough"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
 @pytest.fixture(scope="session")
 def postgres() -> "Iterator[PostgresServer]":
     """One server for all tests of a process; each takes a new database."""

@@ -8,7 +8,17 @@ from portico.paths import Path
 from portico.providers.base import Provider
 from portico.rights import DEFAULT_RIGHTS
 
-from .harness import KEY_STORES, PROVIDERS, ROOTS, SECOND_LAYER, VERSIONED, Harness, known_gap
+from .harness import (
+    COSTLY,
+    KEY_STORES,
+    PROVIDERS,
+    ROOTS,
+    SECOND_LAYER,
+    THOROUGH,
+    VERSIONED,
+    Harness,
+    known_gap,
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -51,6 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             case = call.id.removeprefix(provider).removeprefix(f"-{root}").removeprefix("-")
             if mark := known_gap(provider, f"{item.originalname}[{case}]" if case else item.originalname):
                 item.add_marker(mark)
+            if provider in THOROUGH or (provider in COSTLY and item.get_closest_marker("above_services")):
+                item.add_marker(pytest.mark.thorough)
 
 
 @pytest.fixture

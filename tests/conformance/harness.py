@@ -313,6 +313,12 @@ SECOND_LAYER: Mapping[str, frozenset[str]] = {
 }
 """Further servers of a kind, and the tests that are worth their time there: of what the first server takes lightly."""
 
+THOROUGH = frozenset({"s3-swift"})
+"""Servers that only a thorough run starts."""
+
+COSTLY = frozenset({"s3", "azure-blob"})
+"""Stores of keys with a slow test server. What is decided above the services is tried on GCS in an ordinary run."""
+
 ROOTS: Mapping[str, str] = {"top": "", "below": "team/a"}
 """Where the drive under test begins in its provider."""
 

@@ -10,6 +10,8 @@ from portico.rights import DEFAULT_RIGHTS
 from .actions import at, put
 from .harness import Harness
 
+pytestmark = pytest.mark.above_services
+
 
 @pytest.fixture
 async def cursor(drive: Drive) -> str:

@@ -16,6 +16,8 @@ from portico.providers.write_options import WriteOptions
 from .actions import at, content, exists, names, pieces, put, tree
 from .harness import KEY_STORES
 
+pytestmark = pytest.mark.above_services
+
 
 @pytest.fixture
 async def file_and_folder(provider: Provider, drive: Drive, root: Path) -> None:

@@ -11,6 +11,8 @@ from portico.providers.write_options import WriteOptions
 
 from .actions import at, content, names, pieces, put
 
+pytestmark = pytest.mark.above_services
+
 LONGEST = 1024
 
 

@@ -14,6 +14,8 @@ from portico.providers.keys import KeyStore
 
 from .actions import at, content, exists, put, tree
 
+pytestmark = pytest.mark.above_services
+
 
 async def newest(drive: Drive, source: str, target: str) -> bytes:
     return await content(drive, source if await exists(drive, source) else target)

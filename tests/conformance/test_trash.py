@@ -237,6 +237,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
+@pytest.mark.above_services
 async def test_nothing_is_lost_when_the_process_dies(
     harness: Any, provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords
 ) -> None:

@@ -14,6 +14,8 @@ from portico.errors import (
 
 from .actions import at, content, exists, names, put, tree
 
+pytestmark = pytest.mark.above_services
+
 TRANSFERS = ["copy", "move"]
 
 

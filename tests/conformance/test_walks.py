@@ -11,6 +11,8 @@ from portico.paths import Path
 
 from .actions import at, put
 
+pytestmark = pytest.mark.above_services
+
 TREE = {
     "f/a/1.txt": b"1",
     "f/a/deep/er/x": b"12",

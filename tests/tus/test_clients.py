@@ -15,7 +15,10 @@ from ..gateways import FILES
 from ..servers.cut_line import CutLine
 from .clients import send_by_tus_js, send_by_tuspy
 
-KINDS = ("local", "s3", "azure-blob", "azure-files", "gcs")
+KINDS = [
+    *("local", "s3"),
+    *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("azure-blob", "azure-files", "gcs")),
+]
 MIB = 2**20
 
 

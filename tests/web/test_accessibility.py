@@ -95,7 +95,10 @@ def test_single_letters_can_be_switched_off(user: BrowserUser) -> None:
     expect(user.dialog.get_by_label("Folder name")).to_be_focused()
 
 
-@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark"), ("desktop", "dark")])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [("desktop", "light"), ("phone", "dark"), pytest.param("desktop", "dark", marks=pytest.mark.thorough)],
+)
 def test_axe_finds_nothing_serious(
     open_page: OpenPage, gateway: Gateway, root: Path, size: str, scheme: str
 ) -> None:
@@ -172,9 +175,9 @@ def test_right_to_left(user: BrowserUser, root: Path) -> None:
     ("locale", "label", "items"),
     [
         ("de-DE", "Benutzername", "1.300 Einträge"),
-        ("fr-FR", "Nom d’utilisateur", "1 300 éléments"),
+        pytest.param("fr-FR", "Nom d’utilisateur", "1 300 éléments", marks=pytest.mark.thorough),
         ("ja-JP", "ユーザー名", "1,300 件"),
-        ("es-ES", "Nombre de usuario", "1300 elementos"),
+        pytest.param("es-ES", "Nombre de usuario", "1300 elementos", marks=pytest.mark.thorough),
     ],
 )
 def test_the_browsers_language_is_used(

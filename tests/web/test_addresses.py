@@ -64,7 +64,7 @@ def test_a_preview_sets_the_address(open_page: OpenPage, gateway: Gateway, folde
     expect_folder(user)
 
 
-@pytest.mark.parametrize("name", ["b.txt", ODD, "no extension"])
+@pytest.mark.parametrize("name", [ODD, pytest.param("no extension", marks=pytest.mark.thorough)])
 def test_an_address_opens_the_preview(open_page: OpenPage, gateway: Gateway, folder: Path, name: str) -> None:
     for number in range(300):  # more than the first page of the folder
         (folder / f"a {number}").touch()

@@ -188,7 +188,7 @@ def test_a_player_seeks_and_its_ticket_is_renewed(user: BrowserUser, root: Path)
     expect(user.dialog.get_by_role("alert")).to_contain_text("This file can't be played here.")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.thorough), "dark"])
 def test_previews_on_a_phone(open_page: OpenPage, gateway: Gateway, root: Path, scheme: str) -> None:
     (root / "a.md").write_text(MARKDOWN)
     (root / "b.csv").write_text("a,b,c\n" + "a long text,another long text,and one more of them\n" * 50)

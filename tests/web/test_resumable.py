@@ -111,6 +111,7 @@ def test_line_that_is_cut_three_times(user: BrowserUser, line: Line, root: Path,
     expect_stored(root, large)
 
 
+@pytest.mark.thorough
 def test_progress_does_not_jump_back_and_the_pause_is_shown(
     user: BrowserUser, line: Line, root: Path, large: Path
 ) -> None:
@@ -328,6 +329,7 @@ def test_proxy_that_takes_small_requests_only(user: BrowserUser, root: Path, lar
     expect_stored(root, large)
 
 
+@pytest.mark.thorough
 def test_parts_grow_again_after_failures(user: BrowserUser, root: Path, large: Path) -> None:
     user.expect_refusal("net::ERR")
     failures = 2
@@ -373,6 +375,7 @@ def test_part_size(user: BrowserUser) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_question_that_another_request_interrupts(user: BrowserUser, root: Path, large: Path) -> None:
     """A 409 that is no name conflict: nobody is asked, and the upload goes on."""
     user.expect_refusal("net::ERR")
@@ -406,6 +409,7 @@ def test_file_that_changes_meanwhile(user: BrowserUser, gateway: Gateway, root: 
     assert os.listdir(root) == []
 
 
+@pytest.mark.thorough
 def test_conflict_that_the_question_meets(
     user: BrowserUser, gateway: Gateway, root: Path, large: Path
 ) -> None:

@@ -63,7 +63,9 @@ def large_block(call: Call) -> bool:
     return block(call) and int(call.headers["content-length"]) > MIB
 
 
-@pytest.mark.parametrize("renamed", [False, True], ids=["direct", "renamed"])
+@pytest.mark.parametrize(
+    "renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"]
+)
 @pytest.mark.parametrize(
     ("match", "fault", "turns"),
     [
@@ -240,7 +242,9 @@ async def test_modification_times_of_other_programs(provider: AzureBlobProvider)
     assert ((await provider.stat(at("odd"))).last_modified or "") > "2026"
 
 
-@pytest.mark.parametrize("renamed", [False, True], ids=["direct", "renamed"])
+@pytest.mark.parametrize(
+    "renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"]
+)
 async def test_a_process_that_dies_after_any_request(
     provider: AzureBlobProvider, proxy: FaultProxy, renamed: bool
 ) -> None:

@@ -49,7 +49,9 @@ def staged(share: Share) -> list[str]:
 
 @pytest.mark.parametrize("verb", ["PUT", "PUT range", "PUT properties", "PUT rename"])
 @pytest.mark.parametrize("fault", ["busy", "lost", "lost-done"])
-@pytest.mark.parametrize("known", [True, False], ids=["size-known", "size-unknown"])
+@pytest.mark.parametrize(
+    "known", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["size-known", "size-unknown"]
+)
 async def test_a_request_that_fails_once(
     provider: AzureFilesProvider, server: AzureFilesServer, share: Share, verb: str, fault: str, known: bool
 ) -> None:
@@ -251,7 +253,9 @@ async def test_modification_times(provider: AzureFilesProvider, moment: datetime
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("known", [True, False], ids=["size-known", "size-unknown"])
+@pytest.mark.parametrize(
+    "known", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["size-known", "size-unknown"]
+)
 async def test_a_process_that_dies_at_any_request(
     provider: AzureFilesProvider, server: AzureFilesServer, share: Share, known: bool, done: bool
 ) -> None:

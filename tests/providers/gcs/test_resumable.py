@@ -50,7 +50,9 @@ async def begun(provider: GcsProvider, *, replace: bool = True, renamed: bool = 
     return Saved(upload)
 
 
-@pytest.mark.parametrize("renamed", [False, True], ids=["direct", "renamed"])
+@pytest.mark.parametrize(
+    "renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"]
+)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -290,7 +292,9 @@ async def test_the_state_is_small(provider: GcsProvider) -> None:
 
 
 @pytest.mark.parametrize("what", [Status(503), DropAnswer()], ids=["before", "after"])
-@pytest.mark.parametrize("renamed", [False, True], ids=["direct", "renamed"])
+@pytest.mark.parametrize(
+    "renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"]
+)
 async def test_a_process_that_dies_at_any_request(
     server: GcsServer, bucket: Bucket, provider: GcsProvider, renamed: bool, what: Status | DropAnswer
 ) -> None:
