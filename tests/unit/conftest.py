@@ -65,13 +65,16 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[str]:
     """Everything that touches the database runs on both."""
     if request.param == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres")
-        return server.new_database(request.getfixturevalue("migrated_template"))
-    shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "portico.db")
-    return f"sqlite:///{tmp_path / 'portico.db'}"
+        url = server.new_database(request.getfixturevalue("migrated_template"))
+        yield url
+        server.drop_database(url)
+    else:
+        shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "portico.db")
+        yield f"sqlite:///{tmp_path / 'portico.db'}"
 
 
 @pytest.fixture
