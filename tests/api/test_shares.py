@@ -525,3 +525,13 @@ async def test_a_new_password_ends_the_guests_of_the_former_one(gateway: Gateway
     assert (await guest.call("GET", "a.txt")).status_code == 401
     again = await shared.guest(password="another password")
     assert (await again.call("GET", "a.txt")).status_code == 200
+
+
+async def test_a_new_address_ends_the_guests_of_the_former_one(gateway: Gateway) -> None:
+    gateway.put("box/a.txt")
+    shared = await share(gateway)
+    guest = await shared.guest()
+    assert (await guest.call("GET", "a.txt")).status_code == 200
+    shared.body = await owner(gateway, "POST", f"/{shared.body['id']}/address")
+    assert (await guest.call("GET", "a.txt")).status_code == 401
+    assert (await (await shared.guest()).call("GET", "a.txt")).status_code == 200

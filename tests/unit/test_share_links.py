@@ -134,6 +134,25 @@ async def test_one_address_does_not_keep_others_out(
     assert (await guests.guest(text)).digest == guest.digest
 
 
+async def test_uploads_do_not_keep_a_guest_for_ever(
+    links: ShareLinks, guests: Guests, sharer: User, clock: Clock
+) -> None:
+    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    found = await links.find(token)
+    assert found
+    text = await guests.add(found, "", "192.0.2.1", None)
+    assert text
+    for _ in range(5):
+        guest = await guests.guest(text)
+        await guests.keep(guest, guests._database.now() + 7 * 86_400_000)
+        clock.advance(6 * 86_400 - 1)
+        guests.forget()
+    await guests.guest(text)
+    clock.advance(6)
+    with pytest.raises(NotSignedIn):
+        await guests.guest(text)
+
+
 async def test_an_expired_guest_is_kept_for_uploads_under_way(
     links: ShareLinks, guests: Guests, sharer: User, clock: Clock
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 from playwright.sync_api import FileChooser, expect
@@ -101,6 +102,9 @@ def test_a_file_request_by_keyboard_alone(open_page: OpenPage, gateway: Gateway,
     expect(owner.dialog.locator(".accesses")).to_contain_text("Anna")
     owner.check_access()
     shot(owner, "links")
+    owner.dialog.get_by_role("button", name="New address").click()
+    owner.page.get_by_role("button", name="New address").last.click()
+    expect(owner.dialog.locator(".made-link input")).to_have_value(re.compile("/s/"))
     owner.dialog.get_by_role("button", name="End link").click()
     owner.page.get_by_role("button", name="End link").last.click()
     expect(owner.dialog.locator(".state")).to_have_text("Ended")

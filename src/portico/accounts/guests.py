@@ -40,6 +40,8 @@ MAX_GUESTS: Final = 10_000
 """Of one link at a time."""
 MAX_OF_ADDRESS: Final = 200
 """Of one link at a time, from one address as `network_of` has it."""
+MAX_LIFETIME: Final = timedelta(days=30)
+"""How long a guest's token is valid at most, however many uploads are begun with it."""
 KEPT: Final = timedelta(days=1)
 """How long an expired guest is kept, for an upload that began before the end."""
 
@@ -72,6 +74,8 @@ class Guest:
     """The sender's own folder, within the link's."""
     expires_at: datetime
     open: OpenLink = field(repr=False)
+    opened_at: int = 0
+    """When the token was issued; 0 if the guest was found by a ticket."""
 
     @property
     def link(self) -> ShareLink:
@@ -152,8 +156,8 @@ class Guests:
 
     async def add(self, found: OpenLink, name: str, address: str, folder: str | None) -> str | None:
         """The token of a new guest; None if another guest has taken the folder."""
-        token = GUEST_PREFIX + secrets.token_urlsafe(32)
         now, network = self._database.now(), network_of(address)[:64]
+        token = _new_token(now)
         row = {
             "digest": digest_of(token),
             "link": found.link.id,
@@ -199,7 +203,7 @@ class Guests:
         """The guest with this token; `NotSignedIn` if it is unknown or expired, or the link cannot be used any more."""
         if (guest := await self._cache.get(digest_of(token))) is None:
             raise link_ended()
-        return guest
+        return replace(guest, opened_at=_issued_at(token))
 
     async def is_current(self, guest: Guest) -> bool:
         """Whether the guest may still do what began before, at the same place; asked without a cache."""
@@ -211,7 +215,11 @@ class Guests:
         return (now.connection, now.root, now.rights) == (then.connection, then.root, then.rights)
 
     async def keep(self, guest: Guest, until: int) -> None:
-        """Let the token be valid until then, as far as the link can be used: the guest may go on with an upload."""
+        """Let the token be valid until then, as far as the link can be used: the guest may go on with an upload.
+
+        Without a limit, a guest who begins an upload now and then would stay for ever.
+        """
+        until = min(until, guest.opened_at + clock.milliseconds(MAX_LIFETIME))
         mine = guests.c.digest == guest.digest, guests.c.expires_at < until
         await self._database.execute(update(guests).where(*mine).values(expires_at=until))
 
@@ -278,6 +286,18 @@ class Guests:
             clock.to_datetime(row.guest_expires_at),
             found,
         )
+
+
+def _new_token(now: int) -> str:
+    """With the time in it, in seconds. Nobody can change that: the digest would be another one."""
+    return f"{GUEST_PREFIX}{now // 1000:08x}{secrets.token_urlsafe(26)}"
+
+
+def _issued_at(token: str) -> int:
+    try:
+        return int(token[len(GUEST_PREFIX) :][:8], 16) * 1000
+    except ValueError:  # of an older gateway
+        return 0
 
 
 def link_ended() -> NotSignedIn:

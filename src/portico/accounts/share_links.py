@@ -250,7 +250,7 @@ class ShareLinks:
         return link
 
     async def change(self, user: User, link_id: str, values: Mapping[str, Any]) -> ShareLink:
-        """Change columns of a link that has not ended. With another password, its guests have to open it again."""
+        """Change columns of a link that has not ended. With another password or address, its guests have to open it again."""
         await self.get(user, link_id)
         mine = share_links.c.id == link_id, share_links.c.user_id == user.id, share_links.c.ended_at.is_(None)
         statement = update(share_links).where(*mine).values(dict(values)).returning(*LINK_COLUMNS)
@@ -259,14 +259,14 @@ class ShareLinks:
             row = (await transaction.execute(statement)).first()
             if row is None:
                 raise NotFound("The link has ended; make a new one.")
-            if values.get("password_hash"):
+            if values.get("password_hash") or "digest" in values:
                 await transaction.execute(delete(guests).where(guests.c.link == link_id))
             return link_of(row)
 
         return await self._database.transact(store)
 
     async def renew(self, user: User, link_id: str) -> tuple[ShareLink, str]:
-        """Give the link another address; who knows the former one can do nothing with it any more."""
+        """Give the link another address. Those who know the former one, and its guests, can do nothing with it any more."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         return await self.change(user, link_id, {"digest": digest_of(token)}), token
 

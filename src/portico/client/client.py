@@ -319,7 +319,7 @@ class Client(Base):
         return self._run(shares.change(self._session, link_id, options))
 
     def renew_link(self, link_id: str) -> ShareLink:
-        """Give a link another address; the former one does not work any more."""
+        """Give a link another address; the former one does not work any more, and its guests have to open the new one."""
         return self._run(shares.renew(self._session, self._base_url, link_id))
 
     def end_link(self, link_id: str) -> None:

@@ -132,7 +132,7 @@ class Sharing:
         return self._details(link)
 
     async def renew(self, link_id: str) -> LinkDetails:
-        """Give the link another address. Guests who have opened it stay."""
+        """Give the link another address. Its guests have to open it again, by the new one."""
         self._begin("share-change", makes=True)
         link = await self._links.get(self._actor.user, link_id)
         self._require_rights(link.kind)
@@ -140,6 +140,7 @@ class Sharing:
             change.line.changed = ["address"]
             await change.begin()
             link, token = await self._links.renew(self._actor.user, link_id)
+        self._resources.guests.forget()
         return self._details(link, token)
 
     async def end(self, link_id: str) -> None:

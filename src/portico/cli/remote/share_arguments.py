@@ -47,7 +47,7 @@ COMMANDS = {
             "list": Command(runs("shares", "list_"), "List your links.", (profile_option, json_option)),
             "address": Command(
                 runs("shares", "address"),
-                "Give a link a new address, and print it. The former one does not work any more.",
+                "Give a link a new address, and print it. The former one does not work any more, also for those who have opened it.",
                 (_id, profile_option, json_option),
             ),
             "end": Command(

@@ -39,13 +39,17 @@ function row(link, reload) {
     await endLink(link.id);
     await reload();
   };
+  const renew = async () => {
+    if (!(await confirm(t("newAddressTitle"), { body: [make("p", {}, t("newAddressHint"))], yes: t("newAddress"), danger: true }))) return;
+    await show(async () => madeLink(await renewAddress(link.id)));
+  };
   return make("li", {},
     make("div", { class: "link-row" }, icon(link.isFolder ? "folderSolid" : "file"),
       make("div", { class: "link-text" }, name, make("span", { class: "hint" }, facts(link))),
       make("span", { class: `state ${link.state}` }, t(`link_${link.state.replace("-", "_")}`))),
     make("div", { class: "link-actions" },
       button(t("linkLog"), { class: "small", onclick: () => show(async () => log(await listAccesses(link.id))) }),
-      isOpen ? button(t("newAddress"), { class: "small", onclick: () => show(async () => madeLink(await renewAddress(link.id))) }) : null,
+      isOpen ? button(t("newAddress"), { class: "small", onclick: renew }) : null,
       isOpen ? button(t("endLink"), { class: "small danger", onclick: end }) : null),
     below);
 }

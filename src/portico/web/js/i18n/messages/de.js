@@ -414,6 +414,8 @@ export default {
   linkLog: "Aktivität",
   noAccesses: "Noch niemand hat diesen Link verwendet.",
   newAddress: "Neue Adresse",
+  newAddressTitle: "Diesem Link eine neue Adresse geben?",
+  newAddressHint: "Die bisherige Adresse funktioniert dann nicht mehr. Wer sie geöffnet hat, braucht die neue; unfertige Uploads gehen verloren.",
   endLink: "Link beenden",
   endLinkTitle: "Diesen Link beenden?",
   endLinkHint: "Niemand kann ihn mehr verwenden. Gesendete Dateien bleiben.",

@@ -414,6 +414,8 @@ export default {
   linkLog: "Activity",
   noAccesses: "Nobody has used this link yet.",
   newAddress: "New address",
+  newAddressTitle: "Give this link a new address?",
+  newAddressHint: "The former address stops working. People who have opened it need the new one, and uploads that are not finished are lost.",
   endLink: "End link",
   endLinkTitle: "End this link?",
   endLinkHint: "Nobody can use it any more. Files that were sent stay.",

@@ -414,6 +414,8 @@ export default {
   linkLog: "Actividad",
   noAccesses: "Nadie ha usado este enlace todavía.",
   newAddress: "Nueva dirección",
+  newAddressTitle: "¿Dar una dirección nueva a este enlace?",
+  newAddressHint: "La dirección anterior dejará de funcionar. Quienes la hayan abierto necesitarán la nueva, y las subidas sin terminar se perderán.",
   endLink: "Terminar enlace",
   endLinkTitle: "¿Terminar este enlace?",
   endLinkHint: "Nadie podrá usarlo. Los archivos enviados se conservan.",

@@ -414,6 +414,8 @@ export default {
   linkLog: "Activité",
   noAccesses: "Personne n’a encore utilisé ce lien.",
   newAddress: "Nouvelle adresse",
+  newAddressTitle: "Donner une nouvelle adresse à ce lien ?",
+  newAddressHint: "L’ancienne adresse ne fonctionnera plus. Les personnes qui l’ont ouverte auront besoin de la nouvelle, et les envois inachevés seront perdus.",
   endLink: "Mettre fin au lien",
   endLinkTitle: "Mettre fin à ce lien ?",
   endLinkHint: "Plus personne ne pourra l’utiliser. Les fichiers envoyés restent.",

@@ -414,6 +414,8 @@ export default {
   linkLog: "履歴",
   noAccesses: "このリンクはまだ使われていません。",
   newAddress: "新しいアドレス",
+  newAddressTitle: "このリンクのアドレスを新しくしますか？",
+  newAddressHint: "以前のアドレスは使えなくなります。すでに開いた人にも新しいアドレスが必要です。完了していないアップロードは失われます。",
   endLink: "リンクを終了",
   endLinkTitle: "このリンクを終了しますか?",
   endLinkHint: "誰も使用できなくなります。送信されたファイルは残ります。",
