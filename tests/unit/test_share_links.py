@@ -134,6 +134,31 @@ async def test_one_address_does_not_keep_others_out(
     assert (await guests.guest(text)).digest == guest.digest
 
 
+async def test_those_who_are_kept_for_an_upload_are_limited_too(
+    links: ShareLinks, guests: Guests, sharer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.accounts.guests.MAX_OF_ADDRESS", 1)
+    monkeypatch.setattr("portico.accounts.guests.MAX_GUESTS", 2)
+    monkeypatch.setattr("portico.accounts.guests.KEPT_FACTOR", 2)
+    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    found = await links.find(token)
+    assert found
+
+    async def kept(address: str) -> None:
+        text = await guests.add(found, "", address, None)
+        assert text
+        await guests.keep(await guests.guest(text), guests._database.now() + 7 * 86_400_000)
+
+    for _ in range(2):
+        await kept("192.0.2.1")
+    with pytest.raises(TooManyRequests, match="your address"):
+        await guests.add(found, "", "192.0.2.1", None)
+    for _ in range(2):
+        await kept("192.0.2.2")
+    with pytest.raises(TooManyRequests, match="Too many people"):
+        await guests.add(found, "", "192.0.2.3", None)
+
+
 async def test_uploads_do_not_keep_a_guest_for_ever(
     links: ShareLinks, guests: Guests, sharer: User, clock: Clock
 ) -> None:

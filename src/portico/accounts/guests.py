@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from portico import clock
@@ -32,14 +32,17 @@ from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import guest_tickets, guests, share_accesses, share_links, users
 
 if TYPE_CHECKING:
+    from sqlalchemy import Select
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 LIFETIME: Final = timedelta(hours=24)
 """How long a guest's token is valid, unless the link ends before, or the guest has begun an upload that lives longer."""
 MAX_GUESTS: Final = 10_000
-"""Of one link at a time."""
+"""Of one link at a time, without those whose token is valid for more than another day because of an upload."""
 MAX_OF_ADDRESS: Final = 200
-"""Of one link at a time, from one address as `network_of` has it."""
+"""As `MAX_GUESTS`, from one address as `network_of` has it."""
+KEPT_FACTOR: Final = 5
+"""How many times as many there may be with those who are kept for an upload."""
 MAX_LIFETIME: Final = timedelta(days=30)
 """How long a guest's token is valid at most, however many uploads are begun with it."""
 KEPT: Final = timedelta(days=1)
@@ -170,19 +173,22 @@ class Guests:
         visit = {"link": found.link.id, "at": now, "name": name, "address": address[:64], "action": "open"}
 
         async def store(transaction: "AsyncConnection") -> None:
-            # Those of the last day: who is kept for an upload does not keep others out for as long.
-            living = select(func.count()).where(
-                guests.c.link == found.link.id,
-                guests.c.expires_at > now,
-                guests.c.expires_at <= row["expires_at"],
+            # Those of the last day, and all: who is kept for an upload does not keep others out so soon.
+            recent = case((guests.c.expires_at <= row["expires_at"], 1))
+            living = select(func.count(recent), func.count()).where(
+                guests.c.link == found.link.id, guests.c.expires_at > now
             )
+
+            async def is_full(query: "Select[int, int]", most: int) -> bool:
+                of_last_day, together = (await transaction.execute(query)).one()
+                return of_last_day >= most or together >= most * KEPT_FACTOR
+
             # Of one address first: otherwise anybody with the link could keep all others out.
-            near = living.where(guests.c.address == network)
-            if (await transaction.execute(near)).scalar_one() >= MAX_OF_ADDRESS:
+            if await is_full(living.where(guests.c.address == network), MAX_OF_ADDRESS):
                 raise TooManyRequests(
                     "This link was opened too often from your address; try again later.", retry_after=60
                 )
-            if (await transaction.execute(living)).scalar_one() >= MAX_GUESTS:
+            if await is_full(living, MAX_GUESTS):
                 raise TooManyRequests(
                     "Too many people have opened this link; try again later.", retry_after=60
                 )
