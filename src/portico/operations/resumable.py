@@ -26,6 +26,7 @@ from portico.operations.upload_status import (
     UploadDetails,
     UploadStatus,
     details_of,
+    details_of_guest,
     save_progress,
     state_of,
     status_of,
@@ -37,6 +38,8 @@ from portico.store.uploads import OPEN, Claim, UploadRecord
 
 MAX_OPEN = 1000
 """Unfinished uploads of one user."""
+MAX_OPEN_OF_GUEST = 50
+"""Unfinished uploads of one guest, so that others can send files, too."""
 
 log = structlog.get_logger()
 
@@ -224,15 +227,19 @@ class ResumableUploads:
         limit = self._size_limit(drive)
         if size is not None and size > limit:
             raise too_large(limit)
-        # Guests leave room for the owner.
-        most = MAX_OPEN // 2 if self._rules.is_guest else MAX_OPEN
-        if await self._resources.uploads.open_by(self._actor.user.id) >= most:
-            advice = (
-                "There are too many unfinished uploads by links of this user; try again later."
-                if self._rules.is_guest
-                else f"You have {most} unfinished uploads; finish or end some of them first."
+        uploads, user = self._resources.uploads, self._actor.user.id
+        if not self._rules.is_guest:
+            if await uploads.open_by(user) >= MAX_OPEN:
+                raise _too_many(MAX_OPEN)
+            return
+        if await uploads.open_by(user) >= MAX_OPEN // 2:  # guests leave room for the owner
+            raise TooManyRequests(
+                "There are too many unfinished uploads by links of this user; try again later.",
+                retry_after=60,
             )
-            raise TooManyRequests(advice, retry_after=60)
+        mine = details_of_guest(self._rules.id)
+        if await uploads.open_by(user, details_with=mine) >= MAX_OPEN_OF_GUEST:
+            raise _too_many(MAX_OPEN_OF_GUEST)
 
     async def _added(
         self,
@@ -274,6 +281,12 @@ class ResumableUploads:
             raise too_large(limit)
         await claim.save(size=size)
         return size
+
+
+def _too_many(most: int) -> TooManyRequests:
+    return TooManyRequests(
+        f"You have {most} unfinished uploads; finish or end some of them first.", retry_after=60
+    )
 
 
 def _other_offset(offset: int) -> OffsetMismatch:

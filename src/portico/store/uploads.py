@@ -190,12 +190,15 @@ class Uploads:
             )
         )
 
-    async def open_by(self, user_id: int) -> int:
-        """How many uploads of the user have not ended, or wait to be joined."""
+    async def open_by(self, user_id: int, *, details_with: str = "") -> int:
+        """How many uploads of the user have not ended, or wait to be joined; those with such details only."""
         mine = and_(
             uploads.c.user_id == user_id, uploads.c.status.in_((OPEN, PART)), uploads.c.kind == RESUMABLE
         )
-        row = await self._database.first(select(func.count().label("number")).where(mine))
+        query = select(func.count().label("number")).where(mine)
+        if details_with:
+            query = query.where(uploads.c.details.contains(details_with, autoescape=True))
+        row = await self._database.first(query)
         return int(row.number) if row else 0
 
     async def get(self, upload_id: str) -> UploadRecord | None:
