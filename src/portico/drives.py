@@ -109,8 +109,8 @@ class Drives:
         self._usable: dict[str, bool] = {}
         self._bugs: dict[str, str] = {}
         """What was logged of connections that fail in a way that nobody has foreseen."""
-        self._not_swept: dict[str, tuple[str, str | None]] = {}
-        """What was logged of connections that could not be swept."""
+        self._not_swept: dict[tuple[str, str], tuple[str, str | None]] = {}
+        """What was logged last of connections that could not be swept, by each event."""
 
     async def of(self, user: User) -> Drive:
         return await self._drive(user.connection, Path.parse(user.root), user.rights, user.name)
@@ -225,9 +225,10 @@ class Drives:
                 log.info("connection-up-again", connection=name)
         for name in self._usable.keys() - names.keys():
             del self._usable[name]
-        for logged in (self._bugs, self._not_swept):
-            for name in logged.keys() - names.keys():
-                del logged[name]
+        for name in self._bugs.keys() - names.keys():
+            del self._bugs[name]
+        for key in [key for key in self._not_swept if key[0] not in names]:
+            del self._not_swept[key]
 
     async def _look_at(self, name: str, *, writable: bool) -> tuple[bool | None, str | None]:
         if error := await self._check(name, writable=writable):
@@ -258,22 +259,25 @@ class Drives:
                 if mine:
                     if swept := await (await self._open(name)).provider.sweep():
                         log.info("swept", connection=name, left_over=swept)
-                    self._not_swept.pop(name, None)
+                    self.swept(name, "sweep-failed")
         except PorticoError as error:
             self.not_swept(name, "sweep-failed", error)
         except TimeoutError:
-            log.warning(
-                "sweep-failed", connection=name, cause=f"not over after {SWEEP_TIMEOUT_SECONDS:.0f} s"
-            )
+            late = f"not over after {SWEEP_TIMEOUT_SECONDS:.0f} s"
+            self.not_swept(name, "sweep-failed", ProviderTimeout("The sweep took too long.", cause=late))
         except Exception as error:
             log.error("bug", connection=name, exc_info=error)
 
     def not_swept(self, name: str, event: str, error: PorticoError) -> None:
-        """Log why a connection was not swept: once for all sweeps that fail in the same way."""
+        """Log why a connection was not swept, unless it is why that sweep failed the last time."""
         what = error.code, error.cause
-        if self._not_swept.get(name) != what:
+        if self._not_swept.get((name, event)) != what:
             log.warning(event, connection=name, code=error.code, cause=error.cause)
-        self._not_swept[name] = what
+        self._not_swept[name, event] = what
+
+    def swept(self, name: str, event: str) -> None:
+        """The sweep whose failures are logged as `event` was successful: its next failure is logged again."""
+        self._not_swept.pop((name, event), None)
 
     async def close(self) -> None:
         await self._checking.cancel()

@@ -326,14 +326,15 @@ async def test_why_a_connection_is_not_swept_is_logged_once(
 
     monkeypatch.setattr(LocalProvider, "sweep", sweep)
     with structlog.testing.capture_logs() as lines:
-        for fails in (True, True, False, True):
+        for outcome in (True, True, False, True):
+            fails = outcome
             await drives.sweep()
-            if fails:
-                drives.not_swept(
-                    "refused", "trash-not-swept", ProviderRefused("It refuses.", cause="no credentials")
-                )
+            # Another sweep, which fails all the time.
+            drives.not_swept(
+                "refused", "trash-not-swept", ProviderRefused("It refuses.", cause="no credentials")
+            )
     logged = [line["event"] for line in lines if line.get("connection") == "refused"]
-    assert logged == ["sweep-failed", "sweep-failed"]
+    assert logged == ["sweep-failed", "trash-not-swept", "sweep-failed"]
 
 
 async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) -> None:

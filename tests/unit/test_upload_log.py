@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import select
 
 from portico.accounts.connections import Connections
@@ -169,6 +170,29 @@ async def test_a_sweep_abandons_what_has_expired(
     assert abandoned == [b"two", b"one"]
     assert len(await rows(database)) == 1
     await running.end()
+
+
+async def test_why_uploads_are_not_swept_is_logged_once(
+    connections: Connections,
+    database: Database,
+    logs: UploadLogs,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise ProviderUnavailable("Not now.", retry_after=1)
+
+    monkeypatch.setattr(InstrumentedProvider, "resume_upload", fail)
+    for state in (b"one", b"two"):
+        await (await logs.of("local").begin("file", state)).leave()
+    clock.advance(DAY)
+    drives = Drives(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"))
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(2):
+            await sweep_uploads(Uploads(database, SEALED, "node"), drives)
+            clock.advance(60)
+    await drives.close()
+    assert [line["event"] for line in lines] == ["upload-not-swept"]
 
 
 async def test_a_connection_that_is_deleted_takes_its_records_along(

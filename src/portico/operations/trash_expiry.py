@@ -41,6 +41,7 @@ async def _sweep(
     except PorticoError as error:
         drives.not_swept(connection, "trash-not-swept", error)
         return
+    failed = False
     for works, records in ((trash.purge, due), (trash.settle_interrupted, interrupted)):
         for record in records:
             try:
@@ -49,8 +50,12 @@ async def _sweep(
                 pass  # a request is at it
             except PorticoError as error:  # the others can be removed; this one is tried again
                 drives.not_swept(connection, "trash-not-swept", error)
+                failed = True
     try:
         if unknown := await trash.purge_unknown(keep + _GRACE):
             log.warning("trash-without-rows-removed", connection=connection, removed=unknown)
     except PorticoError as error:
         drives.not_swept(connection, "trash-not-swept", error)
+        failed = True
+    if not failed:
+        drives.swept(connection, "trash-not-swept")

@@ -44,6 +44,8 @@ async def _sweep(uploads: Uploads, drives: Drives, connection: str, upload_ids: 
     except PorticoError as error:
         drives.not_swept(connection, "uploads-not-swept", error)
         return
+    drives.swept(connection, "uploads-not-swept")
+    failed = False
     for upload_id in upload_ids:
         try:
             async with uploads.claimed(upload_id) as claim:
@@ -53,4 +55,7 @@ async def _sweep(uploads: Uploads, drives: Drives, connection: str, upload_ids: 
             log.warning("upload-dropped", connection=connection, upload=upload_id, cause=error.cause)
             await uploads.drop(upload_id)
         except PorticoError as error:  # the others can be removed; this one is tried again
-            log.warning("upload-not-swept", connection=connection, code=error.code, cause=error.cause)
+            drives.not_swept(connection, "upload-not-swept", error)
+            failed = True
+    if not failed:
+        drives.swept(connection, "upload-not-swept")
