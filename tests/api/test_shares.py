@@ -105,7 +105,7 @@ async def test_each_sender_has_a_folder(gateway: Gateway) -> None:
         json={"link": f"https://files.example.com/s/{shared.token}?a=/b#/sub/c", "name": "Eve"},
     )
     assert shown.status_code == 201
-    for unfit in ("a\u202eb", "x" * 101, "\u200d\u0007"):
+    for unfit in ("a\u202eb", "x" * 101, "\u200d\u0007", "\u200d\u200c", "\u200d \u3164", "\u0301"):
         assert (await shared.open(name=unfit)).status_code == 400
     persian = "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627"
     assert (await (await shared.guest(name=persian)).put("file.txt")).status_code == 201

@@ -26,6 +26,8 @@ _UNWANTED = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
 """Some services cannot hold these in the name of a folder."""
 _JOINERS = dict.fromkeys(map(ord, "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"))
 """Parts of names in Persian and Hindi, and of some emoji."""
+_BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
+"""Letters of Korean and Braille that are shown as nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,14 @@ def _checked(name: str) -> str:
         raise InvalidRequest(f"A name has 1 to {MAX_NAME} characters; choose another one.")
     if not name.translate(_JOINERS).isprintable():
         raise InvalidRequest("The name has characters that cannot be shown; choose another one.")
+    if not any(map(_is_visible, name)):
+        raise InvalidRequest("Nobody could see this name; choose another one.")
     return name
+
+
+def _is_visible(character: str) -> bool:
+    """By itself, unlike a joiner or an accent."""
+    return unicodedata.category(character)[0] in "LNPS" and character not in _BLANKS
 
 
 def _folders(name: str) -> Iterator[str]:
