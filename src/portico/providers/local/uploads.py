@@ -160,7 +160,7 @@ def start_writeback(file: int, before: int, after: int) -> None:
     """Let the disk begin with what was written, so that the sync has little to wait for.
 
     `before` and `after`: how long the file was before and after a write. Every `WRITEBACK_BYTES` of it are passed on once,
-    when they are complete. Nothing is dropped from memory: for that, they would have to be on the disk already.
+    when they are complete. What the kernel has written already is dropped from memory.
     """
     start, stop = before - before % WRITEBACK_BYTES, after - after % WRITEBACK_BYTES
     if start < stop and sys.platform == "linux":
