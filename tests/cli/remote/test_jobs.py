@@ -46,7 +46,7 @@ def test_list_and_cancel(remote: Portico, gateway: Gateway, there: Path) -> None
     [job] = json.loads(remote("jobs", "list", "--json").out)
     assert (job["id"], job["kind"], job["state"], job["target"]) == (job_id, "copy", "done", "/new")
     assert job_id in remote("jobs", "list").out
-    assert "had ended: done" in remote("jobs", "cancel", job_id).out
+    assert remote("jobs", "cancel", job_id).out == "Copying /tree had ended: done. It is forgotten.\n"
     outcome = remote("jobs", "cancel", job_id)
     assert (outcome.code, "There is no such job" in outcome.err) == (1, True)
     assert remote("jobs", "list").out == "There are no jobs.\n"

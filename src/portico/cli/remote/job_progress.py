@@ -61,11 +61,15 @@ _DOING = {
 
 def line_of(job: Job) -> str:
     """`Copying /reports: 1200 of 5000 files, 1.2 GB`."""
-    doing = f"{_DOING.get(job.kind, job.kind.capitalize())} {job.source}"
-    if job.kind == "empty":
-        doing = "Emptying the trash"
     of = f" of {job.entries_total}" if job.entries_total is not None else ""
     parts = [f"{job.entries_done}{of} files"]
     if job.bytes_done:
         parts.append(units.size(job.bytes_done))
-    return f"{doing}: {', '.join(parts)}"
+    return f"{words_of(job)}: {', '.join(parts)}"
+
+
+def words_of(job: Job) -> str:
+    """`Copying /reports`."""
+    if job.kind == "empty":
+        return "Emptying the trash"
+    return f"{_DOING.get(job.kind, job.kind.capitalize())} {job.source}"

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from portico.cli.exits import DONE
 from portico.cli.output import show_list
 from portico.cli.remote.connect import connect
+from portico.cli.remote.job_progress import words_of
 
 
 def list_jobs(options: SimpleNamespace) -> int:
@@ -33,7 +34,7 @@ def cancel_job(options: SimpleNamespace) -> int:
     with connect(options) as client:
         job = client.cancel_job(options.id)
     if job.is_running:
-        print(f"The {job.kind} of {job.source} is being cancelled; what was done is kept.")
+        print(f"{words_of(job)} is being cancelled; what was done is kept.")
     else:
-        print(f"The {job.kind} of {job.source} had ended: {job.state}. It is forgotten.")
+        print(f"{words_of(job)} had ended: {job.state}. It is forgotten.")
     return DONE

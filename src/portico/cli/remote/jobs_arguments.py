@@ -15,7 +15,7 @@ def _id(parser: Parser) -> None:
 
 COMMANDS = {
     "jobs": Group(
-        "List and cancel long moves, copies, deletions and restores on the gateway.",
+        "List and cancel long moves, copies, deletions, restores and removals from the trash on the gateway.",
         {
             "list": Command(
                 runs("jobs", "list_jobs"), "List your jobs, the newest first.", (_json, profile_option)

@@ -101,7 +101,8 @@ async function bringBack(job, button) {
 
 /** @param {JobBody} body */
 function iconOf({ kind }) {
-  return kind === "delete" ? "trash" : kind === "move" ? "move" : kind === "copy" ? "copy" : "retry";
+  if (["delete", "remove", "empty"].includes(kind)) return "trash";
+  return kind === "move" || kind === "copy" ? kind : "retry";
 }
 
 /** @param {JobBody} body */
