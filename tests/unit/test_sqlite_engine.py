@@ -143,9 +143,24 @@ async def test_rows_that_need_not_be_durable(engine: SqliteEngine, sync_engine: 
 
 
 async def test_a_closed_engine_has_no_threads(sync_engine: Engine) -> None:
+    await asyncio.to_thread(int)  # the loop's own thread, in which the others are waited for
     before = threading.active_count()
     engine = SqliteEngine(sync_engine, ThreadCaller(2), connections=2, wait=60)
     await asyncio.gather(*(engine.run(text("SELECT 1"), None) for _ in range(4)))
     assert threading.active_count() == before + 2
     await engine.close()
     assert threading.active_count() == before
+
+
+async def test_closing_does_not_block_the_loop(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed_in = []
+    close = ThreadCaller.close
+
+    def noted(caller: ThreadCaller) -> None:
+        closed_in.append(threading.current_thread())
+        close(caller)
+
+    monkeypatch.setattr(ThreadCaller, "close", noted)
+    await engine.close()
+    assert closed_in
+    assert threading.main_thread() not in closed_in

@@ -248,7 +248,7 @@ class SqliteEngine:
     async def close(self) -> None:
         await self.dispose()
         if isinstance(self._call, ThreadCaller):
-            self._call.close()
+            await asyncio.to_thread(self._call.close)  # it waits for statements that are under way
 
 
 class SqliteConnection:
