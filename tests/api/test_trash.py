@@ -221,8 +221,9 @@ async def test_a_removal_that_takes_long_is_a_job(
     assert (await call(gateway, "DELETE")).status_code == 204
 
 
-async def test_a_cancelled_deletion_says_what_it_has_deleted(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+async def test_a_deletion_that_is_cut_off_says_what_it_has_deleted(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     gateway.put("docs/a.txt", b"a")
     move = LocalProvider.move_to_trash
@@ -237,11 +238,14 @@ async def test_a_cancelled_deletion_says_what_it_has_deleted(
     address, headers = accepted.headers["Location"], await gateway.sign_in()
     while (gateway.files / "docs").exists():
         await asyncio.sleep(0.01)
-    assert (await gateway.client.delete(address, headers=headers)).status_code == 202
+    if end == "cancelled":
+        assert (await gateway.client.delete(address, headers=headers)).status_code == 202
+    else:
+        gateway.stop()
     job = accepted.json()
     while job["state"] == "running":
         job = (await gateway.client.get(address, headers=headers)).json()
-    assert job["state"] == "cancelled"
+    assert job["state"] == end
     assert [item["id"] for item in await listed(gateway)] == [job["trashId"]]
 
 

@@ -129,17 +129,17 @@ class Jobs:
     ) -> None:
         await asyncio.wait({work})
         state, outcome = self._outcome(work)
-        if outcome and context.trashed:
+        if context.trashed:
             outcome.trash_id = context.trashed[0]
         del self._running[job.id]
         self._by_namespace[namespace] -= 1
         if not self._by_namespace[namespace]:
             del self._by_namespace[namespace]
-        await self.records.end(job, state, msgspec.json.encode(outcome).decode() if outcome else None)
+        await self.records.end(job, state, msgspec.json.encode(outcome).decode())
 
-    def _outcome(self, work: asyncio.Task[Path | None]) -> tuple[str, _Outcome | None]:
+    def _outcome(self, work: asyncio.Task[Path | None]) -> tuple[str, _Outcome]:
         if work.cancelled():
-            return INTERRUPTED, None
+            return INTERRUPTED, _Outcome()
         match error := work.exception():
             case None:
                 result = work.result()
@@ -148,7 +148,7 @@ class Jobs:
                 return CANCELLED, _Outcome()
             case PorticoError():
                 if self._stopping and isinstance(error, Unavailable):
-                    return INTERRUPTED, None
+                    return INTERRUPTED, _Outcome()
                 if error.cause:
                     log.warning("cause", code=error.code, cause=error.cause)
                 return FAILED, _Outcome(code=error.code, detail=error.detail)
