@@ -2,8 +2,8 @@
 
 The sources are small ES modules. Loading them one by one would cost a round trip per level of imports, so they are
 joined into one script: each module becomes a function that returns its exports, in dependency order. The script stays
-readable, but without the comments that have lines of their own: they are a quarter of what is sent. Only the forms of `import` and `export` matched below are supported; anything else raises here instead of
-failing in the browser.
+readable, but without the comments that have lines of their own: they are a quarter of what is sent. Only the forms of
+`import` and `export` matched below are supported; anything else raises here instead of failing in the browser.
 """
 
 import json
