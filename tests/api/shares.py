@@ -1,5 +1,6 @@
 """Guests of a gateway in this process."""
 
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,10 @@ from portico.api.shares import LINKS, SHARE_SESSIONS
 from .gateways import Gateway, address
 
 SHARER = "sharer"
+
+
+def metadata(**fields: str) -> str:
+    return ",".join(f"{name} {b64encode(value.encode()).decode()}" for name, value in fields.items())
 
 
 @dataclass
