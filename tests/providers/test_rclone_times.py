@@ -84,7 +84,7 @@ def run(options: dict[str, str], *arguments: str) -> str:
     environment = {f"RCLONE_CONFIG_T_{name}": value for name, value in options.items()}
     environment |= {"RCLONE_CONFIG": os.devnull, "HOME": os.devnull, "NO_PROXY": "*"}
     command = [str(RCLONE), "--retries", "1", "--low-level-retries", "1", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -137,6 +137,7 @@ def test_each_kind_of_file_is_shown_and_nothing_in_it_runs(
     user.check_access()
     next_file(user, "09 table.csv")
     cells = stage.locator("tbody td")
+    expect(cells).to_have_count(4)
     assert cells.all_inner_texts() == ["a;b", 'line\nbreak "quoted"', "<b>c</b>", ""]
     user.check_access()
     next_file(user, "10 long.csv")

@@ -36,7 +36,7 @@ class Rclone:
 
     def __call__(self, *arguments: str) -> str:
         command = [str(RCLONE), "--retries", "1", "--low-level-retries", "1", *arguments]
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
