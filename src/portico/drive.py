@@ -472,6 +472,7 @@ def _named_as_it_was(record: Trashed, target: Path) -> Iterator[None]:
             raise NotFound(f"The content of '{target.name}' is no longer in the storage.") from error
         renamed = copy(error)
         renamed.detail = error.detail.replace(record.id, target.name)
+        renamed.args = (renamed.detail,)
         raise renamed from error
 
 
