@@ -143,16 +143,10 @@ class DriveTrash:
                 pass  # nothing is replaced, or the merge fails
 
         try:
-            if restoring:
-                async for files in self._provider.files_in_trash(source):
-                    await for_each(keep, files)
-                return kept
-            walk = self._provider.walk(source)
-            while True:
-                found = await walk.page(_PAGE)
-                await for_each(keep, [file for file, entry in found if not entry.is_folder])
-                if walk.token is None:
-                    break
+            provider = self._provider
+            found = provider.files_in_trash(source) if restoring else provider.walk(source).files()
+            async for files in found:
+                await for_each(keep, files)
         except (NotFound, NotAFolder):
             pass
         return kept

@@ -16,9 +16,6 @@ TIMEOUT_SECONDS = 30.0
 """The default timeout of a request with all its attempts, or without progress while content is transferred."""
 
 
-_PAGE = 1000
-
-
 class NotKept(Exception):
     """What was to be put into the trash does not fit there: it can only be deleted for good."""
 
@@ -192,12 +189,8 @@ class Provider(ABC):
 
     async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
         """The files that `restore` brings back with a folder, as paths below its target, in batches."""
-        walk = self.walk(place)
-        while True:
-            found = await walk.page(_PAGE)
-            yield [file for file, entry in found if not entry.is_folder]
-            if walk.token is None:
-                return
+        async for files in self.walk(place).files():
+            yield files
 
     async def purge(self, place: Path) -> None:
         """Remove what is in the place for good. It need not be there."""

@@ -7,6 +7,7 @@ meanwhile appears exactly once, a folder before what is in it.
 
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator
 from typing import TypeVar
 
 import msgspec
@@ -20,6 +21,8 @@ Found = tuple[Path, Entry]
 
 T = TypeVar("T")
 
+_PAGE = 1000
+
 
 class TreeWalk(ABC):
     @abstractmethod
@@ -30,6 +33,14 @@ class TreeWalk(ABC):
     @abstractmethod
     def token(self) -> str | None:
         """Where it can be continued; None if it has come to its end."""
+
+    async def files(self) -> AsyncIterator[list[Path]]:
+        """All files from here to its end, page by page."""
+        while True:
+            found = await self.page(_PAGE)
+            yield [path for path, entry in found if not entry.is_folder]
+            if self.token is None:
+                return
 
 
 def encode(position: object) -> str:
