@@ -15,14 +15,13 @@ import structlog
 
 from portico.entries import Entry
 from portico.errors import IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError
-from portico.paths import RESERVED_PREFIX, Path
-from portico.providers.base import NotKept, Provider
+from portico.paths import Path
+from portico.providers.base import TRASH, NotKept, Provider
 from portico.providers.tasks import for_each, run_to_end
 from portico.providers.write_options import KeptFile
 from portico.store.leases import Lease, Leases
 from portico.store.trash import DELETED, MOVING, REMOVING, REPLACED, RESTORING, Trashed, TrashRecords
 
-_FOLDER = f"{RESERVED_PREFIX}trash"
 _PAGE = 1000
 _MILLISECOND = timedelta(milliseconds=1)
 _INTERRUPTIONS = (Exception, asyncio.CancelledError)
@@ -64,7 +63,7 @@ class DriveTrash:
         return bool(self._keep)
 
     def place_of(self, trash_id: str) -> Path:
-        return Path((*self._prefix.segments, _FOLDER, trash_id))
+        return Path((*self._prefix.segments, TRASH, trash_id))
 
     # Into the trash
 
@@ -267,7 +266,7 @@ class DriveTrash:
 
     async def purge_unknown(self, older_than: timedelta) -> int:
         """Remove the oldest content that has no row: the database may be an older one. Returns how much there was."""
-        folder = Path((*self._prefix.segments, _FOLDER))
+        folder = Path((*self._prefix.segments, TRASH))
         try:
             page = await self._provider.list_page(folder, min(_PAGE, self._provider.max_page_size), None)
         except (NotFound, NotAFolder):

@@ -7,13 +7,16 @@ from typing import ClassVar
 
 from portico.entries import Download, Entry, Page
 from portico.errors import NotFound
-from portico.paths import Path
+from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.resumable import ResumableUpload
 from portico.providers.tree_walk import TreeWalk
 from portico.providers.write_options import WriteOptions
 
 TIMEOUT_SECONDS = 30.0
 """The default timeout of a request with all its attempts, or without progress while content is transferred."""
+
+TRASH = f"{RESERVED_PREFIX}trash"
+"""The folder of the trash, at the top of a connection."""
 
 
 class NotKept(Exception):

@@ -8,6 +8,7 @@ without a trash.
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from time import monotonic
 from typing import ClassVar, NamedTuple
 
@@ -19,6 +20,7 @@ from portico.paths import RESERVED_PREFIX
 from portico.providers.keys import KeyStore, Version
 from portico.providers.responses import malformed_response
 from portico.providers.tasks import for_each
+from portico.single_flight import SingleFlight
 
 NOTE = f"{RESERVED_PREFIX}versions-"
 """How the names of notes begin; no file of a user can have such a name."""
@@ -54,12 +56,16 @@ class ObjectVersions(ABC):
     def __init__(self, store: KeyStore) -> None:
         self._store = store
         self._known = (False, 0.0)
+        self._looks: SingleFlight[str, bool] = SingleFlight()
 
     async def are_kept(self, prefix: str) -> bool:
         """Whether deleted objects stay as versions that the gateway may list; `prefix` is that of the trash."""
         kept, until = self._known
         if monotonic() < until:
             return kept
+        return await self._looks.run(prefix, partial(self._look, prefix))
+
+    async def _look(self, prefix: str) -> bool:
         try:
             kept = await self._are_kept(prefix)
         except PorticoError:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from portico.entries import Entry
 from portico.errors import PorticoError, already_exists, cannot_replace_folder, is_a_folder, not_found
 from portico.paths import Path
+from portico.providers.base import TRASH
 from portico.providers.keys import folder_key, key_of, path_of
 from portico.providers.object_trees import check_merge, move_objects
 from portico.providers.object_versions import NOTE, Current, ObjectVersions, VersionNote
@@ -17,7 +18,7 @@ class VersionedStore(ObjectStore):
     versions: ObjectVersions
 
     async def move_to_trash(self, path: Path, place: Path) -> None:
-        if not await self.versions.are_kept(folder_key(place.parent)):
+        if not await self.versions.are_kept(_trash_prefix(place)):
             await super().move_to_trash(path, place)
             return
         self._check_key(path)
@@ -57,7 +58,7 @@ class VersionedStore(ObjectStore):
             raise error.after(f"{removed} files were deleted") from error
 
     async def keep(self, path: Path, place: Path) -> None:
-        kept = await self.versions.are_kept(folder_key(place.parent))
+        kept = await self.versions.are_kept(_trash_prefix(place))
         if not kept or await self._note_file(path, place) is None:
             await super().keep(path, place)
 
@@ -157,6 +158,12 @@ class VersionedStore(ObjectStore):
             if any(f"/{NOTE}" in entry.name for entry in listing.objects):
                 return True
         return False
+
+
+def _trash_prefix(place: Path) -> str:
+    """The prefix of the trash itself, also for a place that is deep in one of its items."""
+    above = place.segments[:-1]
+    return folder_key(Path(above[: above.index(TRASH) + 1] if TRASH in above else above))
 
 
 def _is_file(entry: Entry) -> bool:

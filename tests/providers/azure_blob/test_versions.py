@@ -1,5 +1,6 @@
 """The trash of an account that keeps versions, or has begun or ceased to keep them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from secrets import token_hex
 
@@ -8,6 +9,7 @@ import pytest
 from portico.errors import ProviderUnavailable
 from portico.paths import Path
 from portico.providers.azure_blob import AzureBlobProvider
+from portico.providers.azure_blob.versions import BlobVersions
 from portico.providers.azure_common import credential_and_url
 
 from ...servers.azure_blob import Container, azure_blob_server
@@ -118,3 +120,24 @@ async def test_what_a_merge_replaced_may_be_older_than_the_versions(
         await put(provider, f"w/{name}", "replaced")
     await provider.restore(at("t/1"), at("w"), replace=True)
     assert contents(stored, "w/") == before
+
+
+async def test_one_probe_at_the_top_of_the_trash(
+    container: tuple[AzureBlobProvider, Container], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, stored = container
+    stored.versioning = True
+    for name in FILES:
+        await put(provider, f"w/{name}", name)
+    written = []
+    write = BlobVersions._put
+
+    async def spy(versions: BlobVersions, key: str, content: bytes) -> bool:
+        written.append(key)
+        return await write(versions, key, content)
+
+    monkeypatch.setattr(BlobVersions, "_put", spy)
+    item = Path(("top", ".portico~trash", "1"))
+    await asyncio.gather(*(provider.keep(at(f"w/{name}"), at(name).under(item)) for name in FILES))
+    probes = [key for key in written if key.endswith("versions")]
+    assert probes == ["top/.portico~trash/.portico~versions"]
