@@ -383,7 +383,8 @@ class Drive:
                 return await self._restore(place, free.path, replace=False)
 
     async def _restore(self, place: Path, target: Path, *, replace: bool) -> Path:
-        with _with_advice("To continue, restore it again with onConflict=replace."):
+        again = "To continue, restore it again with onConflict=replace."
+        with _with_advice(again, gone="Remove it from the trash if you need nothing more of it."):
             async with self._replacing(target, replace, place, restoring=True):
                 await self._provider.restore(place, target.under(self._root), replace=replace)
         return target
@@ -477,11 +478,11 @@ def _named_as_it_was(record: Trashed, target: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _with_advice(advice: str) -> Iterator[None]:
-    """Add to a partial failure how to continue."""
+def _with_advice(advice: str, *, gone: str | None = None) -> Iterator[None]:
+    """Add to a partial failure how to continue. `gone`: what to do instead if the rest is not there any more."""
     try:
         yield
     except PorticoError as error:
         if not error.partial:
             raise
-        raise error.with_sentence(advice) from error
+        raise error.with_sentence(gone if gone and isinstance(error, NotFound) else advice) from error

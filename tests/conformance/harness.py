@@ -272,6 +272,10 @@ _WITH_VERSIONS = frozenset(
         "test_what_a_restored_folder_replaces_is_kept",
         "test_what_is_removed_or_expired_is_gone",
         "test_nothing_is_lost_when_the_process_dies",
+        "test_a_restored_merge_replaces_nothing_unasked",
+        "test_a_restore_mixes_no_file_with_a_folder",
+        "test_a_restore_lists_the_item_once",
+        "test_a_path_may_be_too_long_below_another_name",
     }
 )
 VERSIONED: tuple[str, ...] = ("s3-versions", "azure-blob-versions", "gcs-versions")

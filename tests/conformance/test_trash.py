@@ -13,9 +13,19 @@ from sqlalchemy import insert
 from portico.cursors import CursorSeal
 from portico.drive import Drive, OnConflict
 from portico.drive_trash import DriveTrash
-from portico.errors import AlreadyExists, FolderNotEmpty, NotFound, NotPossible, ProviderUnavailable
+from portico.errors import (
+    AlreadyExists,
+    FolderNotEmpty,
+    InvalidPath,
+    IsAFolder,
+    NotFound,
+    NotPossible,
+    ProviderUnavailable,
+)
 from portico.paths import Path
 from portico.providers.base import Provider
+from portico.providers.gcs.service import Request
+from portico.providers.keys import folder_key, key_of
 from portico.rights import DEFAULT_RIGHTS
 from portico.store.database import Database
 from portico.store.leases import Leases
@@ -467,3 +477,125 @@ async def test_a_restored_version_replaces_nothing_that_was_stored_meanwhile(
     with pytest.raises(AlreadyExists):
         await drive.restore(await newest(drive))
     assert await content(drive, "f") == b"new"
+
+
+async def remove_version(provider: Any, key: str, version: str) -> None:
+    """As the lifecycle of the store does."""
+    service = provider._service
+    if provider.kind == "s3":
+        await service.call("delete_object", Key=key, VersionId=version)
+    elif provider.kind == "gcs":
+        await service.call(Request("DELETE", service.object_url(key), {"generation": version}))
+    else:
+        await service.send("DELETE", service.blob_url(key), {"versionid": version})
+
+
+@pytest.mark.versions
+async def test_a_missing_version_does_not_keep_back_the_others(
+    drive: Drive, provider: Any, root: Path
+) -> None:
+    await put_tree(drive, "w")
+    key = key_of(at("w/b/c.txt").under(root))
+    version = (await provider.versions.find(key)).version
+    await drive.delete(at("w"), recursive=True)
+    await remove_version(provider, key, version)
+    found = await newest(drive)
+    for choice in (OnConflict.FAIL, OnConflict.REPLACE):
+        with pytest.raises(NotFound, match=r"1 of 4 files .* 'c.txt'. 3 files .* Remove it from the trash"):
+            await drive.restore(found, choice)
+        for path, data in FILES.items():
+            if path != "b/c.txt":
+                assert await content(drive, f"w/{path}") == data
+        assert found.id in [item.id for item in await trashed(drive)]
+    assert not await exists(drive, "w/b/c.txt")
+    assert await drive.trash.purge(found)
+    # A file.
+    key = key_of(at("w/a.txt").under(root))
+    version = (await provider.versions.find(key)).version
+    await drive.delete(at("w/a.txt"))
+    await remove_version(provider, key, version)
+    with pytest.raises(NotFound, match=r"The content of 'a.txt' is no longer in the storage\.$"):
+        await drive.restore(await newest(drive))
+    assert await drive.trash.purge(await newest(drive))
+
+
+@pytest.mark.versions
+async def test_what_a_merge_replaced_may_be_gone_in_part(drive: Drive, provider: Any, root: Path) -> None:
+    for name in ("a", "b/c"):
+        await put(drive, f"old/{name}", b"old")
+        await put(drive, f"new/{name}", b"new")
+    key = key_of(at("old/a").under(root))
+    version = (await provider.versions.find(key)).version
+    await drive.copy(at("new"), at("old"), OnConflict.REPLACE)
+    await remove_version(provider, key, version)
+    with pytest.raises(NotFound, match="1 of 2 files"):
+        await drive.restore(await newest(drive), OnConflict.REPLACE)
+    assert await content(drive, "old/a") == b"new"
+    assert await content(drive, "old/b/c") == b"old"
+
+
+async def test_a_restored_merge_replaces_nothing_unasked(drive: Drive) -> None:
+    await put(drive, "old/x", b"old")
+    await put(drive, "new/x", b"new")
+    await drive.copy(at("new"), at("old"), OnConflict.REPLACE)
+    with pytest.raises(AlreadyExists):
+        await drive.restore(await newest(drive), OnConflict.FAIL)
+    assert await content(drive, "old/x") == b"new"
+
+
+@pytest.mark.key_stores
+async def test_a_restore_mixes_no_file_with_a_folder(drive: Drive) -> None:
+    for merged in (False, True):
+        for was, now, error in (("w/a", "w/a/b", IsAFolder), ("w/a/b", "w/a", AlreadyExists)):
+            await put(drive, was, b"was")
+            if merged:
+                await put(drive, was.replace("w", "v", 1), b"merged")
+                await drive.copy(at("v"), at("w"), OnConflict.REPLACE)
+                found = await newest(drive)
+                await drive.delete(at("w"), recursive=True, permanent=True)
+                await drive.delete(at("v"), recursive=True, permanent=True)
+            else:
+                await drive.delete(at("w"), recursive=True)
+                found = await newest(drive)
+            await put(drive, now, b"now")
+            with pytest.raises(error):
+                await drive.restore(found, OnConflict.REPLACE)
+            assert await content(drive, now) == b"now"
+            assert not await exists(drive, was) or was == "w/a"
+            await drive.delete(at("w"), recursive=True, permanent=True)
+
+
+@pytest.mark.key_stores
+async def test_a_restore_lists_the_item_once(
+    drive: Drive, provider: Any, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put_tree(drive, "w")
+    before = await tree(drive)
+    await drive.delete(at("w"), recursive=True)
+    place = drive.trash.place_of((await newest(drive)).id)
+    listed = []
+    pages = provider.pages
+
+    def spy(prefix: str, *, flat: bool) -> Any:
+        listed.append(prefix)
+        return pages(prefix, flat=flat)
+
+    monkeypatch.setattr(provider, "pages", spy)
+    await provider.restore(place, at("w").under(root))
+    assert listed.count(folder_key(place)) == 1
+    assert await tree(drive) == before
+
+
+@pytest.mark.key_stores
+async def test_a_path_may_be_too_long_below_another_name(
+    drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put_tree(drive, "w")
+    await drive.delete(at("w"), recursive=True)
+    await put(drive, "w/a.txt", b"since")
+    monkeypatch.setattr(provider, "fits", lambda key: "w (1)/b" not in key)
+    with pytest.raises(InvalidPath, match="under its own name"):
+        await drive.restore(await newest(drive), OnConflict.RENAME)
+    monkeypatch.undo()
+    await drive.restore(await newest(drive), OnConflict.REPLACE)
+    assert await content(drive, "w/b/d/e ö.txt") == b"e"

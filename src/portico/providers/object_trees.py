@@ -123,8 +123,13 @@ async def move_tree(store: KeyStore, source: str, target: str) -> int:
     return moved
 
 
-async def move_objects(store: KeyStore, objects: list[Entry], source: str, target: str) -> list[int | None]:
-    """Move objects from one prefix to another. Returns the size of each that was moved, None for a folder's marker."""
+async def move_objects(
+    store: KeyStore, objects: list[Entry], source: str, target: str, *, replace: bool = True
+) -> list[int | None]:
+    """Move objects from one prefix to another, in the trash unless the caller has checked that they fit.
+
+    Returns the size of each that was moved, None for a folder's marker.
+    """
     copied: list[Version] = []
     sizes: list[int | None] = []
 
@@ -137,7 +142,7 @@ async def move_objects(store: KeyStore, objects: list[Entry], source: str, targe
                 "delete it for good, with permanent=true."
             )
         with suppress(NotFound):  # deleted in the meantime
-            if done := await copy_object(store, version, goal, replace=True):
+            if done := await copy_object(store, version, goal, replace=replace):
                 copied.append(done)
                 sizes.append(None if entry.name.endswith("/") else entry.size or 0)
 

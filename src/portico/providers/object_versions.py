@@ -6,7 +6,7 @@ without a trash.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing
 from functools import partial
 from time import monotonic
@@ -15,12 +15,16 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from portico.entries import Entry
-from portico.errors import AlreadyExists, PorticoError
+from portico.errors import AlreadyExists, NotFound, PorticoError
 from portico.paths import RESERVED_PREFIX
-from portico.providers.keys import KeyStore, Version
+from portico.providers.keys import KeyStore, Version, name_of
 from portico.providers.responses import malformed_response
 from portico.providers.tasks import for_each
 from portico.single_flight import SingleFlight
+from portico.tally import count
+
+_NAMED = 5
+"""How many of the files that are gone an error names."""
 
 NOTE = f"{RESERVED_PREFIX}versions-"
 """How the names of notes begin; no file of a user can have such a name."""
@@ -45,6 +49,42 @@ class Current(NamedTuple):
     @property
     def with_etag(self) -> Version:
         return Version(self.entry.name, self.entry.etag)
+
+
+class Restored:
+    """How far a restore has come. What is gone does not keep it from going on."""
+
+    def __init__(self) -> None:
+        self.objects = 0
+        self._gone = 0
+        self._names: list[str] = []
+
+    def add(self, keys: Collection[str]) -> None:
+        self.objects += len(keys)
+        count(sum(not key.endswith("/") for key in keys))
+
+    def add_copies(self, sizes: Collection[int | None]) -> None:
+        """Sizes as of `move_objects`."""
+        self.objects += len(sizes)
+        files = [size for size in sizes if size is not None]
+        count(len(files), sum(files))
+
+    def add_gone(self, key: str) -> None:
+        """The lifecycle of the store has removed the version."""
+        self._gone += 1
+        if len(self._names) < _NAMED:
+            self._names.append(f"'{name_of(key)}'")
+
+    def check(self) -> None:
+        """`NotFound` if something is gone."""
+        if not self._gone:
+            return
+        total = self._gone + self.objects
+        if total == 1:
+            raise NotFound(f"The content of {self._names[0]} is no longer in the storage.")
+        are = "is" if self._gone == 1 else "are"
+        names = ", ".join(self._names) + (", …" if self._gone > len(self._names) else "")
+        raise NotFound(f"{self._gone} of {total} files {are} no longer in the storage: {names}.")
 
 
 class ObjectVersions(ABC):
@@ -95,20 +135,24 @@ class ObjectVersions(ABC):
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
         """Copy a version inside the service. Errors as in `KeyStore.duplicate`."""
 
-    async def restore(self, note: VersionNote, after: str | None, target: str, *, replace: bool) -> None:
+    async def restore(
+        self, note: VersionNote, after: str | None, target: str, restored: Restored, *, replace: bool
+    ) -> None:
         """Make the noted versions the current ones, below the target. `after`: the last key of the note before."""
 
         async def bring_back(noted: tuple[str, str]) -> None:
             rest, version = noted
             key, goal = note.source + rest, target + rest
-            if replace and key == goal and await self._is_current(key, version):
-                return
-            try:
-                # `NotFound` if the lifecycle of the store has removed the version.
-                await self.copy(key, version, goal, replace=replace)
-            except AlreadyExists:
-                if key != goal or not await self._is_current(key, version):
-                    raise  # else it was noted and not deleted
+            if not (replace and key == goal and await self._is_current(key, version)):
+                try:
+                    await self.copy(key, version, goal, replace=replace)
+                except NotFound:
+                    restored.add_gone(key)
+                    return
+                except AlreadyExists:
+                    if key != goal or not await self._is_current(key, version):
+                        raise  # else it was noted and not deleted
+            restored.add([key])
 
         await for_each(bring_back, note.versions)
 

@@ -3,12 +3,19 @@
 from collections.abc import AsyncIterator
 
 from portico.entries import Entry
-from portico.errors import PorticoError, already_exists, cannot_replace_folder, is_a_folder, not_found
+from portico.errors import (
+    InvalidPath,
+    PorticoError,
+    already_exists,
+    cannot_replace_folder,
+    is_a_folder,
+    not_found,
+)
 from portico.paths import Path
 from portico.providers.base import TRASH
-from portico.providers.keys import folder_key, key_of, path_of
+from portico.providers.keys import folder_key, key_of, name_of, path_of
 from portico.providers.object_trees import check_merge, move_objects
-from portico.providers.object_versions import NOTE, Current, ObjectVersions, VersionNote
+from portico.providers.object_versions import NOTE, Current, ObjectVersions, Restored, VersionNote
 from portico.providers.objects import ObjectStore
 from portico.providers.tasks import for_each
 from portico.tally import count
@@ -76,28 +83,30 @@ class VersionedStore(ObjectStore):
         return found
 
     async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
+        prefix = folder_key(place)
         notes = [
-            entry.name
-            async for listing in self.pages(folder_key(place) + NOTE, flat=True)
-            for entry in listing.objects
+            entry.name async for listing in self.pages(prefix + NOTE, flat=True) for entry in listing.objects
         ]
-        if not notes:
-            if not await self._restore_each(place, target, replace):
-                await super().restore(place, target, replace=replace)
+        if not (notes or await self._is_folder(place)):
+            # A file, or a folder that is only a marker.
+            await super().restore(place, target, replace=replace)
             return
         self._check_key(target)
-        first = await self.versions.read_note(notes[0])
-        await self._check_restored(first, target, replace)
-        goal = folder_key(target) if first.is_folder else key_of(target)
-        after: str | None = None
-        restored = 0
-        for name in notes:
-            note = first if name == notes[0] else await self.versions.read_note(name)
-            await self.versions.restore(note, after, goal, replace=replace)
-            after = note.source + note.versions[-1][0] if note.versions else after
-            restored += len(note.versions)
-            count(sum(not rest.endswith("/") for rest, _ in note.versions))
-        if first.is_folder and not restored + await self._restore_copies(folder_key(place), goal):
+        first = await self.versions.read_note(notes[0]) if notes else None
+        is_folder = first is None or first.is_folder
+        merging = await self._check_target(target, is_folder=is_folder, replace=replace)
+        goal = folder_key(target) if is_folder else key_of(target)
+        restoration = _Restoration(self, prefix, goal, replace=replace, merging=merging)
+        try:
+            await restoration.restore_notes(notes, first)
+            if is_folder:
+                await restoration.restore_others()
+            restoration.restored.check()
+        except PorticoError as error:
+            if not restoration.restored.objects:
+                raise
+            raise error.after(f"{restoration.restored.objects} files were restored") from error
+        if is_folder and not restoration.restored.objects:
             await self.mark(goal)
 
     async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
@@ -111,53 +120,69 @@ class VersionedStore(ObjectStore):
             others = [name.partition(f"/{NOTE}")[0] for name in names if not name.startswith(NOTE)]
             yield [path_of(name) for name in others if name and not name.endswith("/")]
 
-    async def _check_restored(self, note: VersionNote, target: Path, replace: bool) -> None:
+    async def _check_target(self, target: Path, *, is_folder: bool, replace: bool) -> bool:
+        """Raise what prevents a restore; whether a folder is merged into another one."""
         await self.check_ancestors(target.parent)
         existing = await self.find(key_of(target))
-        folder = await self._is_folder(target)
-        if note.is_folder and (existing or (folder and not replace)):
-            raise already_exists(target.name)
-        if not note.is_folder and folder:
+        file = existing is not None and not existing.is_folder
+        folder = (existing is not None and existing.is_folder) or await self._is_folder(target)
+        if folder and not is_folder:
             raise cannot_replace_folder(target.name)
-        if existing and not replace:
+        if (file and is_folder) or ((file or folder) and not replace):
             raise already_exists(target.name)
+        return folder
 
-    async def _restore_copies(self, place: str, goal: str) -> int:
-        """Restore objects that had no version; returns how many there were."""
-        restored = 0
-        async for listing in self.pages(place, flat=True):
-            found = [entry for entry in listing.objects if not entry.name[len(place) :].startswith(NOTE)]
-            await move_objects(self, found, place, goal)
-            restored += len(found)
-        return restored
 
-    async def _restore_each(self, place: Path, target: Path, replace: bool) -> bool:
-        """Restore files that were noted one by one, as those are which a merged folder has replaced; False without notes."""
-        prefix, goal = folder_key(place), folder_key(target)
-        if not await self._has_notes(prefix):
-            return False
-        await self.check_ancestors(target)
-        folders: set[str] = set()
+class _Restoration:
+    """Restores a folder, or a file of which only a version was kept."""
 
-        async def bring_back(note_key: str) -> None:
-            key = goal + note_key[len(prefix) :].partition(f"/{NOTE}")[0]
-            await check_merge(self, goal, key, folders)
-            note = await self.versions.read_note(note_key)
-            await self.versions.restore(note, None, key, replace=replace)
-            count()
+    def __init__(self, store: VersionedStore, place: str, goal: str, *, replace: bool, merging: bool) -> None:
+        self._store = store
+        self._place = place
+        self._goal = goal
+        self._replace = replace
+        self._merging = merging
+        self._folders: set[str] = set()
+        self.restored = Restored()
 
-        async for listing in self.pages(prefix, flat=True):
-            noted = [entry.name for entry in listing.objects if f"/{NOTE}" in entry.name]
-            await for_each(bring_back, noted)
-            others = [entry for entry in listing.objects if f"/{NOTE}" not in entry.name]
-            await move_objects(self, others, prefix, goal)
-        return True
+    async def restore_notes(self, notes: list[str], first: VersionNote | None) -> None:
+        """Restore what was noted page by page."""
+        versions = self._store.versions
+        after: str | None = None
+        for name in notes:
+            note = first if first and name == notes[0] else await versions.read_note(name)
+            await for_each(self._check, [rest for rest, _ in note.versions])
+            await versions.restore(note, after, self._goal, self.restored, replace=self._replace)
+            after = note.source + note.versions[-1][0] if note.versions else after
 
-    async def _has_notes(self, prefix: str) -> bool:
-        async for listing in self.pages(prefix, flat=True):
-            if any(f"/{NOTE}" in entry.name for entry in listing.objects):
-                return True
-        return False
+    async def restore_others(self) -> None:
+        """Restore copies, and files that were noted one by one, as those are which a merged folder has replaced."""
+        store, place = self._store, self._place
+        async for listing in store.pages(place, flat=True):
+            found = [entry for entry in listing.objects if not entry.name.startswith(place + NOTE)]
+            noted = [entry.name for entry in found if f"/{NOTE}" in entry.name]
+            await for_each(self._restore_file, noted)
+            copies = [entry for entry in found if f"/{NOTE}" not in entry.name]
+            await for_each(self._check, [entry.name[len(place) :] for entry in copies])
+            sizes = await move_objects(store, copies, place, self._goal, replace=self._replace)
+            self.restored.add_copies(sizes)
+
+    async def _restore_file(self, note_key: str) -> None:
+        rest = note_key[len(self._place) :].partition(f"/{NOTE}")[0]
+        await self._check(rest)
+        note = await self._store.versions.read_note(note_key)
+        goal = self._goal + rest
+        await self._store.versions.restore(note, None, goal, self.restored, replace=self._replace)
+
+    async def _check(self, rest: str) -> None:
+        key = self._goal + rest
+        if not self._store.fits(key):
+            raise InvalidPath(
+                f"The path of '{name_of(key)}' would be too long in a folder of another name; "
+                "restore the folder under its own name, with onConflict=replace."
+            )
+        if self._merging:
+            await check_merge(self._store, self._goal, key, self._folders)
 
 
 def _trash_prefix(place: Path) -> str:

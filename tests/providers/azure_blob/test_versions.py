@@ -6,7 +6,7 @@ from secrets import token_hex
 
 import pytest
 
-from portico.errors import ProviderUnavailable
+from portico.errors import AlreadyExists, IsAFolder, ProviderUnavailable
 from portico.paths import Path
 from portico.providers.azure_blob import AzureBlobProvider
 from portico.providers.azure_blob.versions import BlobVersions
@@ -118,8 +118,30 @@ async def test_what_a_merge_replaced_may_be_older_than_the_versions(
     for name in ("b/old", "b/new"):
         await provider.keep(at(f"w/{name}"), at(f"t/1/{name}"))
         await put(provider, f"w/{name}", "replaced")
+    await provider.delete(at("w/b/new"))
+    with pytest.raises(AlreadyExists):
+        await provider.restore(at("t/1"), at("w"))
+    assert contents(stored, "w/") == {"b/old": b"replaced"}
     await provider.restore(at("t/1"), at("w"), replace=True)
     assert contents(stored, "w/") == before
+
+
+async def test_a_folder_may_have_only_a_marker(container: tuple[AzureBlobProvider, Container]) -> None:
+    provider, stored = container
+    stored.versioning = True
+    await put(provider, "w/a", "a")
+    await provider.move_to_trash(at("w"), at("t/1"))
+    await put(provider, "f", "f")
+    await provider.move_to_trash(at("f"), at("t/2"))
+    for name in ("w", "f"):
+        stored.put(name, b"", {"x-ms-meta-hdi_isfolder": "true"})
+    with pytest.raises(AlreadyExists):
+        await provider.restore(at("t/1"), at("w"))
+    await provider.restore(at("t/1"), at("w"), replace=True)
+    assert contents(stored, "w/") == {"a": b"a"}
+    for replace in (False, True):
+        with pytest.raises(IsAFolder):
+            await provider.restore(at("t/2"), at("f"), replace=replace)
 
 
 async def test_one_probe_at_the_top_of_the_trash(

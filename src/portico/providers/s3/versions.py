@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from portico.entries import Entry
+from portico.errors import NotFound
 from portico.providers.keys import KeyStore, Version
-from portico.providers.object_versions import Current, ObjectVersions, VersionNote
+from portico.providers.object_versions import Current, ObjectVersions, Restored, VersionNote
 from portico.providers.s3 import copies
 from portico.providers.s3.responses import entry_of
 from portico.providers.s3.service import Service
@@ -80,7 +81,9 @@ class S3Versions(ObjectVersions):
                 return
             position = following
 
-    async def restore(self, note: VersionNote, after: str | None, target: str, *, replace: bool) -> None:
+    async def restore(
+        self, note: VersionNote, after: str | None, target: str, restored: Restored, *, replace: bool
+    ) -> None:
         keys = {note.source + rest: version for rest, version in note.versions}
         current = await self._newest(note.source, after, list(keys)) if target == note.source else {}
         markers = [
@@ -95,9 +98,16 @@ class S3Versions(ObjectVersions):
             response = await self._service.call("delete_objects", Delete={"Objects": batch, "Quiet": True})
             kept -= {error.get("Key", "") for error in response.get("Errors", [])}
 
+        restored.add(kept)
+
         async def bring_back(key: str) -> None:
             goal = target + key[len(note.source) :]
-            await self.copy(key, keys[key], goal, replace=replace)
+            try:
+                await self.copy(key, keys[key], goal, replace=replace)
+            except NotFound:
+                restored.add_gone(key)
+            else:
+                restored.add([key])
 
         await for_each(bring_back, [key for key in keys if key not in kept])
 
