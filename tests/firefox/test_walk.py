@@ -83,8 +83,11 @@ async def test_the_page(program: str, gateway: Gateway, tmp_path: Path) -> None:
         await browser.wait_for("document.querySelector('.found:not([hidden])')?.textContent.includes('/sub')")
         await browser.reload()
         await browser.wait_for("document.querySelector('.found:not([hidden])')?.textContent.includes('/sub')")
-        await preview(browser, "report.txt", "pre")
-        await browser.wait_for("document.querySelector('dialog pre').textContent === 'found'")
+        await browser.wait_for("document.activeElement.id === 'search'")
+        await browser.press("ArrowDown")
+        await browser.wait_for("document.activeElement.matches('.found-list')")
+        await browser.press("Enter")
+        await browser.wait_for("document.querySelector('dialog pre')?.textContent === 'found'")
         await browser.press("Escape")
         await browser.wait_for("location.hash === '#/sub' && !document.querySelector('dialog')")
 
