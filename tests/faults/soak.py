@@ -3,6 +3,7 @@
 `python -m tests.faults.soak [--short] [NAME …]`: a name chooses every line that begins with it.
 """
 
+import argparse
 import asyncio
 import logging
 import sys
@@ -17,8 +18,15 @@ from .figures import Effort, Figure
 def main(arguments: list[str]) -> int:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the S3 server has a line for every call
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # and the trickle, for every byte that nobody takes
-    short = "--short" in arguments
-    wanted = [name for name in arguments if not name.startswith("-")]
+    parser = argparse.ArgumentParser(
+        prog="soak", description=f"The promises at full length: {', '.join(LINES)}."
+    )
+    parser.add_argument("--short", action="store_true", help="as briefly as the tests run them")
+    parser.add_argument(
+        "wanted", nargs="*", metavar="NAME", help="every line that begins with it; all by default"
+    )
+    given = parser.parse_args(arguments)
+    short, wanted = given.short, given.wanted
     if unknown := [name for name in wanted if not any(line.startswith(name) for line in LINES)]:
         print(f"There is no line {', '.join(unknown)}; there are: {', '.join(LINES)}", file=sys.stderr)
         return 2
