@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from playwright.sync_api import ConsoleMessage, FilePayload, Locator, Page, Request, expect
+from playwright.sync_api import ConsoleMessage, FileChooser, FilePayload, Locator, Page, Request, expect
 
 from ..gateways import Gateway
 
@@ -173,6 +173,18 @@ class BrowserUser:
     def choose_files(self, *files: FilePayload | Path) -> None:
         """Pick files as with the upload button."""
         self.page.locator("input[type=file]:not([webkitdirectory])").set_input_files(files)  # type: ignore[arg-type]
+
+    def chooser_by_key(self, key: str) -> FileChooser:
+        """What the key opens. A browser that is slow to answer a key takes it for nobody's wish, and opens nothing; then
+        the key is pressed again."""
+        opened: list[FileChooser] = []
+        self.page.on("filechooser", lambda chooser: opened.append(chooser))
+        for _ in range(20):
+            self.press(key)
+            self.page.wait_for_timeout(1000)
+            if opened:
+                break
+        return opened[0]
 
     def choose_folder(self, folder: Path) -> None:
         self.page.locator("input[webkitdirectory]").set_input_files(folder)

@@ -35,9 +35,7 @@ def test_a_journey_by_keyboard_alone(
     expect(user.dialog.locator("h2")).to_have_css("outline-style", "none")
     user.press("Escape")
     expect(user.dialog).to_be_hidden()  # until then, the page's shortcuts are off
-    with page.expect_file_chooser() as opened:
-        user.press("Shift+U")
-    opened.value.set_files(tmp_path / "holiday")
+    user.chooser_by_key("Shift+U").set_files(tmp_path / "holiday")
     expect(user.upload_panel.locator("h2")).to_have_text("2 files uploaded")
     user.press("/")
     page.keyboard.type("holi")

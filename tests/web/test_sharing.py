@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from playwright.sync_api import FileChooser, expect
+from playwright.sync_api import expect
 
 from ..gateways import Gateway
 from .browser_user import BrowserUser, file
@@ -69,15 +69,8 @@ def test_a_file_request_by_keyboard_alone(open_page: OpenPage, gateway: Gateway,
         ):
             break
     expect(guest.page.get_by_role("button", name="Choose files")).to_be_focused()
-    choosers: list[FileChooser] = []
-    guest.page.on("filechooser", lambda chooser: choosers.append(chooser))
-    # A browser that is slow to answer the key takes it for nobody's wish, and opens nothing.
-    for _ in range(10):
-        guest.press("Enter")
-        guest.page.wait_for_timeout(1000)
-        if choosers:
-            break
-    choosers[0].set_files([file("report.txt", b"first"), file("large.bin", bytes(17 * 2**20))])
+    sent = [file("report.txt", b"first"), file("large.bin", bytes(17 * 2**20))]
+    guest.chooser_by_key("Enter").set_files(sent)
     expect(guest.page.locator(".sent")).to_contain_text("2 files uploaded")
     expect(guest.page.get_by_role("heading", name="Thank you")).to_be_visible()
     guest.check_access()
