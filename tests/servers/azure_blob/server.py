@@ -1,11 +1,8 @@
 """HTTP in front of the containers, in a thread of its own."""
 
-import asyncio
 import base64
 import re
-import threading
 from collections import Counter
-from concurrent.futures import Future
 from email.utils import format_datetime
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
@@ -14,51 +11,23 @@ from aiohttp import web
 
 from ..azure_files import Answer, Refusal, refused
 from ..azure_files.signatures import check_shared_key
+from ..threaded_server import ThreadedServer
 from .containers import Blob, Container, check_conditions, check_md5
 from .listing import listing
 
 
-class AzureBlobServer:
+class AzureBlobServer(ThreadedServer):
     def __init__(self) -> None:
+        super().__init__("azure-blob-server")
         self.account = "porticotest"
         self.key = base64.b64encode(b"the key of the test account, never used elsewhere").decode()
         self.containers: dict[str, Container] = {}
         self.calls: Counter[str] = Counter()
         """How often each kind of request came."""
-        self.url = ""
-        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._thread = threading.Thread(target=self._run, name="azure-blob-server", daemon=True)
 
     @property
     def connection_string(self) -> str:
         return f"AccountName={self.account};AccountKey={self.key};BlobEndpoint={self.url}"
-
-    def start(self) -> "AzureBlobServer":
-        self._thread.start()
-        self._started.result(10)
-        return self
-
-    def stop(self) -> None:
-        loop, stop = self._started.result(10)
-        loop.call_soon_threadsafe(stop.set)
-        self._thread.join(10)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self._started.set_exception(error)
-
-    async def _serve(self) -> None:
-        runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
-        stop = asyncio.Event()
-        self._started.set_result((asyncio.get_running_loop(), stop))
-        await stop.wait()
-        await runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.content.read()

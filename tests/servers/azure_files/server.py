@@ -4,9 +4,7 @@ import asyncio
 import base64
 import hashlib
 import re
-import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import format_datetime
@@ -15,6 +13,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
+from ..threaded_server import ThreadedServer
 from .listing import listing, stamp
 from .shares import File, Folder, Node, Refusal, Share, split
 from .signatures import check_sas, check_shared_key
@@ -61,8 +60,9 @@ Fault = Callable[[Call, Callable[[], Answer]], Awaitable[Answer | None]]
 """Is asked first: an answer of its own, None for the usual one, or `Lost`. The second argument does the work."""
 
 
-class AzureFilesServer:
+class AzureFilesServer(ThreadedServer):
     def __init__(self, account: str = "porticotest", key: str | None = None) -> None:
+        super().__init__("azure-files-server")
         self.account = account
         self.key = key or base64.b64encode(b"the key of the test account, never used elsewhere").decode()
         self.shares: dict[str, Share] = {}
@@ -70,40 +70,10 @@ class AzureFilesServer:
         self.fault: Fault | None = None
         self.copy_looks = 0
         """How often a copy answers that it is still pending."""
-        self.url = ""
-        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._thread = threading.Thread(target=self._run, name="azure-files-server", daemon=True)
 
     @property
     def connection_string(self) -> str:
         return f"AccountName={self.account};AccountKey={self.key};FileEndpoint={self.url}"
-
-    def start(self) -> "AzureFilesServer":
-        self._thread.start()
-        self._started.result(10)
-        return self
-
-    def stop(self) -> None:
-        loop, stop = self._started.result(10)
-        loop.call_soon_threadsafe(stop.set)
-        self._thread.join(10)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self._started.set_exception(error)
-
-    async def _serve(self) -> None:
-        runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
-        stop = asyncio.Event()
-        self._started.set_result((asyncio.get_running_loop(), stop))
-        await stop.wait()
-        await runner.cleanup()
 
     # One request
 
