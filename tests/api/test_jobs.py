@@ -12,7 +12,8 @@ from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.api.jobs import JOBS
 from portico.api.requests import FILESYSTEM
 from portico.errors import ProviderUnavailable
-from portico.operations import jobs as operations_jobs
+from portico.operations import own_jobs
+from portico.operations.jobs import Jobs
 from portico.providers.local import LocalProvider
 from portico.store.database import Database
 
@@ -193,7 +194,7 @@ async def test_a_client_that_hangs_up_leaves_its_job(gateway: Gateway, slow: Slo
 
 
 async def test_too_many(gateway: Gateway, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations_jobs, "PER_ACTOR", 2)
+    monkeypatch.setattr(Jobs, "max_per_actor", 2)
     places = [(await copy(gateway)).headers["Location"] for _ in range(2)]
     refused = await copy(gateway)
     assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
@@ -261,7 +262,7 @@ async def test_unknown_addresses(gateway: Gateway) -> None:
 
 
 async def test_a_job_ends_with_its_key(gateway: Gateway, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations_jobs, "CREDENTIAL_SECONDS", 0.01)
+    monkeypatch.setattr(own_jobs, "CREDENTIAL_SECONDS", 0.01)
     keys, owner = "/backend/1.0.0/account/keys", await gateway.sign_in("web")
     made = (await gateway.client.post(keys, headers=owner, json={"name": "copies"})).json()
     key = {"Authorization": f"Bearer {made['key']}"}

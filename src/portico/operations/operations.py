@@ -21,7 +21,7 @@ from portico.operations.auditing import Change
 from portico.operations.concatenation import Concatenation
 from portico.operations.guest_rules import GuestRules, not_by_link, require_target
 from portico.operations.idempotency import Attempt
-from portico.operations.jobs import OwnJobs, count_files
+from portico.operations.own_jobs import OwnJobs, count_files
 from portico.operations.receipts import Receipt
 from portico.operations.resources import Resources
 from portico.operations.resumable import ResumableUploads
@@ -327,7 +327,7 @@ class Operations:
         return Trash(self._resources, self._actor, self._drive)
 
     @property
-    def jobs(self) -> OwnJobs:
+    def jobs(self) -> "OwnJobs[Operations]":
         """Changes that go on after their request was answered."""
         if self._rules:
             raise not_by_link()
