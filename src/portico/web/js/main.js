@@ -75,6 +75,7 @@ class Page {
     });
     addEventListener("popstate", ({ state }) => this.#route(state));
     addEventListener("beforeunload", (event) => {
+      this.#remember(); // a reload ignores what `pagehide` stores
       if (this.queue.isBusy || jobs.queued) event.preventDefault();
     });
     jobs.addEventListener("ended", () => this.folder.refresh({ quiet: true }));
