@@ -18,6 +18,8 @@ from typing import Any
 
 import structlog
 
+from portico.sockets import borrowed_socket
+
 INTERVAL_SECONDS = 0.25
 """Seconds between two checks."""
 GRACE_SECONDS = 1.0
@@ -142,7 +144,7 @@ def _peer(connection: socket.socket) -> Peer:
 
 def _close(number: int, peer: Peer) -> bool:
     """Close the connection if the descriptor still belongs to it; the server reuses them."""
-    with suppress(OSError), socket.socket(fileno=os.dup(number)) as held:
+    with suppress(OSError), borrowed_socket(number) as held:
         if _peer(held) == peer:
             held.shutdown(socket.SHUT_RDWR)
             return True

@@ -19,6 +19,7 @@ from portico.cli.exits import sentence
 from portico.cli.idle_connections import IdleConnections
 from portico.errors import PorticoError
 from portico.settings import Settings, load
+from portico.sockets import borrowed_socket
 
 UNREAD_TIMEOUT_MS = 120_000
 RETIRE_SIGNAL = signal.SIGUSR1
@@ -153,6 +154,6 @@ def _time_out_unread_responses() -> None:
     Connections inherit the option from the listening socket.
     """
     for number in os.listdir("/proc/self/fd"):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as found:
+        with suppress(OSError), borrowed_socket(int(number)) as found:
             if found.type == socket.SOCK_STREAM and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_TIMEOUT_MS)

@@ -4,7 +4,6 @@ Statements are not prepared, so that PgBouncer may give each of them another con
 """
 
 import asyncio
-import os
 import re
 import select
 import socket
@@ -17,6 +16,7 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
 from portico.errors import InvalidRequest, Misconfigured, Unavailable
+from portico.sockets import borrowed_socket
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -321,7 +321,7 @@ def _ended_after(seconds: float, driver: Any) -> Iterator[None]:
     def end() -> None:
         nonlocal over
         over = True
-        with suppress(Exception), socket.socket(fileno=os.dup(driver.pgconn.socket)) as line:
+        with suppress(Exception), borrowed_socket(driver.pgconn.socket) as line:
             line.shutdown(socket.SHUT_RDWR)
 
     timer = asyncio.get_running_loop().call_later(seconds, end)

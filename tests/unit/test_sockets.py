@@ -1,0 +1,40 @@
+import fcntl
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from portico.cli import worker
+from portico.sockets import borrowed_socket
+
+
+def test_a_borrowed_socket_is_the_same_and_its_owner_keeps_it() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        with borrowed_socket(ours.fileno()) as borrowed:
+            borrowed.sendall(b"hello")
+        assert theirs.recv(5) == b"hello"
+        ours.sendall(b"again")
+        assert theirs.recv(5) == b"again"
+
+
+def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    """A second descriptor that stays open would keep its lock for ever."""
+    path = tmp_path / "locked"
+    with path.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(OSError, match="non-socket"), borrowed_socket(file.fileno()):
+            pass
+    with path.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the option is Linux's")
+def test_a_worker_looks_for_its_listening_socket_without_a_trace(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, (tmp_path / "file").open("wb"):
+        before = os.listdir("/proc/self/fd")
+        worker._time_out_unread_responses()
+        assert os.listdir("/proc/self/fd") == before
+        assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == worker.UNREAD_TIMEOUT_MS
