@@ -189,10 +189,10 @@ CASES: list[tuple[str, int, str, Request]] = [
 ]
 
 ELSEWHERE = {
-    "checksum-mismatch": "test_tus",
-    "offset-mismatch": "test_tus",
-    "tus-version": "test_tus",
-    "upload-taken-over": "test_tus",
+    "checksum-mismatch": "tus",
+    "offset-mismatch": "tus",
+    "tus-version": "tus",
+    "upload-taken-over": "tus",
     "more-needed": "test_shares",
     "limit-reached": "test_shares",
     "target-gone": "test_shares",

@@ -19,7 +19,7 @@ from portico.store.database import Database
 
 from .conftest import OpenGateway
 from .gateways import Gateway, address
-from .test_tus import metadata
+from .tus.client import metadata
 
 SESSION = "session"
 """What only a sign-in with a password may do."""

@@ -39,9 +39,11 @@ SENDERS: dict[str, Send] = {
     "tus-js-client, no chunks": _by_tus_js(None),
     "tus-js-client, 6 MiB": _by_tus_js(6 * MIB),
     "tus-js-client, 1 MiB": _by_tus_js(MIB),
+    "tus-js-client, 64 KiB": _by_tus_js(64 * 1024),
     "tuspy, 64 KiB": _by_tuspy(64 * 1024),
     "tuspy, 1 MiB": _by_tuspy(MIB),
     "tuspy, 6 MiB": _by_tuspy(6 * MIB),
+    "tuspy, no chunks": _by_tuspy(2**40),
 }
 
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,122 +17,24 @@ from portico.client import (
     ClientError,
     NotAGateway,
     NotFound,
-    Receipt,
     SourceChanged,
-    StorageFull,
     Temporary,
 )
-from portico.client.transfers import part_size, resumable, upload_records, uploads
+from portico.client.transfers import upload_records
 
-from ..gateways import WAIT, Gateway
-from ..servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset, Torn
-from .conftest import MakeClient, both_clients
-from .faults import AWAY, BUSY
-
-MIB = 2**20
-PART = MIB
-CONTENT = random.Random(8).randbytes(5 * MIB + 321)
-UPLOADS = "/backend/1.0.0/uploads"
-
-
-@pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable, "THRESHOLD", MIB)
-    monkeypatch.setattr(part_size, "PART", PART)
-    monkeypatch.setattr(part_size, "CHECKED_PART", PART)
-    monkeypatch.setattr(part_size, "SMALLEST_PART", 64 * 1024)
-    monkeypatch.setattr(uploads, "HASHED_BEFORE", MIB - 1)
-
-
-@pytest.fixture
-def large(tmp_path: Path) -> Path:
-    file = tmp_path / "large.bin"
-    file.write_bytes(CONTENT)
-    return file
-
-
-@pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    """Where a client notes its unfinished uploads."""
-    return tmp_path / "notes"
-
-
-@pytest.fixture
-def through(make: MakeClient, proxy: FaultProxy, notes: Path) -> Callable[[], Client]:
-    """Makes clients behind the proxy that resume what others have begun."""
-
-    def begin() -> Client:
-        client = make(f"http://127.0.0.1:{proxy.port}", attempts=3, resume_folder=notes)
-        client.login()
-        proxy.calls.clear()
-        return client
-
-    return begin
-
-
-def is_part(call: Call) -> bool:
-    return call.method == "PATCH"
-
-
-def is_question(call: Call) -> bool:
-    return call.method == "HEAD" and call.path.startswith(UPLOADS)
-
-
-def is_creation(call: Call) -> bool:
-    return call.method == "POST" and call.path == UPLOADS
-
-
-def methods(proxy: FaultProxy) -> list[str]:
-    """Of the requests to uploads."""
-    return [call.method for call in proxy.calls if call.path.startswith(UPLOADS)]
-
-
-def sent(proxy: FaultProxy) -> list[tuple[int, int]]:
-    """The parts that were begun, by offset and size."""
-    return [
-        (int(call.headers["upload-offset"]), int(call.headers["content-length"]))
-        for call in proxy.calls
-        if is_part(call)
-    ]
-
-
-def interrupted(client: Client, proxy: FaultProxy, local: Path, path: str = "/file", **options: Any) -> None:
-    """An upload that fails for good with two and a half parts sent."""
-    proxy.on(lambda call: is_part(call) and call.headers["upload-offset"] == str(2 * PART), Torn(PART // 2))
-    proxy.on(lambda call: 2 * PART in dict(sent(proxy)), AWAY, turns=9)
-    with pytest.raises(Temporary):
-        client.upload(local, path, **options)
-    proxy.forget()
-    proxy.calls.clear()
-
-
-class Resumptions:
-    def __init__(self) -> None:
-        self.found: list[tuple[str, int, int]] = []
-        self.receipts: list[Receipt] = []
-
-    def upload(self, client: Client, local: Path, path: str = "/file", **options: Any) -> None:
-        client.upload_all(
-            [(local, path)],
-            resumed=lambda *facts: self.found.append(facts),
-            stored=self.receipts.append,
-            **options,
-        )
-
-    @property
-    def offset(self) -> int:
-        ((_, offset, size),) = self.found
-        assert size == len(CONTENT)
-        assert [receipt.resumed for receipt in self.receipts] == [offset]
-        return offset
-
-
-@pytest.fixture
-def resumed() -> Resumptions:
-    return Resumptions()
-
-
-# Within one run
+from ...gateways import Gateway
+from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset, Torn
+from ..conftest import MakeClient, both_clients
+from ..faults import AWAY, BUSY
+from .actions import (
+    CONTENT,
+    PART,
+    is_creation,
+    is_part,
+    is_question,
+    methods,
+    sent,
+)
 
 
 @both_clients
@@ -484,153 +385,3 @@ def test_records_are_written_off_the_event_loop(
     asyncio.run(send())
     assert threads.keys() == {"load", "save", "close"}
     assert not any(threading.get_ident() in used for used in threads.values())
-
-
-# From one run to the next
-
-
-@both_clients
-@pytest.mark.parametrize("verify", [False, True])
-def test_another_run_goes_on(
-    through: Callable[[], Client],
-    make: MakeClient,
-    proxy: FaultProxy,
-    notes: Path,
-    root: Path,
-    large: Path,
-    resumed: Resumptions,
-    verify: bool,
-) -> None:
-    interrupted(through(), proxy, large, verify=verify)
-    resumed.upload(make(resume_folder=notes), large, verify=verify)  # at another address
-    assert 2 * PART <= resumed.offset <= 2 * PART + PART // 2
-    assert (root / "file").read_bytes() == CONTENT
-    assert list(notes.iterdir()) == []
-
-
-def test_another_call_goes_on(
-    proxied: Client, proxy: FaultProxy, root: Path, large: Path, resumed: Resumptions
-) -> None:
-    interrupted(proxied, proxy, large)
-    resumed.upload(proxied, large)
-    assert resumed.offset >= 2 * PART
-    assert (root / "file").read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("other", ["source", "name", "conflict", "unverified"])
-def test_what_is_not_the_same_begins_anew(
-    through: Callable[[], Client],
-    proxy: FaultProxy,
-    gateway: Gateway,
-    root: Path,
-    large: Path,
-    resumed: Resumptions,
-    other: str,
-) -> None:
-    interrupted(through(), proxy, large)
-    content, path = CONTENT, "/file"
-    options: dict[str, Any] = {}
-    if other == "source":
-        content = CONTENT[::-1]
-        times = os.stat(large)
-        large.write_bytes(content)
-        os.utime(large, ns=(times.st_atime_ns, times.st_mtime_ns))
-    elif other == "name":
-        path = "/other"
-    elif other == "conflict":
-        options = {"on_conflict": "rename"}
-    else:
-        options = {"verify": True}
-    resumed.upload(through(), large, path, **options)
-    assert resumed.found == []
-    assert (root / path[1:]).read_bytes() == content
-    if other in ("source", "unverified"):
-        assert methods(proxy)[:2] == ["DELETE", "POST"]
-        assert gateway.staged == []
-    else:
-        resumed.upload(through(), large)
-        assert resumed.found[0][1] >= 2 * PART
-
-
-def test_one_that_has_expired_begins_anew(
-    through: Callable[[], Client],
-    proxy: FaultProxy,
-    gateway: Gateway,
-    notes: Path,
-    root: Path,
-    large: Path,
-    resumed: Resumptions,
-) -> None:
-    interrupted(through(), proxy, large)
-    (note,) = notes.iterdir()
-    text = note.read_text()
-    upload = text.split('"id": "')[1].split('"')[0]
-    with gateway.signed_in(headers={"Tus-Resumable": "1.0.0"}) as administrator:
-        assert administrator.delete(f"{UPLOADS}/{upload}").status_code == 204
-    resumed.upload(through(), large)
-    assert resumed.found == []
-    assert methods(proxy)[:2] == ["HEAD", "POST"]
-    assert (root / "file").read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("still_there", [True, False])
-def test_one_that_was_stored_when_the_run_ended(
-    through: Callable[[], Client],
-    proxy: FaultProxy,
-    root: Path,
-    large: Path,
-    resumed: Resumptions,
-    still_there: bool,
-) -> None:
-    proxy.on(lambda call: is_part(call) and int(call.headers["content-length"]) < PART, Lost())
-    proxy.on(is_question, AWAY, turns=9)
-    with pytest.raises(Temporary):
-        through().upload(large, "/file", on_conflict="rename")
-    proxy.forget()
-    assert (root / "file").read_bytes() == CONTENT
-    if not still_there:
-        (root / "file").unlink()
-    resumed.upload(through(), large, on_conflict="rename")
-    assert [path.name for path in root.iterdir()] == ["file"]
-    assert (root / "file").read_bytes() == CONTENT
-    assert ("PATCH" in methods(proxy)) != still_there
-
-
-def test_what_concerns_everything_is_kept_for_later(
-    through: Callable[[], Client], proxy: FaultProxy, root: Path, large: Path, resumed: Resumptions
-) -> None:
-    full = Reply(507, {}, b'{"code":"storage-full","requestId":"x"}')
-    proxy.on(lambda call: is_part(call) and call.headers["upload-offset"] == str(3 * PART), full)
-    with pytest.raises(StorageFull):
-        through().upload(large, "/file")
-    resumed.upload(through(), large)
-    assert resumed.offset == 3 * PART
-
-
-def test_two_at_once(make: MakeClient, gateway: Gateway, notes: Path, root: Path, large: Path) -> None:
-    errors: list[BaseException] = []
-    both = threading.Barrier(2)
-
-    def send() -> None:
-        try:
-            client = make(resume_folder=notes)
-            client.login()
-            both.wait(WAIT)
-            client.upload(large, "/file")
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=send) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
-    assert not errors
-    assert (root / "file").read_bytes() == CONTENT
-    assert gateway.staged == []
-    assert list(notes.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_written(make: MakeClient, root: Path, large: Path) -> None:
-    make(resume_folder=large / "notes").upload(large, "/file")
-    assert (root / "file").read_bytes() == CONTENT

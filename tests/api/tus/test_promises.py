@@ -1,0 +1,191 @@
+"""Resumable uploads by tus: what the gateway promises of every upload, and when it is interrupted."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from portico.api.tus import MEDIA_TYPE
+from portico.operations import resumable
+from portico.rights import Right
+from portico.store.database import Database
+from portico.store.tables import uploads as rows
+
+from ..conftest import OpenGateway
+from ..gateways import Gateway
+from .client import CONTENT, Tus, code, metadata
+
+
+async def test_an_upload_belongs_to_its_user(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create()
+    other = Tus(gateway, "writer")
+    assert (await other.call("HEAD", address)).status_code == 404
+    assert (await other.patch(address, 0, b"x")).status_code == 404
+    assert (await other.call("DELETE", address)).status_code == 404
+
+
+async def test_rights(gateway: Gateway) -> None:
+    gateway.put("a.bin", b"old")
+    reader = await Tus(gateway, "reader").call(
+        "POST", Upload_Length="1", Upload_Metadata=metadata(filename="b")
+    )
+    assert (reader.status_code, code(reader)) == (403, "forbidden")
+    writer = Tus(gateway, "writer")
+    taken = await writer.call("POST", Upload_Length="1", Upload_Metadata=metadata(filename="a.bin"))
+    assert (taken.status_code, code(taken)) == (409, "already-exists")
+    wish = metadata(filename="a.bin", onConflict="replace")
+    assert (await writer.call("POST", Upload_Length="1", Upload_Metadata=wish)).status_code == 403
+    assert (gateway.files / "a.bin").read_bytes() == b"old"
+
+
+async def test_names_that_are_taken_meanwhile(gateway: Gateway, tus: Tus) -> None:
+    fail, rename, replace = [await tus.create(3, onConflict=wish) for wish in ("fail", "rename", "replace")]
+    gateway.put("a.bin", b"other")
+    refused = await tus.patch(fail, 0, b"one")
+    assert (refused.status_code, code(refused)) == (409, "already-exists")
+    asked = await tus.call("HEAD", fail)
+    assert (asked.status_code, asked.headers["X-Error-Code"]) == (409, "already-exists")
+    renamed = await tus.patch(rename, 0, b"two")
+    assert renamed.headers["Content-Location"].endswith("/a%20(1).bin")
+    assert (gateway.files / "a.bin").read_bytes() == b"other"
+    assert (await tus.patch(replace, 0, b"six")).status_code == 204
+    assert (gateway.files / "a.bin").read_bytes() == b"six"
+    assert (gateway.files / "a (1).bin").read_bytes() == b"two"
+
+
+async def test_a_right_that_is_taken_away(gateway: Gateway, tus: Tus) -> None:
+    gateway.put("a.bin", b"old")
+    address = await tus.create(3)
+    await gateway.users.change("web", rights=frozenset({Right.LIST, Right.UPLOAD}))
+    refused = await tus.patch(address, 0, b"new")
+    assert (refused.status_code, code(refused)) == (403, "forbidden")
+    assert (gateway.files / "a.bin").read_bytes() == b"old"
+
+
+async def test_a_root_that_changes_ends_the_upload(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create(3)
+    await gateway.users.change("web", root="/elsewhere")
+    assert (await tus.patch(address, 0, b"new")).status_code == 404
+    assert not (gateway.files / "a.bin").exists()
+
+
+async def test_a_cut_request_keeps_what_arrived(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create()
+    headers = await gateway.sign_in()
+    await gateway.raw(
+        "PATCH",
+        address.encode(),
+        [
+            *headers.items(),
+            ("Tus-Resumable", "1.0.0"),
+            ("Upload-Offset", "0"),
+            ("Content-Type", MEDIA_TYPE),
+            ("Content-Length", str(len(CONTENT))),
+        ],
+        [CONTENT[:1234], ConnectionResetError()],
+    )
+    assert await tus.offset(address) == 1234
+
+
+async def test_a_newer_request_takes_over(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create()
+    sent = asyncio.Event()
+
+    async def silent() -> Any:
+        yield CONTENT[:5000]
+        sent.set()
+        await asyncio.Event().wait()
+
+    older = asyncio.create_task(tus.patch(address, 0, silent()))
+    await sent.wait()
+    assert await tus.offset(address) == 5000
+    refused = await older
+    assert (refused.status_code, code(refused)) == (409, "upload-taken-over")
+    assert (await tus.patch(address, 5000, CONTENT[5000:])).status_code == 204
+    assert (gateway.files / "a.bin").read_bytes() == CONTENT
+
+
+async def test_two_clients_at_once_make_one_whole_file(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create()
+
+    async def send() -> None:
+        while (offset := await tus.offset(address)) < len(CONTENT):
+            await tus.patch(address, offset, CONTENT[offset : offset + 20_000])
+
+    await asyncio.gather(send(), send(), send())
+    assert (gateway.files / "a.bin").read_bytes() == CONTENT
+
+
+async def test_a_gateway_that_stops_sends_the_client_elsewhere(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create()
+    sent = asyncio.Event()
+
+    async def silent() -> Any:
+        yield CONTENT[:5000]
+        sent.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(tus.patch(address, 0, silent()))
+    await sent.wait()
+    gateway.stop()
+    answer = await running
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert await tus.offset(address) == 5000
+
+
+async def test_an_upload_expires(open_gateway: OpenGateway, clock: Any) -> None:
+    gateway = await open_gateway(**{"uploads.expire-after": "1h"})
+    tus = Tus(gateway)
+    address = await tus.create()
+    await tus.patch(address, 0, CONTENT[:1000])
+    clock.advance(3601)
+    assert (await tus.call("HEAD", address)).status_code == 404
+    assert (await tus.patch(address, 1000, b"x")).status_code == 404
+
+
+async def test_too_many_uploads(gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumable, "MAX_OPEN", 2)
+    await tus.create()
+    await tus.create()
+    refused = await tus.call("POST", Upload_Length="1", Upload_Metadata=metadata(filename="b"))
+    assert (refused.status_code, code(refused)) == (429, "too-many-requests")
+
+
+async def test_the_audit_log_has_one_line(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"audit.log": "audit.jsonl"})
+    tus = Tus(gateway)
+    address = await tus.create(onConflict="rename")
+    gateway.put("a.bin", b"other")
+    await tus.patch(address, 0, CONTENT[:1000])
+    await tus.patch(address, 1000, CONTENT[1000:])
+    lines = [json.loads(line) for line in (gateway.settings.home / "audit.jsonl").read_text().splitlines()]
+    uploads = [line for line in lines if line["action"] == "upload"]
+    assert [(line["outcome"], line["path"], line["bytes"]) for line in uploads] == [
+        ("done", "/a (1).bin", len(CONTENT))
+    ]
+
+
+async def test_the_state_is_sealed(gateway: Gateway, tus: Tus) -> None:
+    await tus.patch(await tus.create(), 0, CONTENT[:10])
+    database = Database(gateway.settings.database_url)
+    (row,) = await database.fetch(select(rows.c.state, rows.c.offset))
+    assert row.offset == 10
+    assert b"a.bin" not in row.state
+    (count,) = await database.fetch(select(func.count().label("number")).select_from(rows))
+    assert count.number == 1
+    await database.close()
+
+
+async def test_a_creation_is_repeated_under_its_key(gateway: Gateway, tus: Tus) -> None:
+    headers = {"Upload-Length": "3", "Upload-Metadata": metadata(filename="k", onConflict="rename")}
+    key = {"Idempotency-Key": '"creation"'}
+    first = await tus.call("POST", content=b"abc", Content_Type=MEDIA_TYPE, **headers, **key)
+    again = await tus.call("POST", content=b"abc", Content_Type=MEDIA_TYPE, **headers, **key)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.headers["Location"] == again.headers["Location"]
+    assert [file.name for file in gateway.files.iterdir()] == ["k"]
+    other = {**headers, "Upload-Metadata": metadata(filename="other")}
+    refused = await tus.call("POST", content=b"abc", Content_Type=MEDIA_TYPE, **other, **key)
+    assert refused.status_code == 422

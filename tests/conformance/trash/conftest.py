@@ -1,0 +1,39 @@
+import pathlib
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import insert
+
+from portico.cursors import CursorSeal
+from portico.drive import Drive
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.store.database import Database
+from portico.store.schema import migrate
+from portico.store.tables import connections
+from portico.store.trash import TrashRecords
+
+from .actions import with_trash
+
+
+@pytest.fixture(scope="session")
+def migrated_trash(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    file = tmp_path_factory.mktemp("trash") / "portico.db"
+    migrate(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture
+async def records(migrated_trash: pathlib.Path, tmp_path: pathlib.Path) -> AsyncIterator[TrashRecords]:
+    shutil.copy(migrated_trash, tmp_path / "trash.db")
+    database = Database(f"sqlite:///{tmp_path / 'trash.db'}")
+    row = {"name": "c", "kind": "local", "options": "{}", "revision": 1}
+    await database.execute(insert(connections), row)
+    yield TrashRecords(database)
+    await database.close()
+
+
+@pytest.fixture
+def drive(provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords) -> Drive:
+    return with_trash(provider, root, seal, records)

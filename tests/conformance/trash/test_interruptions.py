@@ -1,0 +1,171 @@
+"""Nothing is lost when a process dies, or its caller goes away, in the middle of a delete or a restore."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from portico.cursors import CursorSeal
+from portico.drive import Drive, OnConflict
+from portico.errors import (
+    NotPossible,
+)
+from portico.paths import Path
+from portico.providers.base import Provider
+from portico.store.trash import TrashRecords
+
+from ..actions import at, content, put, tree
+from .actions import newest, put_tree, trashed, with_trash
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.above_services
+async def test_nothing_is_lost_when_the_process_dies(
+    harness: Any, provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords
+) -> None:
+    """Before each call that changes something, so after the one before it."""
+    for number in range(1, 10):
+        drive = with_trash(provider, root, seal, records)
+        for path in ("work/f", "work/b/g", "single"):
+            await put(drive, path, path.encode())
+        dying = harness.open()
+        died = await _dies(with_trash(dying, root, seal, records), dying, number)
+        await dying.close()
+        for found in await trashed(drive):
+            await drive.trash.settle_interrupted(found)
+        for found in await trashed(drive):
+            await drive.restore(found, OnConflict.REPLACE)
+        for path in ("work/f", "work/b/g", "single"):
+            assert await content(drive, path) == path.encode(), f"killed before change {number}"
+        if not died:
+            return
+    pytest.fail("it never came to its end")
+
+
+async def _dies(drive: Drive, provider: Any, number: int) -> bool:
+    """Delete a folder and a file until the given change; whether it came to that."""
+    changes = 0
+
+    def dying(change: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal changes
+            changes += 1
+            if changes == number:
+                raise Killed
+            return await change(*arguments, **options)
+
+        return call
+
+    for name in ("duplicate", "remove_versions", "remove", "mark"):
+        if hasattr(provider, name):
+            setattr(provider, name, dying(getattr(provider, name)))
+    if not hasattr(provider, "duplicate"):
+        provider.move_to_trash = dying(provider.move_to_trash)
+    try:
+        await drive.delete(at("work"), recursive=True)
+        await drive.delete(at("single"))
+    except Killed:
+        return True
+    return False
+
+
+async def test_a_cancelled_delete_and_restore_are_settled(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put_tree(drive, "w")
+    before = await tree(drive)
+    for name, change in (("move_to_trash", "delete"), ("restore", "restore")):
+        work = getattr(provider, name)
+        done = asyncio.Event()
+
+        async def hangs(
+            *arguments: Any, work: Any = work, done: asyncio.Event = done, **options: Any
+        ) -> None:
+            if work.__name__ == "move_to_trash":
+                await work(*arguments, **options)
+            done.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(provider, name, hangs)
+        if change == "delete":
+            running: asyncio.Task[Any] = asyncio.create_task(drive.delete(at("w"), recursive=True))
+        else:
+            running = asyncio.create_task(drive.restore(await newest(drive)))
+        await done.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        monkeypatch.setattr(provider, name, work)
+        assert (await newest(drive)).status == "kept"
+    await drive.restore(await newest(drive))
+    assert await tree(drive) == before
+    assert await trashed(drive) == []
+
+
+@pytest.mark.parametrize("folder", [False, True])
+async def test_a_cancelled_replacement_is_settled(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, folder: bool
+) -> None:
+    for name in ("old", "new"):
+        await put(drive, f"{name}/f" if folder else name, name.encode())
+    moving = asyncio.Event()
+
+    async def hangs(*_: Any, **__: Any) -> None:
+        moving.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(provider, "move", hangs)
+    running = asyncio.create_task(drive.move(at("new"), at("old")))
+    await moving.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [found.status for found in await trashed(drive)] == ["kept"]
+
+
+async def test_one_restore_or_removal_at_a_time(
+    drive: Drive, provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords
+) -> None:
+    """And none while it is still being deleted."""
+    other = with_trash(provider, root, seal, records)
+    await put_tree(drive, "w")
+    before = await tree(drive)
+
+    async def refused(sentence: str) -> None:
+        found = await newest(other)
+        for _ in range(2):
+            with pytest.raises(NotPossible, match=sentence):
+                await other.restore(found, OnConflict.RENAME)
+            with pytest.raises(NotPossible, match=sentence):
+                await other.trash.purge(found)
+
+    for name, sentence in (("move_to_trash", "still being deleted"), ("restore", "being restored")):
+        work, begun, go_on = getattr(provider, name), asyncio.Event(), asyncio.Event()
+
+        async def waits(
+            *arguments: Any,
+            work: Any = work,
+            begun: asyncio.Event = begun,
+            go_on: asyncio.Event = go_on,
+            **options: Any,
+        ) -> None:
+            begun.set()
+            await go_on.wait()
+            await work(*arguments, **options)
+
+        setattr(provider, name, waits)
+        if name == "restore":
+            running: asyncio.Task[Any] = asyncio.create_task(drive.restore(await newest(drive)))
+        else:
+            running = asyncio.create_task(drive.delete(at("w"), recursive=True))
+        await begun.wait()
+        await refused(sentence)
+        go_on.set()
+        await running
+        setattr(provider, name, work)
+    assert await tree(drive) == before
+    assert await trashed(drive) == []
