@@ -6,6 +6,7 @@
 import argparse
 import asyncio
 import logging
+import re
 import sys
 import tempfile
 import time
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from .checks import LINES
 from .figures import Effort, Figure
+
+_PROBLEM = re.compile('"level":"(warning|error)"|"status":5|Traceback')
 
 
 def main(arguments: list[str]) -> int:
@@ -44,7 +47,8 @@ def main(arguments: list[str]) -> int:
             try:
                 figures: list[Figure] = asyncio.run(line(effort))
             except Exception as error:
-                figures = [Figure("the line itself", "to run", f"{type(error).__name__}: {error}", False)]
+                found = f"{type(error).__name__}: {error}"
+                figures = [Figure("the line itself", "to run", found, False, cause=_last_problems(effort))]
         print(f"{name} ({time.monotonic() - start:.0f} s)", flush=True)
         for figure in figures:
             _show(figure)
@@ -53,6 +57,12 @@ def main(arguments: list[str]) -> int:
     for name, figure in missed:
         print(f"  {name}: {figure.what}")
     return 1 if missed else 0
+
+
+def _last_problems(effort: Effort) -> str:
+    """What the gateways of a line logged as warnings or worse, or answered with 5xx; the last few lines."""
+    lines = [line for file in effort.folder.rglob("output.txt") for line in file.read_text().splitlines()]
+    return "\n".join([line for line in lines if _PROBLEM.search(line)][-10:])
 
 
 def _show(figure: Figure) -> None:
