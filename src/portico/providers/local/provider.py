@@ -147,8 +147,10 @@ class LocalProvider(Provider):
         await self._threads.run_change(path, trees.move_to_trash, self._top, path, place)
 
     async def keep(self, path: Path, place: Path) -> None:
-        linked, _ = await self._threads.run_change(path, trees.link, self._top, path, place)
+        linked, cancelled = await self._threads.run_change(path, trees.link, self._top, path, place)
         if not linked:
+            if cancelled:
+                raise asyncio.CancelledError
             await self.copy(path, place)
 
     async def check(self, *, writable: bool) -> None:
