@@ -149,14 +149,13 @@ class Gateway:
         client.headers["Authorization"] = f"Bearer {self.login()['access_token']}"
         return client
 
-    def login(self) -> dict[str, Any]:
+    def login(self, user: str = "web", password: str | None = None) -> dict[str, Any]:
         properties = (self.home / "application.properties").read_text()
         credentials = tuple(
             re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0]
             for word in ("id", "secret")
         )
-        password = self.password
-        form = {"grant_type": "password", "username": "web", "password": password}
+        form = {"grant_type": "password", "username": user, "password": password or self.password}
         with self.client() as client:
             answer = client.post("/backend/login", data=form, auth=credentials)
         assert answer.status_code == 200, answer.text

@@ -73,6 +73,14 @@ def test_refusal_reaches_a_client_that_is_still_sending(start: Start, tls: bool,
     assert run(f"{curl} -H 'Expect: 100-continue'") == "401 0"
 
 
+def test_a_gateway_sees_what_commands_write(gateway: Gateway) -> None:
+    """Both have the same SQLite file open, which depends on locks that a process loses by closing any descriptor of it."""
+    for number in range(4):
+        user = f"user-{number}"
+        gateway.command("user", "add", user, "--root", "/web", "--password-stdin", stdin="pass word")
+        assert gateway.login(user, "pass word")["access_token"]
+
+
 def test_vanished_client_leaves_nothing(shared_gateway: Gateway) -> None:
     gateway = shared_gateway
     with gateway.signed_in() as client:

@@ -1,6 +1,7 @@
 import fcntl
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -20,15 +21,27 @@ def test_a_borrowed_socket_is_the_same_and_its_owner_keeps_it() -> None:
         assert theirs.recv(5) == b"again"
 
 
-def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
-    """A second descriptor that stays open would keep its lock for ever."""
+_TAKE = "import fcntl, sys; fcntl.%s(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+
+@pytest.mark.parametrize("kind", ["flock", "lockf"])
+def test_the_locks_of_files_are_left_alone(tmp_path: Path, kind: str) -> None:
+    """A second descriptor that stays open keeps the lock of `flock`; one that is closed releases that of `lockf`."""
     path = tmp_path / "locked"
-    with path.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    path.touch()
+
+    def is_free() -> bool:
+        return (
+            subprocess.run([sys.executable, "-c", _TAKE % kind, path], stderr=subprocess.DEVNULL).returncode
+            == 0
+        )
+
+    with path.open("r+b") as file:
+        getattr(fcntl, kind)(file, fcntl.LOCK_EX)
         with pytest.raises(OSError, match="non-socket"), borrowed_socket(file.fileno()):
             pass
-    with path.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert not is_free()
+    assert is_free()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the option is Linux's")
