@@ -162,7 +162,11 @@ def test_workers_wait_for_a_database_that_is_gone(start: Start, monkeypatch: pyt
 def _causes(gateway: Gateway) -> list[str]:
     """Why the database was not available: it is gone, or it is starting."""
     lines = gateway.output.splitlines()
-    return [json.loads(line)["cause"] for line in lines if '"database-not-available"' in line]
+    return [
+        json.loads(line)["cause"]
+        for line in lines
+        if '"database-not-available"' in line and line.endswith("}")
+    ]
 
 
 def test_a_reload_without_a_database_keeps_the_old_workers(
