@@ -1,6 +1,8 @@
--- For wrk: uploads of 10 KiB under 1,000 names in turn. Arguments: the method, the start of the path, the token.
+-- For wrk: uploads of 10 KiB, each under a new name, since a gateway may keep what is replaced.
+-- Arguments: the method, the start of the path, the token.
 local method, start, token
 local number = 0
+local began = os.time()
 local body = string.rep("0123456789", 1024)
 
 function init(arguments)
@@ -8,6 +10,6 @@ function init(arguments)
 end
 
 function request()
-  number = (number + 1) % 1000
-  return wrk.format(method, start .. number, { Authorization = "Bearer " .. token }, body)
+  number = number + 1
+  return wrk.format(method, start .. began .. "-" .. number, { Authorization = "Bearer " .. token }, body)
 end
