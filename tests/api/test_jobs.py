@@ -134,7 +134,10 @@ async def test_cancel(gateway: Gateway, slow: Slow) -> None:
 async def test_cancel_that_comes_too_late(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """The work is done although it was cancelled, and that is what the job says."""
 
+    begun = asyncio.Event()
+
     async def stubborn(*_: Any, **__: Any) -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -142,6 +145,7 @@ async def test_cancel_that_comes_too_late(gateway: Gateway, monkeypatch: pytest.
 
     monkeypatch.setattr(LocalProvider, "copy", stubborn)
     place = (await copy(gateway)).headers["Location"]
+    await begun.wait()
     await jobs(gateway, "DELETE", place)
     assert (await ended(gateway, place))["state"] == "done"
 

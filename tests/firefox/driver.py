@@ -32,13 +32,17 @@ class Firefox:
         self._socket = socket
         self._calls = 0
         self._tab = ""
+        self._loads = 0
         self.requests: list[str] = []
         self.noise: list[str] = []
         """What the console has, without plain information."""
 
     async def begin(self) -> None:
         await self.call("session.new", capabilities={})
-        await self.call("session.subscribe", events=["log.entryAdded", "network.beforeRequestSent"])
+        await self.call(
+            "session.subscribe",
+            events=["log.entryAdded", "network.beforeRequestSent", "browsingContext.load"],
+        )
         self._tab = (await self.call("browsingContext.create", type="tab"))["context"]
 
     async def call(self, method: str, **parameters: object) -> dict[str, Any]:
@@ -55,6 +59,8 @@ class Firefox:
     def _heard(self, event: str, parameters: dict[str, Any]) -> None:
         if event == "network.beforeRequestSent" and parameters["context"] == self._tab:
             self.requests.append(parameters["request"]["url"])
+        elif event == "browsingContext.load" and parameters["context"] == self._tab:
+            self._loads += 1
         elif event == "log.entryAdded" and parameters["level"] in ("warn", "error"):
             self.noise.append(parameters["text"])
 
@@ -67,7 +73,13 @@ class Firefox:
         await self.call("browsingContext.navigate", context=self._tab, url=url, wait="complete")
 
     async def reload(self) -> None:
-        await self.call("browsingContext.reload", context=self._tab, wait="complete")
+        # Its own wait ends too early, with what the old document does to its history while it is unloaded.
+        loads = self._loads
+        await self.call("browsingContext.reload", context=self._tab, wait="none")
+        async with asyncio.timeout(WAIT):
+            while self._loads == loads:
+                await self.call("browsingContext.getTree")
+                await asyncio.sleep(0.02)
 
     async def evaluate(self, expression: str) -> Any:
         answer = await self.call(
