@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -89,17 +90,23 @@ async def test_a_cut_request_keeps_what_arrived(gateway: Gateway, tus: Tus) -> N
     assert await tus.offset(address) == 1234
 
 
-async def test_a_newer_request_takes_over(gateway: Gateway, tus: Tus) -> None:
-    address = await tus.create()
+async def _falls_silent(tus: Tus, address: str) -> asyncio.Task[Any]:
+    """A request that has sent 5,000 bytes, and nothing since."""
     sent = asyncio.Event()
 
-    async def silent() -> Any:
+    async def content() -> AsyncIterator[bytes]:
         yield CONTENT[:5000]
         sent.set()
         await asyncio.Event().wait()
 
-    older = asyncio.create_task(tus.patch(address, 0, silent()))
+    request = asyncio.create_task(tus.patch(address, 0, content()))
     await sent.wait()
+    return request
+
+
+async def test_a_newer_request_takes_over(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create()
+    older = await _falls_silent(tus, address)
     assert await tus.offset(address) == 5000
     refused = await older
     assert (refused.status_code, code(refused)) == (409, "upload-taken-over")
@@ -120,15 +127,7 @@ async def test_two_clients_at_once_make_one_whole_file(gateway: Gateway, tus: Tu
 
 async def test_a_gateway_that_stops_sends_the_client_elsewhere(gateway: Gateway, tus: Tus) -> None:
     address = await tus.create()
-    sent = asyncio.Event()
-
-    async def silent() -> Any:
-        yield CONTENT[:5000]
-        sent.set()
-        await asyncio.Event().wait()
-
-    running = asyncio.create_task(tus.patch(address, 0, silent()))
-    await sent.wait()
+    running = await _falls_silent(tus, address)
     gateway.stop()
     answer = await running
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")

@@ -31,9 +31,9 @@ ABANDONED_SECONDS = 24 * 3600
 """Without a write, after which a staged file of another machine has no writer any more. A running upload writes far more
 often (`uploads.RENEWAL_SECONDS`), so it survives a frozen machine, a hung file server and a clock that is corrected."""
 LOCK_WAIT_SECONDS = 10.0
-"""How long an upload waits for those that check and replace their targets, and for a process that was killed: its locks
-last until its last write is done. A replacement takes microseconds, or, if the old file goes to the trash, as long as the
-disk needs to make its link durable."""
+"""How long an upload waits, in a thread, for those that check and replace their targets, and for a process that was
+killed: its locks last until its last write is done. A replacement takes microseconds, or, if the old file goes to the
+trash, as long as the disk needs to make its link durable."""
 _EXPIRED_SECONDS = 60 * 24 * 3600
 """Without a change, after which the file of a resumable upload is removed even if its state was lost."""
 _RESUMABLE = "upload-"
