@@ -9,7 +9,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests run on this many processes; each starts the servers that it needs.
-TESTERS ?= 3
+TESTERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

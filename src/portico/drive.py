@@ -108,8 +108,8 @@ class Drive:
 
     @property
     def says_replaced(self) -> bool:
-        """As `Provider.says_replaced`."""
-        return self._provider.says_replaced
+        """As `Provider.says_replaced`; who keeps replaced files knows it in any case."""
+        return self._provider.says_replaced or self._keeps
 
     # Looking
 
@@ -251,7 +251,10 @@ class Drive:
             if self._provider.keeps_at_commit:
                 replacement.kept = KeptFile()
                 options = msgspec.structs.replace(options, kept=replacement.kept)
-            return await self._provider.write(path, replacement.after(chunks), content_type, options)
+            entry = await self._provider.write(path, replacement.after(chunks), content_type, options)
+        if not self._provider.says_replaced:
+            entry.replaced = replacement.replaces
+        return entry
 
     # Content in several requests
 

@@ -300,6 +300,8 @@ class Replacement:
         self._seen: Entry | None = None
         self.kept: KeptFile | None = None
         """Set if the provider keeps the file when it commits the new one."""
+        self.replaces = False
+        """Whether there is a file, once `prepare` has looked."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -322,9 +324,10 @@ class Replacement:
         await self.prepare()
 
     async def prepare(self) -> None:
-        entry = await self._trash.find(self._path)
-        if entry is None or entry.is_folder:
+        entry = await self._provider.find_file(self._path)
+        if entry is None:
             return
+        self.replaces = True
         record = self._trash.new_record(self._path, entry, REPLACED)
         place = self._trash.place_of(record.id)
         self._lease = await self._trash.acquire(record)
@@ -351,7 +354,7 @@ class Replacement:
     async def _failed(self, record: Trashed) -> None:
         """Nothing was replaced, as far as that can be seen: then the trash does not need it."""
         try:
-            entry = await self._trash.find(self._path)
+            entry = await self._provider.find_file(self._path)
             if entry is not None and self._is_same(entry):
                 await self._provider.purge(self._trash.place_of(record.id))
                 await self._records.remove(record.id)

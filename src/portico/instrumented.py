@@ -77,6 +77,9 @@ class InstrumentedProvider(Provider):
     async def stat(self, path: Path) -> Entry:
         return await self.timed("stat", self._inner.stat(path))
 
+    async def find_file(self, path: Path) -> Entry | None:
+        return await self.timed("stat", self._inner.find_file(path))
+
     async def read(
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
     ) -> Download:

@@ -365,9 +365,24 @@ async def test_a_storage_that_does_not_say_whether_it_is_new(
     assert stored(gateway) == {"file": NEW}
 
 
+async def test_who_keeps_replaced_files_looks_once(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    stat = LocalProvider.stat
+
+    async def spy(self: LocalProvider, path: Any) -> Any:
+        asked.append(path.name)
+        return await stat(self, path)
+
+    monkeypatch.setattr(LocalProvider, "stat", spy)
+    monkeypatch.setattr(LocalProvider, "says_replaced", False)
+    assert [(await put(gateway, "file")).status_code for _ in range(2)] == [201, 204]
+    assert asked == ["file", "file"]
+
+
 async def test_the_question_does_not_outlive_the_upload(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gateway = gateway_without_trash
     cancelled = asyncio.Event()
 
     async def slow(*_: Any) -> Any:

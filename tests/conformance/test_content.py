@@ -35,6 +35,16 @@ async def broken(content: bytes) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.both_roots
+async def test_a_file_is_found_and_nothing_else(provider: Provider, drive: Drive, root: Path) -> None:
+    written = await put(drive, "f/file", b"content")
+    found = await provider.find_file(at("f/file").under(root))
+    assert found
+    assert (found.name, found.size, found.etag) == ("file", 7, written.etag)
+    for path in ("f", "missing", "missing/file", "f/file/below"):
+        assert await provider.find_file(at(path).under(root)) is None
+
+
+@pytest.mark.both_roots
 async def test_a_file_is_written_and_read(drive: Drive) -> None:
     for name in ("file", "f/file"):
         written = await put(drive, name, b"content")

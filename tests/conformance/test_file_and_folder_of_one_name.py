@@ -29,7 +29,10 @@ async def file_and_folder(provider: Provider, drive: Drive, root: Path) -> None:
 @pytest.mark.key_stores
 @pytest.mark.both_roots
 @pytest.mark.usefixtures("file_and_folder")
-async def test_each_is_found_by_how_it_is_written(drive: Drive) -> None:
+async def test_each_is_found_by_how_it_is_written(provider: Provider, drive: Drive, root: Path) -> None:
+    found = await provider.find_file(at("a").under(root))
+    assert found
+    assert found.size == 4
     assert not (await drive.stat(at("a"))).is_folder
     assert (await drive.stat(at("a/"))).is_folder
     assert await content(drive, "a") == b"file"

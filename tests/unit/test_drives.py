@@ -422,7 +422,7 @@ async def test_a_folder_that_hangs_takes_nobody_else_down(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.drives.CHECK_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("portico.drives.CHECK_TIMEOUT_SECONDS", 2.0)
     await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
     (tmp_path / "hanging").mkdir()
     await connections.add("hanging", "local", {"folder": str(tmp_path / "hanging")}, {})

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import ClassVar
 
 from portico.entries import Download, Entry, Page
-from portico.errors import NotFound
+from portico.errors import NotAFolder, NotFound
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.resumable import ResumableUpload
 from portico.providers.tree_walk import TreeWalk
@@ -79,6 +79,14 @@ class Provider(ABC):
         Of a file and a folder of the same name, this is the folder if `path.as_folder` is set, otherwise the file.
         The same holds for `delete` and for the source of `copy` and `move`.
         """
+
+    async def find_file(self, path: Path) -> Entry | None:
+        """The file at `path`, with its etag; None if there is none, whatever else is there."""
+        try:
+            entry = await self.stat(path)
+        except (NotFound, NotAFolder):
+            return None
+        return None if entry.is_folder else entry
 
     @abstractmethod
     async def read(

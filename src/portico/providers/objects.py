@@ -111,6 +111,14 @@ class ObjectStore(KeyStore):
             return folder_entry(path)
         raise not_found(path.name)
 
+    async def find_file(self, path: Path) -> Entry | None:
+        self._check_key(path)
+        entry = await self.find(key_of(path))
+        if entry is None or entry.is_folder:
+            return None
+        entry.name = path.name
+        return entry
+
     async def _found(self, path: Path) -> Entry | None:
         """The object at the path's own key; None for a file if the folder of the same name is meant."""
         entry = await self.find(key_of(path))

@@ -65,9 +65,9 @@ async def test_a_deleted_folder_comes_back_with_all_it_held(drive: Drive) -> Non
 
 async def test_what_is_replaced_comes_back(drive: Drive) -> None:
     first, second, third = noise(70_000, 1), noise(300_000, 2), noise(5, 3)
-    await put(drive, "d/f.bin", first)
+    assert not (await put(drive, "d/f.bin", first)).replaced
     assert drive.trashed == []
-    await put(drive, "d/f.bin", second)
+    assert (await put(drive, "d/f.bin", second)).replaced
     found = await newest(drive)
     assert (found.reason, found.size, drive.trashed) == ("replaced", 70_000, [found.id])
     with pytest.raises(AlreadyExists):

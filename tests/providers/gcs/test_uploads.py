@@ -233,7 +233,7 @@ async def test_a_small_file_whose_answer_never_came_is_looked_for(
     server: GcsServer, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(provider, "old")
-    monkeypatch.setattr(provider._service, "timeout", 0.5)
+    monkeypatch.setattr(provider._service, "timeout", 3.0)
     server.faults.append(Fault(Silence(afterwards=True), "POST", INSERT))
     entry = await put(provider, "f", SMALL)
     assert (await provider.stat(at("f"))).etag == entry.etag
@@ -243,7 +243,7 @@ async def test_a_chunk_whose_answer_never_came_goes_on(
     server: GcsServer, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(provider, "old")
-    monkeypatch.setattr(provider._service, "timeout", 0.5)
+    monkeypatch.setattr(provider._service, "timeout", 3.0)
     server.faults.append(Fault(Silence(), "PUT", CHUNK, skip=1))
     await put(provider, "f", LARGE)
     assert await content(provider, "f") == LARGE
