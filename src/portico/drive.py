@@ -36,7 +36,7 @@ from portico.name_conflicts import FreeName, NameClaims, free_name
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.base import Provider
 from portico.providers.resumable import ResumableUpload, Save
-from portico.providers.write_options import KeptFile, WriteOptions
+from portico.providers.write_options import WriteOptions
 from portico.rights import Right
 from portico.store.trash import Trashed
 
@@ -249,9 +249,10 @@ class Drive:
             return await self._provider.write(path, chunks, content_type, options)
         async with self.trash.replacement(path) as replacement:
             if self._provider.keeps_at_commit:
-                replacement.kept = KeptFile()
-                options = msgspec.structs.replace(options, kept=replacement.kept)
-            entry = await self._provider.write(path, replacement.after(chunks), content_type, options)
+                options = msgspec.structs.replace(options, kept=replacement.at_commit())
+            else:
+                chunks = replacement.after(chunks)
+            entry = await self._provider.write(path, chunks, content_type, options)
         if not self._provider.says_replaced:
             entry.replaced = replacement.replaces
         return entry

@@ -298,8 +298,7 @@ class Replacement:
         self._record: Trashed | None = None
         self._lease: Lease | None = None
         self._seen: Entry | None = None
-        self.kept: KeptFile | None = None
-        """Set if the provider keeps the file when it commits the new one."""
+        self._kept: KeptFile | None = None
         self.replaces = False
         """Whether there is a file, once `prepare` has looked."""
 
@@ -315,6 +314,11 @@ class Replacement:
         finally:
             if self._lease:
                 await run_to_end(self._lease.release())
+
+    def at_commit(self) -> KeptFile:
+        """For a provider that keeps the file itself, when it commits the new one."""
+        self._kept = KeptFile(self.prepare)
+        return self._kept
 
     async def after(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The chunks; at their end, the file is about to be replaced."""
@@ -333,8 +337,8 @@ class Replacement:
         self._lease = await self._trash.acquire(record)
         self._record, self._seen = record, entry
         await self._records.add(record)
-        if self.kept is not None:
-            self.kept.place = place
+        if self._kept is not None:
+            self._kept.place, self._kept.prepared = place, True
             return
         try:
             await self._provider.keep(self._path, place)
@@ -344,7 +348,7 @@ class Replacement:
 
     async def _end(self, record: Trashed, error: BaseException | None) -> None:
         if error is None:
-            kept = self.kept is None or self.kept.place is not None
+            kept = self._kept is None or self._kept.place is not None
             await self._trash.settle(record, complete=kept)
         elif isinstance(error, PorticoError):
             await self._failed(record)

@@ -365,7 +365,11 @@ async def test_a_storage_that_does_not_say_whether_it_is_new(
     assert stored(gateway) == {"file": NEW}
 
 
-async def test_who_keeps_replaced_files_looks_once(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at_commit", [True, False])
+async def test_who_keeps_replaced_files_looks_once(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, at_commit: bool
+) -> None:
+    """A storage that keeps them itself is asked only if there is one."""
     asked: list[str] = []
     stat = LocalProvider.stat
 
@@ -374,9 +378,12 @@ async def test_who_keeps_replaced_files_looks_once(gateway: Gateway, monkeypatch
         return await stat(self, path)
 
     monkeypatch.setattr(LocalProvider, "stat", spy)
-    monkeypatch.setattr(LocalProvider, "says_replaced", False)
-    assert [(await put(gateway, "file")).status_code for _ in range(2)] == [201, 204]
-    assert asked == ["file", "file"]
+    monkeypatch.setattr(LocalProvider, "says_replaced", at_commit)
+    monkeypatch.setattr(LocalProvider, "keeps_at_commit", at_commit)
+    assert (await put(gateway, "file")).status_code == 201
+    assert len(asked) == (0 if at_commit else 1)
+    assert (await put(gateway, "file")).status_code == 204
+    assert len(asked) == (1 if at_commit else 2)
 
 
 async def test_the_question_does_not_outlive_the_upload(

@@ -10,8 +10,10 @@ import pytest
 from sqlalchemy import update
 
 from portico import processes
+from portico.entries import Entry
 from portico.operations.trash_expiry import sweep_trash
 from portico.paths import Path
+from portico.providers.base import TRASH as TRASH_FOLDER
 from portico.providers.local import LocalProvider
 from portico.store.leases import Leases
 from portico.store.tables import leases, trash
@@ -48,6 +50,31 @@ async def test_a_restore_that_may_become_a_job_waits_once(
     restored = await gateway.client.post(f"{TRASH}/{trash_id}", headers=headers, params={"action": "RESTORE"})
     assert restored.status_code == 201
     assert (gateway.files / "a.txt").exists()
+
+
+async def test_of_many_who_replace_a_file_none_loses_what_another_stored(gateway: Gateway) -> None:
+    gateway.put("file", bytes(100))
+    sizes = range(1, 13)
+    answers = await asyncio.gather(*(gateway.call("PUT", "file", content=bytes(size)) for size in sizes))
+    assert {answer.status_code for answer in answers} == {204}
+    kept = [gateway.files.parent / TRASH_FOLDER / str(item["id"]) for item in await listed(gateway)]
+    assert sorted(file.stat().st_size for file in [*kept, gateway.files / "file"]) == [*sizes, 100]
+
+
+async def test_a_file_that_vanishes_before_it_is_kept_is_not_missed(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = LocalProvider.stat
+
+    async def vanishing(self: LocalProvider, path: Path) -> Entry:
+        (gateway.files / "file").unlink(missing_ok=True)
+        return await stat(self, path)
+
+    gateway.put("file", b"old")
+    monkeypatch.setattr(LocalProvider, "stat", vanishing)
+    assert (await gateway.call("PUT", "file", content=b"new")).status_code == 201
+    assert (gateway.files / "file").read_bytes() == b"new"
+    assert await listed(gateway) == []
 
 
 async def test_undo_is_one_request(gateway: Gateway) -> None:

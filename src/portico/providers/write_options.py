@@ -1,6 +1,6 @@
 """`WriteOptions`: how a file is written."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,9 +11,15 @@ from portico.paths import Path
 
 @dataclass(slots=True)
 class KeptFile:
-    """Where a file that is replaced is kept; known only at the end of the content, if there is such a file."""
+    """Where a file that is replaced is kept.
 
+    Most uploads replace nothing. A commit that finds a file, and no place for it, awaits `prepare` and begins again.
+    """
+
+    prepare: Callable[[], Awaitable[None]]
     place: Path | None = None
+    prepared: bool = False
+    """Whether there was a place, also if it was not needed in the end."""
 
 
 class WriteOptions(msgspec.Struct, frozen=True):

@@ -104,11 +104,16 @@ async def upload(
                 write = StagedFile.store if last else StagedFile.append
                 writing = threads.writes.start(write, staged, buffer)
                 del buffer  # a client that pauses keeps no memory that is not needed
-                if not buffers.overlap:
+                if not buffers.overlap and not last:
                     await finished(path, writing)
             assert writing
-            entry: Entry = await finished(path, writing)
-            return entry
+            while True:
+                try:
+                    entry: Entry = await finished(path, writing)
+                    return entry
+                except PlaceNeeded as needed:
+                    await needed.kept.prepare()
+                    writing = threads.writes.start(StagedFile.commit, staged)
         except BaseException:
             await asyncio.shield(_discard(threads, path, staged, writing))
             raise
@@ -173,6 +178,13 @@ def write_buffers(file: int, buffers: Sequence[bytes]) -> int:
     for start in range(0, len(buffers), _MAX_BUFFERS):
         write_all(file, buffers[start : start + _MAX_BUFFERS])
     return sum(map(len, buffers))
+
+
+class PlaceNeeded(Exception):
+    """There is a file to be replaced, and no place yet where it is kept."""
+
+    def __init__(self, kept: KeptFile) -> None:
+        self.kept = kept
 
 
 class StagedFile:
@@ -261,6 +273,8 @@ class StagedFile:
                     keeps = self._kept is not None and self._kept.place is not None
                     with commit_lock(self._staging, alone=self._if_match is not None or keeps):
                         self._check_replaceable(folder)
+                        if self._replaced and self._kept is not None and not self._kept.prepared:
+                            raise PlaceNeeded(self._kept)
                         if keeps:
                             self._keep_replaced(folder)
                         commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
