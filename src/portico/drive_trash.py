@@ -106,13 +106,15 @@ class DriveTrash:
 
         `restoring`: the source is in the trash.
         """
+        if source is None:
+            async with self.replacement(path) as replacement:
+                await replacement.prepare()
+                yield
+            return
         entry = await self.find(path)
         if entry is None:
             yield
         elif entry.is_folder:
-            if source is None:
-                yield
-                return
             record = self.new_record(path, entry, REPLACED)
             async with self._arriving(record):
                 kept = await self._keep_tree(path, self.place_of(record.id), source, restoring)
@@ -300,7 +302,7 @@ class Replacement:
         self._seen: Entry | None = None
         self._kept: KeptFile | None = None
         self.replaces = False
-        """Whether there is a file, once `prepare` has looked."""
+        """Whether there is a file, as `prepare` has seen."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -338,18 +340,18 @@ class Replacement:
         self._record, self._seen = record, entry
         await self._records.add(record)
         if self._kept is not None:
-            self._kept.place, self._kept.prepared = place, True
+            self._kept.place = place
             return
         try:
             await self._provider.keep(self._path, place)
-        except (NotFound, NotKept):
+        except (NotFound, NotKept) as error:
+            self.replaces = isinstance(error, NotKept)
             await run_to_end(self._records.remove(record.id))
             self._record = None
 
     async def _end(self, record: Trashed, error: BaseException | None) -> None:
         if error is None:
-            kept = self._kept is None or self._kept.place is not None
-            await self._trash.settle(record, complete=kept)
+            await self._trash.settle(record, complete=self._kept is None or self._kept.is_kept)
         elif isinstance(error, PorticoError):
             await self._failed(record)
         else:  # a service may still carry out what was cancelled

@@ -76,7 +76,7 @@ class Entry(msgspec.Struct, gc=False):
     etag: str | None = None
     """Changes whenever the content does. Without quotes. Listings may leave it out."""
     replaced: bool = False
-    """After a write: whether it replaced a file, if the provider says so (`Provider.says_replaced`)."""
+    """After a write: whether it replaced a file, if that is known (`Drive.says_replaced`)."""
 
     written: str | None = None
     """When the storage last wrote it, if it knows; `last_modified` may be what a client wants it to be."""

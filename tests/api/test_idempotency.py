@@ -344,6 +344,7 @@ class TestAfterACrash:
             (True, {"If-None-Match": '"other", "another"'}, 204),
             (True, {"If-Match": '"{etag}"', "If-None-Match": '"other"'}, 204),
             (True, {"If-Unmodified-Since": "Fri, 31 Dec 2100 23:59:59 GMT"}, 204),
+            (True, {}, 204),
             (False, {"If-None-Match": "*"}, 201),
             (False, {"If-None-Match": '"other"'}, 201),
             (False, {"If-Unmodified-Since": "Fri, 31 Dec 2100 23:59:59 GMT"}, 201),

@@ -60,6 +60,10 @@ async def _is_unavailable(gateway: TunedGateway, path: str) -> bool:
     return answer.status == 503
 
 
+async def _is_not_ready(gateway: TunedGateway) -> bool:
+    return (await gateway.ask(get("/readyz"))).status == 503
+
+
 async def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
     async with Effort(False, tmp_path).gateway() as set_:
         gateway = set_.gateway
@@ -107,7 +111,7 @@ async def test_a_database_that_is_gone_and_comes_back(gateway: TunedGateway) -> 
     for name in files:
         shutil.move(place / name, away / name)
     await _until(lambda: _is_unavailable(gateway, "/gone"), "the cached session has expired")
-    assert (await gateway.ask(get("/readyz"))).status == 503
+    await _until(lambda: _is_not_ready(gateway), "the readiness of a second ago is not believed any more")
     for name in files:
         shutil.move(away / name, place / name)
     assert await gateway.names("/gone") == ["file"]

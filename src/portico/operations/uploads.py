@@ -220,6 +220,7 @@ async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) 
     """A file that was written since the first attempt: by it, or by somebody else, whose file is not replaced."""
     try:
         if await newer.holds(chunks):
+            newer.entry.replaced = True  # for all that is known
             return newer.entry
     finally:
         await newer.close()

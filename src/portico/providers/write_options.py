@@ -13,13 +13,14 @@ from portico.paths import Path
 class KeptFile:
     """Where a file that is replaced is kept.
 
-    Most uploads replace nothing. A commit that finds a file, and no place for it, awaits `prepare` and begins again.
+    Most uploads replace nothing. A commit that finds a file, and no place for it, awaits `prepare` and begins again; `prepare`
+    sets the place if it finds the file, too.
     """
 
     prepare: Callable[[], Awaitable[None]]
     place: Path | None = None
-    prepared: bool = False
-    """Whether there was a place, also if it was not needed in the end."""
+    is_kept: bool = False
+    """Set by the provider: whether the file that was replaced is in its place."""
 
 
 class WriteOptions(msgspec.Struct, frozen=True):

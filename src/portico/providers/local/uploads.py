@@ -30,6 +30,7 @@ from portico.providers.local.staging import (
     check_replaceable,
     check_same_disk,
     commit_lock,
+    commit_new,
     commit_staged,
     create_staged,
     link_replaced,
@@ -107,13 +108,16 @@ async def upload(
                 if not buffers.overlap and not last:
                     await finished(path, writing)
             assert writing
-            while True:
+            for _ in range(_COMMITS):
                 try:
                     entry: Entry = await finished(path, writing)
                     return entry
                 except PlaceNeeded as needed:
-                    await needed.kept.prepare()
-                    writing = threads.writes.start(StagedFile.commit, staged)
+                    kept = needed.kept
+                writing = None  # it refers to the last buffer
+                await kept.prepare()
+                writing = threads.writes.start(StagedFile.commit, staged)
+            raise service_unavailable(f"{path} was stored and removed again and again", 1)
         except BaseException:
             await asyncio.shield(_discard(threads, path, staged, writing))
             raise
@@ -273,13 +277,16 @@ class StagedFile:
                     keeps = self._kept is not None and self._kept.place is not None
                     with commit_lock(self._staging, alone=self._if_match is not None or keeps):
                         self._check_replaceable(folder)
-                        if self._replaced and self._kept is not None and not self._kept.prepared:
-                            raise PlaceNeeded(self._kept)
-                        if keeps:
-                            self._keep_replaced(folder)
-                        commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
+                        if self._kept and self._replaced:
+                            self._keep_replaced(self._kept, folder)
+                        # A file that was stored since must be kept, too.
+                        commit = commit_new if self._kept and not self._replaced else commit_staged
+                        commit(self._staging, self._name, folder, self._target, replace=self._replace)
                     break
-                except (AlreadyExists, IsAFolder):
+                except AlreadyExists:
+                    if not (self._kept or self._choose_another_name()):
+                        raise
+                except IsAFolder:
                     if not self._choose_another_name():
                         raise
                 except OSError as error:
@@ -288,14 +295,12 @@ class StagedFile:
                     raise
             os.fsync(folder)
 
-    def _keep_replaced(self, folder: int) -> None:
+    def _keep_replaced(self, kept: KeptFile, folder: int) -> None:
         """The name is never missing: the old file has two names until the new one takes its own."""
-        kept = False
-        if self._replaced and self._kept and (place := self._kept.place):
-            with suppress(FileNotFoundError), opened_folder(self._top, place.parent, make=True) as trash:
-                kept = link_replaced(folder, self._target.name, trash, place.name)
-        if self._kept and not kept:
-            self._kept.place = None
+        if kept.place is None:
+            raise PlaceNeeded(kept)
+        with suppress(FileNotFoundError), opened_folder(self._top, kept.place.parent, make=True) as trash:
+            kept.is_kept = link_replaced(folder, self._target.name, trash, kept.place.name)
 
     @contextmanager
     def _opened_target_folder(self) -> Iterator[int]:
