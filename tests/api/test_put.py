@@ -315,18 +315,24 @@ async def gateway_without_trash(open_gateway: OpenGateway) -> Gateway:
     return await open_gateway(**{"trash.keep": "0"})
 
 
-async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
-    gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gateway = gateway_without_trash
-    asked: list[str] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that the storage is asked for."""
+    names: list[str] = []
     stat = LocalProvider.stat
 
     async def spy(self: LocalProvider, path: Any) -> Any:
-        asked.append(path.name)
+        names.append(path.name)
         return await stat(self, path)
 
     monkeypatch.setattr(LocalProvider, "stat", spy)
+    return names
+
+
+async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
+    gateway_without_trash: Gateway, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = gateway_without_trash
     monkeypatch.setattr(LocalProvider, "says_replaced", False)
     etag = (await put(gateway, "file", headers={"If-None-Match": "*"})).headers["ETag"]
     etag = (await put(gateway, "file", headers={"If-Match": etag})).headers["ETag"]
@@ -367,17 +373,9 @@ async def test_a_storage_that_does_not_say_whether_it_is_new(
 
 @pytest.mark.parametrize("at_commit", [True, False])
 async def test_who_keeps_replaced_files_looks_once(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, at_commit: bool
+    gateway: Gateway, asked: list[str], monkeypatch: pytest.MonkeyPatch, at_commit: bool
 ) -> None:
     """A storage that keeps them itself is asked only if there is one."""
-    asked: list[str] = []
-    stat = LocalProvider.stat
-
-    async def spy(self: LocalProvider, path: Any) -> Any:
-        asked.append(path.name)
-        return await stat(self, path)
-
-    monkeypatch.setattr(LocalProvider, "stat", spy)
     monkeypatch.setattr(LocalProvider, "says_replaced", at_commit)
     monkeypatch.setattr(LocalProvider, "keeps_at_commit", at_commit)
     assert (await put(gateway, "file")).status_code == 201
