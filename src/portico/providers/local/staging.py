@@ -132,16 +132,6 @@ def commit_staged(staging: int, name: str, folder: int, target: Path, *, replace
         raise service_unavailable(f"the staged file {name} for {target} was removed", 1) from error
 
 
-def commit_new(staging: int, name: str, folder: int, target: Path, *, replace: bool) -> None:
-    """As `commit_staged`, but `AlreadyExists` if there is a file meanwhile. Without links, it is replaced."""
-    try:
-        commit_staged(staging, name, folder, target, replace=False)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        commit_staged(staging, name, folder, target, replace=replace)
-
-
 def link_replaced(folder: int, name: str, trash: int, kept_name: str) -> bool:
     """Link a file that is about to be replaced into the trash, durably; False if the file system has no links."""
     with suppress(FileNotFoundError):  # an earlier attempt of the same commit may have kept another file

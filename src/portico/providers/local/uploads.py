@@ -30,7 +30,6 @@ from portico.providers.local.staging import (
     check_replaceable,
     check_same_disk,
     commit_lock,
-    commit_new,
     commit_staged,
     create_staged,
     link_replaced,
@@ -279,14 +278,9 @@ class StagedFile:
                         self._check_replaceable(folder)
                         if self._kept and self._replaced:
                             self._keep_replaced(self._kept, folder)
-                        # A file that was stored since must be kept, too.
-                        commit = commit_new if self._kept and not self._replaced else commit_staged
-                        commit(self._staging, self._name, folder, self._target, replace=self._replace)
+                        commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
                     break
-                except AlreadyExists:
-                    if not (self._kept or self._choose_another_name()):
-                        raise
-                except IsAFolder:
+                except (AlreadyExists, IsAFolder):
                     if not self._choose_another_name():
                         raise
                 except OSError as error:
