@@ -107,3 +107,12 @@ async def test_nothing_is_seen_of_a_file_before_its_end(gateway: Gateway) -> Non
     assert (await send(gateway, steps)).status == 204
     assert set(seen) == {OLD}
     assert stored(gateway) == {"a": content}
+
+
+async def test_a_body_that_is_all_there_is_not_waited_for(gateway: Gateway) -> None:
+    async def never() -> None:
+        pytest.fail("the gateway asked for more than Content-Length says")
+
+    answer = await send(gateway, [TWO[:40], TWO[40:], never], ("Content-Length", str(len(TWO))))
+    assert answer.status == 204
+    assert stored(gateway) == {"a": b"first\r\n--front", "b": b"second"}

@@ -177,17 +177,22 @@ class _Exchange:
         self._sent = 0
         self._received = 0
         names = dict(scope["headers"])
-        self._body_left = names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names
+        length = names.get(b"content-length", b"0")
+        self._length = int(length) if length.isdigit() else None
+        self._body_left = self._length != 0 or b"transfer-encoding" in names
         self._invited = names.get(b"expect", b"").lower() != b"100-continue"
         scope.setdefault("state", {})["context"] = self.context
 
     async def receive(self) -> Message:
         self._invited = True
         message = await self._receive()
-        if not message.get("more_body", False):
-            self._body_left = False
         if body := message.get("body"):
             self._received += len(body)
+            if self._received == self._length:
+                # All of it is here: to be told so by one more message would cost a hop to the server's thread and back.
+                message["more_body"] = False
+        if not message.get("more_body", False):
+            self._body_left = False
         return message
 
     async def send(self, message: Message) -> None:
