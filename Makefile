@@ -30,8 +30,11 @@ $(PY):
 	@python3 -m venv $(VENV)
 	@$(PIP) --upgrade 'pip>=25.1'
 
+# Installing compiles what is in C, if there is a compiler.
+BUILT_FROM := pyproject.toml hatch_build.py src/portico/providers/local/stats.c
+
 # What it takes to run: quick, so that a newcomer sees the gateway soon.
-$(READY): pyproject.toml | $(PY)
+$(READY): $(BUILT_FROM) | $(PY)
 	@echo "Installing Portico into $(VENV) (once; about a minute) …"
 	@$(PIP) --editable '.[all]'
 	@$(COMPILE)
@@ -39,7 +42,7 @@ $(READY): pyproject.toml | $(PY)
 
 # What it takes to work on it: test servers, linters, a browser's driver. Resolved together with Portico itself, or
 # the tools would bring a botocore that aiobotocore cannot use.
-$(TOOLS): pyproject.toml | $(PY)
+$(TOOLS): $(BUILT_FROM) | $(PY)
 	@echo "Installing Portico and its tools into $(VENV) (once; two minutes or so) …"
 	@$(PIP) --editable '.[all]' --group dev
 	@$(COMPILE)
@@ -79,4 +82,4 @@ soak: $(TOOLS) ## the promises of docs/trust.md at full length, half an hour (AR
 	@$(PY) -m tests.faults.soak $(ARGS)
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .cache dist
+	rm -rf $(VENV) .cache dist src/portico/providers/local/*.so

@@ -42,22 +42,20 @@ for _type, _suffix in (
 
 def guess_content_type(name: str) -> str:
     """The media type that the name suggests."""
-    dot = name.rfind(".")
-    return _suffix_type(name[dot:]) if 0 <= dot >= len(name) - _MAX_SUFFIX_LENGTH else UNKNOWN_TYPE
+    return _suffix_type(name[name.rfind(".") :])
 
 
 def guess_content_types(names: list[str]) -> list[str]:
-    """As `guess_content_type`, for a whole page: without a call for each."""
-    return [
-        _suffix_type(name[dot:])
-        if 0 <= (dot := name.rfind(".")) >= len(name) - _MAX_SUFFIX_LENGTH
-        else UNKNOWN_TYPE
-        for name in names
-    ]
+    """As `guess_content_type`, for a whole page: with one call for each suffix, not for each name."""
+    suffixes = [name[name.rfind(".") :] for name in names]
+    types = {suffix: _suffix_type(suffix) for suffix in set(suffixes)}
+    return list(map(types.__getitem__, suffixes))
 
 
 @lru_cache(maxsize=1024)
 def _suffix_type(suffix: str) -> str:
+    if suffix[:1] != "." or len(suffix) > _MAX_SUFFIX_LENGTH:
+        return UNKNOWN_TYPE
     kind, encoding = _TYPES.guess_type(f"x{suffix.lower()}", strict=False)
     if encoding == "gzip":
         return "application/gzip"

@@ -1,13 +1,17 @@
 """A local provider on a fresh folder, with a folder beside it that it must never reach."""
 
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path as Folder
 
 import pytest
+from hatch_build import compile_stats
 
-from portico.providers.local import LocalProvider
+from portico.providers.local import LocalProvider, stats
+from portico.providers.local.stats import StatNames, compiled, stat_in_python
 
+from ...servers.apt import ensured
 from .actions import SECRET
 
 
@@ -51,3 +55,25 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(os, "scandir", counted)
     return made
+
+
+@pytest.fixture(scope="session")
+def stat_in_c(tmp_path_factory: pytest.TempPathFactory) -> StatNames:
+    """Compiled here, whatever was installed."""
+    ensured("gcc", lambda: shutil.which("cc") is not None)
+    ensured("libc6-dev", lambda: Folder("/usr/include/stdint.h").exists())
+    library = tmp_path_factory.mktemp("compiled") / "libstats.so"
+    compile_stats(Folder(__file__).parents[3], library)
+    function = compiled(library)
+    assert function
+    return function
+
+
+@pytest.fixture(params=["python", "c"])
+def stat_names(
+    request: pytest.FixtureRequest, stat_in_c: StatNames, monkeypatch: pytest.MonkeyPatch
+) -> StatNames:
+    """Each of the two in turn, for listings too."""
+    function = stat_in_c if request.param == "c" else stat_in_python
+    monkeypatch.setattr(stats, "stat_names", function)
+    return function

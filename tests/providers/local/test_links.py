@@ -18,6 +18,8 @@ from .actions import SECRET, at, content, names, pieces, put
 _ROUNDS = 300
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE: there is never a moment without a folder or link
 
+pytestmark = pytest.mark.usefixtures("stat_names")
+
 
 def make_socket(place: Folder) -> None:
     with contextlib.chdir(place.parent), socket.socket(socket.AF_UNIX) as listener:

@@ -7,8 +7,9 @@ from pathlib import Path as Folder
 import pytest
 
 from portico.entries import Entry
-from portico.providers.local import LocalProvider, listing
+from portico.providers.local import LocalProvider, listing, stats
 from portico.providers.local.change_times import ChangeTimes
+from portico.providers.local.stats import Stats
 
 from .actions import at, names, put
 
@@ -16,14 +17,14 @@ from .actions import at, names, put
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files whose `stat` was read."""
-    genuine = os.stat
+    genuine = stats.stat_names
     made: list[str] = []
 
-    def counted(place: str, **options: object) -> os.stat_result:
-        made.append(place)
-        return genuine(place, **options)  # type: ignore[arg-type]
+    def counted(descriptor: int, names: list[str]) -> Stats:
+        made.extend(names)
+        return genuine(descriptor, names)
 
-    monkeypatch.setattr(os, "stat", counted)
+    monkeypatch.setattr(stats, "stat_names", counted)
     return made
 
 

@@ -18,6 +18,8 @@ from portico.providers.local.snapshots import WALK_NS, SnapshotCache
 
 from .actions import at, names, put
 
+pytestmark = pytest.mark.usefixtures("stat_names")
+
 
 @pytest.fixture
 async def second(top: Folder) -> AsyncIterator[LocalProvider]:

@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from itertools import repeat
+from itertools import compress, repeat
 
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type, guess_content_types
 from portico.errors import FolderUnusable, not_found
 from portico.paths import Path
 from portico.providers import volume_id
+from portico.providers.local import stats
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -189,24 +190,19 @@ def entries_of(descriptor: int, names: list[str], *, folders: bool) -> list[Entr
 
     The same as `lstat`, `visible` and `entry_of` for each name, but column by column: a page has a thousand of them.
     """
-    try:
-        infos = [os.stat(name, dir_fd=descriptor, follow_symlinks=False) for name in names]
-    except FileNotFoundError:
-        names, infos = _existing(descriptor, names)
+    found, sizes, modified = stats.stat_names(descriptor, names)
     kind = modes.S_IFDIR if folders else modes.S_IFREG
-    if {info.st_mode & _KIND for info in infos} != {kind}:
-        kept = [pair for pair in zip(names, infos, strict=True) if pair[1].st_mode & _KIND == kind]
-        names, infos = [name for name, _ in kept], [info for _, info in kept]
-    times = timestamps.from_epochs([info.st_mtime_ns // 1_000_000 for info in infos])
+    if any(mode & _KIND != kind for mode in set(found)):
+        kept = [mode & _KIND == kind for mode in found]
+        names, sizes, modified = (
+            list(compress(names, kept)),
+            list(compress(sizes, kept)),
+            list(compress(modified, kept)),
+        )
+    times = timestamps.from_epochs(modified)
     if folders:
         return [Entry(name, True, None, time, FOLDER_TYPE) for name, time in zip(names, times, strict=True)]
-    sizes = [info.st_size for info in infos]
     return list(map(Entry, names, repeat(False), sizes, times, guess_content_types(names)))
-
-
-def _existing(descriptor: int, names: list[str]) -> tuple[list[str], list[os.stat_result]]:
-    found = [(name, info) for name in names if (info := lstat(descriptor, name))]
-    return [name for name, _ in found], [info for _, info in found]
 
 
 def set_modified(file: int, modified: datetime | None) -> None:

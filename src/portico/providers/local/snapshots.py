@@ -147,7 +147,9 @@ class Names:
 
 def _sorted_unique(names: list[str]) -> list[str]:
     """Sorted and unique: some file systems return a name twice if it is replaced during the scan."""
-    return sorted(set(_representable(names)))
+    # Sorted first: the names come in runs, which a set would lose.
+    ordered = sorted(_representable(names))
+    return ordered if len(set(ordered)) == len(ordered) else list(dict.fromkeys(ordered))
 
 
 def _representable(names: list[str]) -> list[str]:

@@ -1,0 +1,64 @@
+"""A wheel carries the compiled library where there is a compiler, and is pure Python where there is none."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from hatch_build import LIBRARY, SOURCE
+
+from ..servers.apt import ensured
+
+ROOT = Path(__file__).parents[2]
+BUILD = """
+import sys
+from hatchling.build import build_wheel
+print(build_wheel(sys.argv[1]))
+"""
+INSTALLED = LIBRARY.removeprefix("src/")
+
+
+def wheel_of(checkout: Path, compiler: str) -> list[str]:
+    """The name of the wheel, and what it has of `stats`."""
+    command = [sys.executable, "-c", BUILD, str(checkout)]
+    built = subprocess.run(
+        command,
+        cwd=checkout,
+        env={"CC": compiler, "PATH": "/usr/bin:/bin"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    name = built.stdout.split()[-1]
+    with ZipFile(checkout / name) as wheel:
+        return [name, *(file for file in wheel.namelist() if "stats" in file.rpartition("/")[2])]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """As much of it as a wheel needs."""
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("src/portico/__init__.py", SOURCE):
+        target = tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, target)
+    return tmp_path
+
+
+def test_with_a_compiler(checkout: Path) -> None:
+    ensured("gcc", lambda: shutil.which("cc") is not None)
+    name, *stats = wheel_of(checkout, "cc")
+    assert "-py3-none-" in name
+    assert "-any" not in name
+    assert INSTALLED in stats
+
+
+@pytest.mark.parametrize("compiler", ["false", "no-such-compiler"])
+def test_without_one(checkout: Path, compiler: str) -> None:
+    (checkout / LIBRARY).write_bytes(b"of an earlier build")
+    name, *stats = wheel_of(checkout, compiler)
+    assert name.endswith("-py3-none-any.whl")
+    assert INSTALLED not in stats
