@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,14 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
                 )
             yield Services(
                 gateway=gateway,
-                page=WebPage(
-                    gateway.client_id,
-                    gateway.client_secret,
-                    gateway.thumbnail_types,
-                    keeps_deleted=gateway.keeps_deleted,
+                page=cache(
+                    partial(
+                        WebPage,
+                        gateway.client_id,
+                        gateway.client_secret,
+                        gateway.thumbnail_types,
+                        keeps_deleted=gateway.keeps_deleted,
+                    )
                 ),
                 secure_cookies=chosen.tls_enabled or bool(chosen.behind_proxy),
                 max_files=chosen.max_files,

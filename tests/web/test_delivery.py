@@ -9,7 +9,8 @@ from playwright.sync_api import expect
 
 import portico
 from portico.api.assets import FOR_EVER, PAGE_POLICY
-from portico.web.bundle import PREFIX, build
+from portico.web import PREFIX
+from portico.web.bundle import build
 
 from ..gateways import Gateway, wait_until
 from .conftest import OpenPage

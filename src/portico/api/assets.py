@@ -3,14 +3,13 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
-from gzip import compress
 from hashlib import sha256
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.errors import NotFound
-from portico.web.bundle import PREFIX, build, config_script
+from portico.web import PREFIX
 
 _OWN_ORIGIN = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
@@ -44,6 +43,8 @@ class WebPage:
         *,
         keeps_deleted: bool = True,
     ) -> None:
+        from portico.web.bundle import build, config_script
+
         config = {
             "clientId": client_id,
             "clientSecret": client_secret,
@@ -88,6 +89,8 @@ class Asset:
     @cached_property
     def packed(self) -> bytes:
         """The content, gzipped."""
+        from gzip import compress
+
         return compress(self.content, mtime=0)
 
     def response(self, request: Request) -> Response:

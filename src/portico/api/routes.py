@@ -29,7 +29,7 @@ from portico.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFold
 from portico.operations import Operations
 from portico.paths import Path
 from portico.rights import Right
-from portico.web.bundle import PREFIX
+from portico.web import PREFIX
 
 _MAX_TRASH_IDS = 100
 """In one header. All of them are in the trash."""

@@ -1,5 +1,6 @@
 """What the endpoints work with; put together in `portico.app`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from portico.api.assets import WebPage
@@ -9,7 +10,8 @@ from portico.operations import Gateway
 @dataclass(frozen=True, slots=True)
 class Services:
     gateway: Gateway
-    page: WebPage
+    page: Callable[[], WebPage]
+    """Made when it is first asked for."""
     secure_cookies: bool
     """Whether browsers reach the gateway over TLS only."""
     max_files: int

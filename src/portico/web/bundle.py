@@ -1,4 +1,4 @@
-"""Bundles the page's sources into the files that a browser loads. Runs when the gateway starts.
+"""Bundles the page's sources into the files that a browser loads. Runs when a worker is first asked for the page.
 
 The sources are small ES modules. Loading them one by one would cost a round trip per level of imports, so they are
 joined into one script: each module becomes a function that returns its exports, in dependency order. The script stays
@@ -15,8 +15,7 @@ from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-PREFIX = "/page/"
-"""Path prefix of the page's files. The next segment is a hash of the content."""
+from portico.web import PREFIX
 
 _IMPORT = re.compile(
     r'^import (?:\* as (?P<all>\w+)|(?P<some>\{ \w+(?:, \w+)* \})) from "(?P<module>\.\.?/[\w./-]+\.js)";$',
