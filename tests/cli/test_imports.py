@@ -14,7 +14,7 @@ NOT_IN_A_WORKER = {
     "aiohttp",
     "azure",
     "botocore",
-    "cryptography.x509",  # without TLS
+    "cryptography",  # nothing is encrypted: a local folder has no secret
     "google",
     "keyring",
     "opentelemetry",
@@ -23,6 +23,7 @@ NOT_IN_A_WORKER = {
     "portico.providers.azure_files",
     "portico.providers.gcs",
     "portico.providers.s3",
+    "portico.web.bundle",  # no browser has asked for the page
     "psycopg",
     "sqlalchemy.dialects.postgresql",
     "sqlalchemy.orm",

@@ -4,6 +4,8 @@ from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from portico.accounts.vault import BadSecretKey, SecretKey, Vault
 
@@ -14,6 +16,11 @@ def test_the_key_file_is_made_once_and_private(tmp_path: pathlib.Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert SecretKey.load(file, {}).text() == first.text() == file.read_text().strip()
     assert [entry.name for entry in file.parent.iterdir()] == ["secret.key"]
+
+
+def test_keys_are_derived_by_hkdf() -> None:
+    known = HKDF(SHA256(), 32, salt=None, info=b"portico/cursors").derive(bytes(range(32)))
+    assert SecretKey(bytes(range(32))).derive("cursors") == known
 
 
 def test_many_at_once_agree_on_one_key(tmp_path: pathlib.Path) -> None:

@@ -1,5 +1,6 @@
 """The home's secret key, and the vault that encrypts provider credentials with it."""
 
+import hmac
 import json
 import os
 import pathlib
@@ -9,19 +10,13 @@ from binascii import Error as NotBase64
 from collections.abc import Mapping
 from typing import Self
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from portico.errors import PorticoError
+from portico.store.sealed import Sealed, Unsealable
 
 VARIABLE = "PORTICO_SECRET_KEY"
 FILE_VARIABLE = "PORTICO_SECRET_KEY_FILE"
 
 _LENGTH = 32
-_VERSION = b"\x01"
-_NONCE = 12
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
@@ -87,8 +82,9 @@ class SecretKey:
         )
 
     def derive(self, purpose: str) -> bytes:
-        """A key of 32 bytes for one purpose."""
-        return HKDF(SHA256(), 32, salt=None, info=b"portico/" + purpose.encode()).derive(self._key)
+        """A key of 32 bytes for one purpose: HKDF with SHA-256 (RFC 5869), of which 32 bytes are one step."""
+        extracted = hmac.digest(bytes(_LENGTH), self._key, "sha256")
+        return hmac.digest(extracted, b"portico/" + purpose.encode() + b"\x01", "sha256")
 
     def fingerprint(self) -> str:
         """Tells keys apart, and says nothing else about them."""
@@ -108,7 +104,7 @@ class Vault:
     def __init__(self, key: SecretKey | None) -> None:
         """Without a key, nothing can be sealed or opened."""
         self._key = key
-        self._cipher = AESGCM(key.derive("vault")) if key else None
+        self._sealed = Sealed(key.derive("vault")) if key else None
 
     @property
     def fingerprint(self) -> str:
@@ -118,21 +114,17 @@ class Vault:
         return self._key.fingerprint()
 
     def seal(self, values: dict[str, str], label: str) -> bytes:
-        if self._cipher is None:
+        if self._sealed is None:
             raise _no_key()
-        nonce = os.urandom(_NONCE)
-        return _VERSION + nonce + self._cipher.encrypt(nonce, json.dumps(values).encode(), label.encode())
+        return self._sealed.seal(json.dumps(values).encode(), label)
 
     def open(self, sealed: bytes, label: str) -> dict[str, str]:
         """The secrets with this label; `BadSecretKey` if the key is another one or the bytes were altered."""
-        if self._cipher is None:
+        if self._sealed is None:
             raise _no_key()
-        nonce, box = sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
         try:
-            if sealed[:1] != _VERSION:
-                raise InvalidTag
-            plain = self._cipher.decrypt(nonce, box, label.encode())
-        except (InvalidTag, ValueError):
+            plain = self._sealed.open(sealed, label)
+        except Unsealable:
             raise BadSecretKey(
                 f"The credentials of {label!r} were encrypted with another secret key; restore that key, "
                 "or delete the connection and add it again."

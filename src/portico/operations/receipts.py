@@ -9,9 +9,9 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from portico import timestamps
 from portico.entries import Entry
@@ -45,20 +45,40 @@ class Receipt:
     """The signed receipt."""
 
 
-class Receipts:
-    def __init__(self, seed: bytes, now: Callable[[], int], issuer: str = "") -> None:
-        """`now`: milliseconds since the epoch."""
+class _Signer:
+    def __init__(self, seed: bytes) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
-        self._now = now
-        self._issuer = issuer
         public = {"crv": "Ed25519", "kty": "OKP", "x": _encoded(self._key.public_key().public_bytes_raw())}
         # The thumbprint of RFC 7638: of these members, in this order, without spaces.
         key_id = _encoded(hashlib.sha256(msgspec.json.encode(public)).digest())
         self.key_set = msgspec.json.encode(
             {"keys": [{**public, "kid": key_id, "alg": "EdDSA", "use": "sig"}]}
         )
-        """The public key as a JWK set."""
         self._header = _encoded(msgspec.json.encode({"alg": "EdDSA", "kid": key_id, "typ": TYPE}))
+
+    def signed(self, claims: ReceiptClaims) -> str:
+        content = f"{self._header}.{_encoded(msgspec.json.encode(claims))}"
+        return f"{content}.{_encoded(self._key.sign(content.encode()))}"
+
+
+class Receipts:
+    def __init__(self, seed: bytes, now: Callable[[], int], issuer: str = "") -> None:
+        """`now`: milliseconds since the epoch."""
+        self._seed = seed
+        self._now = now
+        self._issuer = issuer
+
+    @cached_property
+    def _signer(self) -> _Signer:
+        """Made for the first receipt: most gateways issue none, and its library takes 8 MiB."""
+        return _Signer(self._seed)
+
+    @property
+    def key_set(self) -> bytes:
+        """The public key as a JWK set."""
+        return self._signer.key_set
 
     def issue(self, user: str, path: Path, entry: Entry, sha256: bytes | None) -> Receipt:
         """A receipt for a file that was just stored."""
@@ -73,9 +93,7 @@ class Receipts:
             sha256=sha256.hex() if sha256 else "",
             issuer=self._issuer,
         )
-        content = f"{self._header}.{_encoded(msgspec.json.encode(claims))}"
-        signature = self._key.sign(content.encode())
-        return Receipt(claims.id, claims.stored_at, f"{content}.{_encoded(signature)}")
+        return Receipt(claims.id, claims.stored_at, self._signer.signed(claims))
 
 
 def _encoded(content: bytes) -> str:

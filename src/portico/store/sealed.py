@@ -1,12 +1,13 @@
 """Columns that are encrypted, because they may hold a secret, such as the address of an upload session."""
 
 import os
-from typing import Final
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from portico.errors import PorticoError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _VERSION: Final = b"\x01"
 _NONCE: Final = 12
@@ -20,7 +21,14 @@ class Sealed:
     """Encrypts the values of a column with a key of its own, as `SecretKey.derive` makes it."""
 
     def __init__(self, key: bytes) -> None:
-        self._cipher = AESGCM(key)
+        self._key = key
+
+    @cached_property
+    def _cipher(self) -> "AESGCM":
+        # Takes 8 MiB, and a gateway for a local folder may never need it.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(self._key)
 
     def seal(self, plain: bytes, label: str = "") -> bytes:
         """`label` says what the value belongs to; it can be opened only with the same one."""
@@ -28,6 +36,8 @@ class Sealed:
         return _VERSION + nonce + self._cipher.encrypt(nonce, plain, label.encode())
 
     def open(self, sealed: bytes, label: str = "") -> bytes:
+        from cryptography.exceptions import InvalidTag
+
         nonce, box = sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
         try:
             if sealed[:1] != _VERSION:
