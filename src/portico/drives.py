@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+import msgspec
 import structlog
 
 from portico.accounts.connections import Connection, Connections
@@ -63,8 +63,7 @@ class StorageUnusable(Unavailable):
     """No connection works on this machine. The detail is for the administrator."""
 
 
-@dataclass(slots=True)
-class _Opened:
+class _Opened(msgspec.Struct):
     provider: InstrumentedProvider
     prefix: Path
     revision: int

@@ -91,8 +91,7 @@ def presentable(entry: Entry) -> Entry:
     return entry
 
 
-@dataclass(slots=True)
-class Page:
+class Page(msgspec.Struct):
     """A part of a folder's listing; only a `token` of None ends the listing."""
 
     entries: list[Entry]

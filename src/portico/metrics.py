@@ -6,7 +6,6 @@ counts on its event loop only.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from operator import add
 
 import msgspec
@@ -19,8 +18,7 @@ Numbers = list[float]
 """Of one set of labels: one number or, of a histogram, one for each bucket, one above them, and the sum."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     kind: str
     help: str
     labels: tuple[str, ...] = ()

@@ -6,8 +6,9 @@ thousandth `scan.pdf` costs some twenty look-ups. The number is the lowest free 
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from hashlib import sha256
+
+import msgspec
 
 from portico.errors import AlreadyExists
 from portico.paths import Path
@@ -23,8 +24,7 @@ _MAX_OTHERS = 1000
 """Further names that a provider may try by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class FreeName:
+class FreeName(msgspec.Struct, frozen=True):
     path: Path
     others: Iterator[Path]
     """Names to try if this one is taken after all."""

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 import javaproperties
+import msgspec
 
 ENVIRONMENT_PREFIX = "PORTICO_"
 NOT_SETTINGS = re.compile(
@@ -21,8 +21,7 @@ IN_FILE = "_FILE"
 NOT_SET = "is not set"
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(msgspec.Struct, frozen=True):
     """A mistake: its file and line, if it is in a file, the key, variable or flag, and the reason."""
 
     file: Path | None
@@ -37,8 +36,7 @@ class Mistake:
         return ": ".join(part for part in parts if part)
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """A value as it is written, and where."""
 
     text: str

@@ -5,11 +5,11 @@ that they do depends on it, and most work is not counted at all.
 """
 
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     entries: int = 0
     """Files, and folders that were moved or removed as a whole."""
     size: int = 0

@@ -1,10 +1,10 @@
 """Jobs in the database: progress, cancellation from elsewhere, and processes that died. On both databases."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import select, update
 from tests.unit.conftest import Clock
 

@@ -1,11 +1,11 @@
 """Share links on both databases: they follow what is moved, and their counts are exact."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from portico.accounts.guests import Guests
 from portico.accounts.link_usage import Access

@@ -10,12 +10,12 @@ import re
 import secrets
 import string
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+import msgspec
 from sqlalchemy import delete, func, insert, or_, select, update
 
 from portico import clock
@@ -59,22 +59,20 @@ _NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,64}")
 _MAX_NOTED = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class KeyScope:
+class KeyScope(msgspec.Struct, frozen=True):
     """What a key is for. It never gives more than its owner has."""
 
     name: str
     rights: frozenset[Right] | None = None
     """None: all that the owner has when the key is made."""
-    folder: Path = field(default_factory=Path)
+    folder: Path = msgspec.field(default_factory=Path)
     """Of the owner's tree. It is the root of all paths of the key."""
     addresses: tuple[Network, ...] = ()
     """From which the key may be used; none means from anywhere."""
     expires_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKey:
+class ApiKey(msgspec.Struct, frozen=True):
     id: str
     name: str
     rights: frozenset[Right]
@@ -87,20 +85,24 @@ class ApiKey:
     used_from: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NewKey:
+class NewKey(msgspec.Struct, frozen=True):
     key: ApiKey
-    text: str = field(repr=False)
+    text: str
     """The key itself. It is known only now."""
 
+    def __repr__(self) -> str:
+        return "NewKey(…)"
 
-@dataclass(frozen=True, slots=True)
-class KeyUse:
+
+class KeyUse(msgspec.Struct, frozen=True):
     key: ApiKey
     owner: User
     user: User
     """The owner, limited to what the key gives."""
-    digest: bytes = field(repr=False)
+    digest: bytes
+
+    def __repr__(self) -> str:
+        return "KeyUse(…)"
 
 
 _KEY_COLUMNS = (

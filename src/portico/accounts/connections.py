@@ -2,9 +2,9 @@
 
 import builtins
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 _MAX_NAMES = 5  # of users in an error
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(msgspec.Struct, frozen=True):
     name: str
     kind: str
     options: dict[str, str]
-    secrets: dict[str, str] = field(repr=False)
+    secrets: dict[str, str]
     revision: int
     """Grows with each change. It starts at the current time, so that a name that is deleted and added again has a new
     revision too, unless that happens within a millisecond or the clock was set back."""
     volume_id: str | None = None
     """Of the storage that was found first. One with another id is a mistake, such as a share that is not mounted."""
+
+    def __repr__(self) -> str:
+        return "Connection(…)"
 
 
 class Connections:

@@ -1,10 +1,10 @@
 """Guests: those who have opened a share link. A guest has a token, as a user who has signed in, but for the link only."""
 
 import secrets
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from sqlalchemy import bindparam, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -68,15 +68,14 @@ _BY_TICKET = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Guest:
-    digest: bytes = field(repr=False)
+class Guest(msgspec.Struct, frozen=True):
+    digest: bytes
     name: str
     """As the guest gave it; empty if it was not asked for."""
     folder: str | None
     """The sender's own folder, within the link's."""
     expires_at: datetime
-    open: OpenLink = field(repr=False)
+    open: OpenLink
     opened_at: int = 0
     """When the token was issued; 0 if the guest was found by a ticket."""
 
@@ -99,7 +98,7 @@ class Guest:
         owner = self.open.limited_owner
         if self.folder is None:
             return owner
-        return replace(owner, root=str(Path.parse(owner.root).child(self.folder)))
+        return msgspec.structs.replace(owner, root=str(Path.parse(owner.root).child(self.folder)))
 
     @property
     def only_file(self) -> Path | None:
@@ -110,6 +109,9 @@ class Guest:
     def root(self) -> Path:
         """The guest's root, from the root of the connection."""
         return Path.parse(self.user.root)
+
+    def __repr__(self) -> str:
+        return "Guest(…)"
 
 
 class Guests:
@@ -209,7 +211,7 @@ class Guests:
         """The guest with this token; `NotSignedIn` if it is unknown or expired, or the link cannot be used any more."""
         if (guest := await self._cache.get(digest_of(token))) is None:
             raise link_ended()
-        return replace(guest, opened_at=_issued_at(token))
+        return msgspec.structs.replace(guest, opened_at=_issued_at(token))
 
     async def is_current(self, guest: Guest) -> bool:
         """Whether the guest may still do what began before, at the same place; asked without a cache."""

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class HomePaths:
+class HomePaths(msgspec.Struct, frozen=True):
     home: str
     names: Collection[str]
     """The options that name a file or folder."""

@@ -5,10 +5,10 @@ a new one is made, and when the user is disabled or deleted.
 """
 
 import secrets
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from sqlalchemy import delete, select, update
 
 from portico import clock
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 LIFETIME: Final = timedelta(days=7)
 
 
-@dataclass(frozen=True, slots=True)
-class Invitation:
+class Invitation(msgspec.Struct, frozen=True):
     user: User
     expires_at: datetime
-    token: str = field(repr=False)
+    token: str
+
+    def __repr__(self) -> str:
+        return "Invitation(…)"
 
 
 class UnknownInvitation(NotFound):

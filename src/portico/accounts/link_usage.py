@@ -1,10 +1,10 @@
 """How share links are used: what is counted against their limits, and who did what with them."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from sqlalchemy import delete, func, insert, or_, select, update
 
 from portico import clock
@@ -22,8 +22,7 @@ SAME_DOWNLOAD: Final = timedelta(hours=1)
 after range."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """What somebody did with a link."""
 
     at: int

@@ -9,9 +9,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
@@ -134,8 +134,7 @@ class PoolFull(Exception):
     """The queue is full, or the job was displaced by one of a user with fewer jobs."""
 
 
-@dataclass(eq=False, slots=True)
-class _Job:
+class _Job(msgspec.Struct, eq=False):
     keys: Keys
     call: Callable[[], Any]
     outcome: asyncio.Future[Any]

@@ -8,11 +8,11 @@ still be usable.
 import builtins
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from sqlalchemy import Executable, bindparam, delete, insert, select, update
 
 from portico import clock
@@ -32,16 +32,17 @@ GRACE_SECONDS: Final = 60
 """How long a used refresh token still works, in seconds: for a second tab, or a response that got lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True):
     user: User
-    family: str = field(repr=False)
+    family: str
     expires_at: datetime
-    token_digest: bytes = field(repr=False)
+    token_digest: bytes
+
+    def __repr__(self) -> str:
+        return "Session(…)"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSession:
+class OpenSession(msgspec.Struct, frozen=True):
     """A sign-in that has not ended, as its user is shown it. What is not known was begun by an older version."""
 
     id: str
@@ -54,14 +55,16 @@ class OpenSession:
     """When it was begun, or refreshed last."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenPair:
-    access_token: str = field(repr=False)
-    refresh_token: str = field(repr=False)
+class TokenPair(msgspec.Struct, frozen=True):
+    access_token: str
+    refresh_token: str
     expires_in: int
     scope: str
     user: User
     refresh_expires_in: int
+
+    def __repr__(self) -> str:
+        return "TokenPair(…)"
 
 
 SESSION = (

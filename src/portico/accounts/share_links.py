@@ -7,11 +7,11 @@ at that moment: every look at a link is a look at its owner, too.
 import builtins
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from sqlalchemy import ColumnElement, Text, and_, case, delete, func, insert, literal, or_, select, update
 
 from portico import clock
@@ -62,8 +62,7 @@ _RIGHTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SharePolicy:
+class SharePolicy(msgspec.Struct, frozen=True):
     """What the administrator allows."""
 
     enabled: bool = True
@@ -76,8 +75,7 @@ class SharePolicy:
         return not self.paths or any(allowed.holds(path) for allowed in self.paths)
 
 
-@dataclass(frozen=True, slots=True)
-class ShareLink:
+class ShareLink(msgspec.Struct, frozen=True):
     id: str
     user_id: int
     connection: str
@@ -124,8 +122,7 @@ class ShareLink:
         return Path(path.segments[len(root.segments) :])
 
 
-@dataclass(frozen=True, slots=True)
-class OpenLink:
+class OpenLink(msgspec.Struct, frozen=True):
     """A link that can be used now, with its owner as of now."""
 
     link: ShareLink
@@ -137,7 +134,9 @@ class OpenLink:
         """The owner, limited to what the link is for: its folder, or the folder of its file."""
         path = Path.parse(self.link.path)
         root = path if self.link.is_folder else path.parent
-        return replace(self.owner, root=str(root), rights=self.owner.rights & self.link.kind.rights)
+        return msgspec.structs.replace(
+            self.owner, root=str(root), rights=self.owner.rights & self.link.kind.rights
+        )
 
 
 LINK_COLUMNS = tuple(

@@ -1,8 +1,8 @@
 """Signing in with a password: throttle, check, start a session."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 from sqlalchemy import delete, select, update
 
 from portico.accounts.common_passwords import check_uncommon
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 
-@dataclass(frozen=True, slots=True)
-class SignedIn:
+class SignedIn(msgspec.Struct, frozen=True):
     tokens: TokenPair
-    device: str = field(repr=False)
+    device: str
     """Proofs that the device sends at its next sign-in, to be recognized. They grant nothing."""
+
+    def __repr__(self) -> str:
+        return "SignedIn(…)"
 
 
 FAMILIAR_BURST, FAMILIAR_RATE = 20, 5.0

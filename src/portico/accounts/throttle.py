@@ -10,12 +10,12 @@ guess, and each worker has at most one of them waiting for the database.
 import asyncio
 import ipaddress
 from collections import Counter
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from sqlalchemy import (
     BigInteger,
     Executable,
@@ -69,8 +69,7 @@ _INCREASED = {
 _CLEARED = {"failures": 0, "admitted_at": None}
 
 
-@dataclass(frozen=True, slots=True)
-class SignInAttempt:
+class SignInAttempt(msgspec.Struct, frozen=True):
     """One attempt to sign in, by the keys under which it is counted: hashes, so that all have the same length."""
 
     name: bytes

@@ -2,10 +2,10 @@
 
 import builtins
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     id: int
     name: str
     connection: str
@@ -37,7 +36,9 @@ class User:
 
     def limited_to(self, folder: Path, rights: frozenset[Right]) -> "User":
         """The user with only a folder of the tree, and some of the rights."""
-        return replace(self, root=str(folder.under(Path.parse(self.root))), rights=self.rights & rights)
+        return msgspec.structs.replace(
+            self, root=str(folder.under(Path.parse(self.root))), rights=self.rights & rights
+        )
 
 
 USER_COLUMNS = tuple(column for column in users.c if column.name not in ("name_key", "password_hash"))

@@ -1,9 +1,9 @@
 """Conditional requests (RFC 9110, 13): what the headers ask of a file's version, and whether it is so."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+import msgspec
 from starlette.requests import Request
 
 from portico.entries import Entry
@@ -38,8 +38,7 @@ def _members(condition: str) -> list[str]:
     return [member.strip() for member in condition.split(",")]
 
 
-@dataclass(slots=True)
-class WriteCondition:
+class WriteCondition(msgspec.Struct):
     """What an upload may replace. `on_conflict` and `if_match` leave the decision to the storage, which makes it when the
     file is committed."""
 

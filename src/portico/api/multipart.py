@@ -7,10 +7,10 @@ seen, and the body only when the closing boundary was seen; everything else is a
 import random
 import re
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+import msgspec
 from multipart import _BODY, MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
 from portico.errors import InvalidRequest, TooLarge, UnsupportedMediaType
@@ -31,8 +31,7 @@ _MEDIA_TYPE = re.compile(r"[!#$&\-^_.+0-9A-Za-z]{1,127}/[!#$&\-^_.+0-9A-Za-z]{1,
 _PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
 
 
-@dataclass(slots=True)
-class FormFile:
+class FormFile(msgspec.Struct):
     """One file of the form. Its chunks must be read to the end before the next part is asked for."""
 
     filename: str

@@ -1,7 +1,5 @@
 """Errors as responses: the only table of HTTP statuses, and the problem details (RFC 9457)."""
 
-from dataclasses import dataclass
-
 import msgspec
 import structlog
 from starlette.requests import Request
@@ -26,8 +24,7 @@ DOCS = "/backend/docs"
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemType:
+class ProblemType(msgspec.Struct, frozen=True):
     status: int
     title: str
 

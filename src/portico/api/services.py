@@ -1,14 +1,14 @@
 """What the endpoints work with; put together in `portico.app`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from portico.api.assets import WebPage
 from portico.operations import Gateway
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(msgspec.Struct, frozen=True):
     gateway: Gateway
     page: Callable[[], WebPage]
     """Made when it is first asked for."""

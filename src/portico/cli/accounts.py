@@ -3,9 +3,10 @@
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from portico.cli import home as homes
 from portico.errors import PorticoError
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Accounts:
+class Accounts(msgspec.Struct, frozen=True):
     settings: "Settings"
     database: "Database"
     users: "Users"
@@ -42,8 +42,6 @@ async def audited(
     audit: "AuditTrail", action: str, subject: str, changed: Collection[str] = ()
 ) -> AsyncIterator[None]:
     """As `Accounts.audited`, for a command that has only the audit log."""
-    import msgspec
-
     from portico.audit import AuditLine
 
     line = AuditLine(user=f"os:{homes.my_name()}", action=action, subject=subject, outcome="internal")

@@ -1,7 +1,8 @@
 """`OwnAccount`: what a signed-in user may do with their own account. Nobody may do it by a key, a ticket or a link."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from portico.accounts.api_keys import ApiKey, ApiKeys, KeyScope, NewKey, parse_network
 from portico.accounts.sessions import OpenSession, Sessions
@@ -23,16 +24,14 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class AccountResources:
+class AccountResources(msgspec.Struct, frozen=True):
     sign_in: SignIn
     sessions: Sessions
     keys: ApiKeys
     audit: AuditTrail
 
 
-@dataclass(frozen=True, slots=True)
-class AccountFacts:
+class AccountFacts(msgspec.Struct, frozen=True):
     username: str
     rights: frozenset[Right]
     created_at: datetime

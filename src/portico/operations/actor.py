@@ -6,8 +6,9 @@
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
+
+import msgspec
 
 from portico.accounts.api_keys import ApiKeys, UnknownKey
 from portico.accounts.credentials import resembles_guest_token, resembles_key
@@ -34,8 +35,7 @@ TRUSTED_SECONDS = 0.2
 may still be served."""
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(msgspec.Struct, frozen=True):
     """A user, with the request and the credential by which the user acts."""
 
     user: User
@@ -47,7 +47,7 @@ class Actor:
     """If the user has signed in: then the credential is an access token, or a ticket made with one."""
     only_file: Path | None = None
     """The one file that this actor may download, and nothing else: see `Authentication.with_ticket`."""
-    is_valid: Callable[[], Awaitable[bool]] | None = field(default=None, repr=False)
+    is_valid: Callable[[], Awaitable[bool]] | None = None
     """Asks whether the credential can be used still, if it is no session: that is as good as its user."""
     guest: Guest | None = None
     """If somebody acts who has no account: by a share link of the user."""

@@ -4,7 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+
+import msgspec
 
 from portico.drive import Drive
 from portico.entries import Download, Entry
@@ -19,15 +20,13 @@ _OPENED_AHEAD = 4
 """Files that are opened while an earlier one is sent: many small ones would wait for the storage each."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveLimits:
+class ArchiveLimits(msgspec.Struct, frozen=True):
     entries: int
     size: int
     """Bytes; 0 is no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(msgspec.Struct, frozen=True):
     path: Path
     name: str
     """In the archive."""

@@ -1,7 +1,8 @@
 """`Gateway`: what a front end works with. `portico.bootstrap` opens one from the settings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from portico.operations.account import OwnAccount
 from portico.operations.actor import Actor, Authentication
@@ -13,8 +14,7 @@ from portico.operations.receipts import Receipts
 from portico.operations.visits import Visits
 
 
-@dataclass(frozen=True, slots=True)
-class Gateway:
+class Gateway(msgspec.Struct, frozen=True):
     authentication: Authentication
     operations: Callable[[Actor], Operations]
     """The operations of one actor, for one request."""

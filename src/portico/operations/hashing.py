@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import NamedTuple
+
+import msgspec
 
 from portico.errors import DigestMismatch, PorticoError
 
@@ -55,8 +56,7 @@ class WantedDigest(NamedTuple):
     """For those who ask for it later; then it is also computed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedDigest:
+class ExpectedDigest(msgspec.Struct, frozen=True):
     """A digest that was announced, and by what."""
 
     field: str

@@ -7,7 +7,6 @@ operations, with the same rights, admission, limits and audit lines; only its en
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 import structlog
@@ -30,8 +29,7 @@ from portico.tally import Tally
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """What a user sees of a job."""
 
     id: str

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
 
 from portico.accounts.tickets import Tickets
@@ -42,8 +42,7 @@ _STATS_AT_ONCE = 16
 """For the digests of a listing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(msgspec.Struct, frozen=True):
     text: str
     lifetime: int
     """In seconds."""

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from secrets import token_hex
 from typing import Any, Final, Generic, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from portico import tally
 from portico.drive import Drive

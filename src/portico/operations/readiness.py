@@ -1,8 +1,8 @@
 """`Readiness`: whether this node can serve, and if not, why."""
 
 import asyncio
-from dataclasses import dataclass, replace
 
+import msgspec
 import structlog
 from sqlalchemy import select
 
@@ -35,8 +35,7 @@ _ANSWER_SECONDS = 1.0
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """What fails, as one word, and a sentence for the administrator."""
 
     check: str
@@ -193,4 +192,4 @@ class Readiness:
 
 
 def _database_fault(error: Unavailable) -> Fault:
-    return replace(DATABASE_FAULT, cause=error.cause)
+    return msgspec.structs.replace(DATABASE_FAULT, cause=error.cause)

@@ -8,7 +8,6 @@ import hashlib
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -37,8 +36,7 @@ class ReceiptClaims(msgspec.Struct, omit_defaults=True, rename="camel"):
     """The gateway's public address, if it has one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True):
     id: str
     stored_at: str
     text: str

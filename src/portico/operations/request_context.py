@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -51,8 +50,7 @@ async def _never() -> None:
     await asyncio.Event().wait()
 
 
-@dataclass(frozen=True, slots=True)
-class KeyInUse:
+class KeyInUse(msgspec.Struct, frozen=True):
     """The API key by which a request is made, for logs and audit lines."""
 
     id: str
@@ -61,8 +59,7 @@ class KeyInUse:
     """Of the user's tree: the root of all paths."""
 
 
-@dataclass(slots=True)
-class RequestContext:
+class RequestContext(msgspec.Struct):
     """One request, whatever the protocol. A front end makes it and leaves its `with` when the request has ended."""
 
     request_id: str
@@ -82,8 +79,8 @@ class RequestContext:
     """The id of the share link by which a guest came: `user` is its owner."""
     guest: str | None = None
     """The name that the guest has given."""
-    slot: Slot | None = field(default=None, repr=False)
-    attempt: Attempt | None = field(default=None, repr=False)
+    slot: Slot | None = None
+    attempt: Attempt | None = None
     """If the request has an idempotency key."""
 
     trashed: Sequence[str] = ()

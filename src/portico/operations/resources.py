@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
+
+import msgspec
 
 from portico.accounts.guests import Guests
 from portico.accounts.passwords import Passwords
@@ -33,8 +34,7 @@ class OpenDrive(Protocol):
     def __call__(self, *, admitted: bool = True) -> Awaitable[Drive]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(msgspec.Struct, frozen=True):
     drives: Drives
     sessions: Sessions
     tickets: Tickets
@@ -56,7 +56,7 @@ class Resources:
     """After which an unfinished resumable upload is removed."""
     now: Callable[[], int]
     """Milliseconds since the epoch, the same on all nodes."""
-    held: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
+    held: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
     """Of requests that are held in memory until their digest is known."""
     thumbnails: Thumbnails | None = None
     """None if this gateway makes none."""

@@ -4,8 +4,9 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import translate
+
+import msgspec
 
 from portico.drive_walk import DriveWalk
 from portico.entries import Entry
@@ -20,8 +21,7 @@ _PATIENCE = 5
 _WILDCARDS = frozenset("*?[")
 
 
-@dataclass(frozen=True, slots=True)
-class Criteria:
+class Criteria(msgspec.Struct, frozen=True):
     """What an entry must be like. Folders have no size or type, and not everywhere a time."""
 
     name: str = ""
@@ -37,8 +37,7 @@ class Criteria:
     """As `timestamps` writes them; the moment itself is included."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchPage:
+class SearchPage(msgspec.Struct, frozen=True):
     found: list[tuple[Path, Entry]]
     passed: int
     """Entries that were looked at, since the search began."""

@@ -3,7 +3,6 @@
 import builtins
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -41,8 +40,7 @@ class LinkOptions(msgspec.Struct, kw_only=True):
     folder_per_sender: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class LinkDetails:
+class LinkDetails(msgspec.Struct, frozen=True):
     """A link, as its owner sees it."""
 
     link: ShareLink

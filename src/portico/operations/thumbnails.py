@@ -1,9 +1,10 @@
 """Thumbnails: small pictures of images, and of the pages of documents."""
 
 import asyncio
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path as FilePath
+
+import msgspec
 
 from portico.drive import Drive
 from portico.entries import Entry, guess_content_type
@@ -21,8 +22,7 @@ _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 _DOCUMENTS = frozenset({"application/pdf"})
 
 
-@dataclass(frozen=True, slots=True)
-class Thumbnail:
+class Thumbnail(msgspec.Struct, frozen=True):
     content: bytes
     pages: int
     """Of the file; 1 for an image."""
@@ -84,8 +84,7 @@ class Thumbnails:
         return made[0]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedThumbnail:
+class PlannedThumbnail(msgspec.Struct, frozen=True):
     """A thumbnail that may still have to be made."""
 
     thumbnails: Thumbnails

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from portico.drive import Drive, OnConflict
 from portico.errors import NotPossible
@@ -18,8 +19,7 @@ __all__ = ["REPLACED", "Trash", "TrashPage", "TrashedItem"]
 _PAGE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class TrashedItem:
+class TrashedItem(msgspec.Struct, frozen=True):
     id: str
     path: Path
     """Where it was."""
@@ -33,8 +33,7 @@ class TrashedItem:
     """Milliseconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrashPage:
+class TrashPage(msgspec.Struct, frozen=True):
     items: list[TrashedItem]
     cursor: str | None
 

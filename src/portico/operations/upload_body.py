@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from portico.drive import Drive
 from portico.errors import TooLarge
@@ -17,8 +18,7 @@ HELD_BYTES = 8 * 2**20
 """A request of this size is held in memory until its digest is known to match."""
 
 
-@dataclass(slots=True)
-class SizeLimit:
+class SizeLimit(msgspec.Struct):
     """How many bytes an upload still takes."""
 
     size: int
@@ -55,8 +55,7 @@ async def guarded(claim: Claim, chunks: AsyncIterator[bytes], limit: SizeLimit) 
         yield chunk
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedBodies:
+class VerifiedBodies(msgspec.Struct, frozen=True):
     """Bodies of which nothing is passed on before all of it matches its digest: a service cannot take bytes back."""
 
     own: OwnUploads

@@ -1,6 +1,5 @@
 """What is known of a resumable upload: what its client said, what its row holds, and what a front end may show."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
@@ -48,8 +47,7 @@ class UploadDetails(msgspec.Struct):
     """Whether the link has counted it."""
 
 
-@dataclass(frozen=True, slots=True)
-class UploadStatus:
+class UploadStatus(msgspec.Struct, frozen=True):
     id: str
     path: Path
     offset: int

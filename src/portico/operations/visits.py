@@ -4,8 +4,9 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
+
+import msgspec
 
 from portico.accounts.guests import Guest, Guests
 from portico.accounts.share_links import LinkKind, OpenLink, ShareLinks, end_of
@@ -30,11 +31,10 @@ _BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 """Letters of Korean and Braille that are shown as nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(msgspec.Struct, frozen=True):
     """What a guest gets to know of a link."""
 
-    token: str = field(repr=False)
+    token: str
     expires_at: datetime
     owner: str
     kind: LinkKind
@@ -50,6 +50,9 @@ class Visit:
     has_own_folder: bool
     files_left: int | None
     bytes_left: int | None
+
+    def __repr__(self) -> str:
+        return "Visit(…)"
 
 
 class Visits:

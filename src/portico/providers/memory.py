@@ -11,7 +11,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 _GRACE_SECONDS = 1.0
 """How long a client that sends nothing keeps its reservation while others wait, in seconds."""
@@ -57,8 +58,7 @@ class Lease:
         self._budget.release(size)
 
 
-@dataclass(slots=True, eq=False)
-class _Claim:
+class _Claim(msgspec.Struct, eq=False):
     lease: Lease
     size: int
     lacking: int

@@ -4,11 +4,12 @@ A provider is imported on first use, so that only the SDKs of the services in us
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+
+import msgspec
 
 from portico.errors import InvalidPath, InvalidRequest, ProviderRefused
 from portico.paths import Path
@@ -23,8 +24,7 @@ PREFIX_OPTION = "prefix"
 """An option of every cloud kind. `Drives` applies it; a provider never sees it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     implementation: str
     """`module:Class`. The class takes the options as keyword arguments, with underscores for dashes."""
     required: frozenset[str]

@@ -1,7 +1,6 @@
 """`WriteOptions`: how a file is written."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -9,8 +8,7 @@ import msgspec
 from portico.paths import Path
 
 
-@dataclass(slots=True)
-class KeptFile:
+class KeptFile(msgspec.Struct):
     """Where a file that is replaced is kept.
 
     Most uploads replace nothing. A commit that finds a file, and no place for it, awaits `prepare` and begins again; `prepare`

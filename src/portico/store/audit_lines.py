@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -31,8 +30,7 @@ _CLOSE_SECONDS: Final = 5.0
 _READ_ONLY: Final = "the database can only be read"
 
 
-@dataclass(slots=True)
-class _Queued:
+class _Queued(msgspec.Struct):
     row: dict[str, Any]
     written: "asyncio.Future[None]"
     required: bool

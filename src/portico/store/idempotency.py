@@ -8,7 +8,6 @@ done, for the request that takes over.
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -54,18 +53,15 @@ _ANSWERING: Final = (
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     response: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(msgspec.Struct, frozen=True):
     """Another request under this key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reused:
+class Reused(msgspec.Struct, frozen=True):
     """The key belongs to a request that differs."""
 
 

@@ -9,10 +9,10 @@ given up for dead finds that out with its next save, and ends its work.
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+import msgspec
 import structlog
 from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
 
@@ -56,8 +56,7 @@ _SAVE: Final = (
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(msgspec.Struct, frozen=True):
     id: str
     user_id: int
     namespace: str
@@ -75,8 +74,7 @@ class JobRecord:
     ended_at: int | None
 
 
-@dataclass(slots=True, eq=False)
-class OwnedJob:
+class OwnedJob(msgspec.Struct, eq=False):
     """A job of this process."""
 
     id: str

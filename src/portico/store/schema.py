@@ -10,10 +10,10 @@ import os
 import pathlib
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from sqlalchemy import Connection, inspect, select, text
 
 from portico.errors import NotPossible, Unavailable
@@ -35,8 +35,7 @@ OLDEST_CODE = "oldest-code"
 OLDEST_CODE_VALUE = select(cluster.c.value).where(cluster.c.name == OLDEST_CODE).scalar_subquery()
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     before: str | None
     """The revision that the database had; None if it was empty."""
     after: str

@@ -4,9 +4,9 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
@@ -28,8 +28,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 _PAUSE = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class LockLimits:
+class LockLimits(msgspec.Struct, frozen=True):
     """How long a migration of PostgreSQL waits for locks, in seconds."""
 
     queue: float = 60

@@ -13,10 +13,10 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+import msgspec
 from sqlalchemy import Boolean, and_, bindparam, delete, func, insert, or_, select, update
 
 from portico import processes
@@ -72,8 +72,7 @@ _CLAIM = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UploadRecord:
+class UploadRecord(msgspec.Struct, frozen=True):
     id: str
     user_id: int | None
     connection: str

@@ -7,9 +7,10 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
+
+import msgspec
 
 from portico import timestamps
 from portico.entries import Entry, Page
@@ -170,8 +171,7 @@ def _decode(token: str | None) -> tuple[Position | None, int | None]:
     return position, int(parts["began"], 16) if parts["machine"] == machine() else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Cached:
+class _Cached(msgspec.Struct, frozen=True):
     expires_at: float
     entries: list[Entry]
     position: Position | None
