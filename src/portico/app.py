@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from portico import logs, settings
+from portico import logs
 from portico.api.assets import WebPage
 from portico.api.cors import Cors
 from portico.api.edge import Edge
@@ -37,11 +37,6 @@ LONGEST_PAUSE_SECONDS = 5.0
 """Between two attempts to reach the database at the start of a worker."""
 
 log = structlog.get_logger()
-
-
-def load_app(home: str, overrides: Mapping[str, str], *, patient: bool = False) -> Edge:
-    chosen = settings.load(Path(home), overrides=overrides)
-    return create_app(chosen, logs.configure(chosen.log_level, chosen.node), patient=patient)
 
 
 def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, patient: bool = False) -> Edge:

@@ -42,12 +42,14 @@ def load_app_in_worker(
     os.setpgid(0, 0)
     _exit_with_parent()
     gc.disable()  # until it serves
-    from portico.app import load_app
+    from portico import logs
+    from portico.app import create_app
 
     try:
-        app = load_app(home, overrides, patient=patient)
-        _call_on_stop(app.on_stop, app.on_drain)
         settings = load(Path(home), overrides=overrides)
+        request_log = logs.configure(settings.log_level, settings.node)
+        app = create_app(settings, request_log, patient=patient)
+        _call_on_stop(app.on_stop, app.on_drain)
         return _with_signals_held(_with_connection_limit(app, settings), listening)
     except PorticoError as error:
         print(sentence(error), file=sys.stderr, flush=True)
