@@ -4,7 +4,7 @@ import mimetypes
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Protocol
 
 import msgspec
@@ -16,9 +16,7 @@ _MAX_SUFFIX_LENGTH = 17  # with its dot
 FOLDER_TYPE = "folder"
 UNKNOWN_TYPE = "application/octet-stream"
 
-# The table of Python itself, not the machine's: the same name has the same type on every node.
-_TYPES = mimetypes.MimeTypes(filenames=())
-for _type, _suffix in (
+_MORE_TYPES = (
     ("application/vnd.apache.parquet", ".parquet"),
     ("application/x-7z-compressed", ".7z"),
     ("application/yaml", ".yaml"),
@@ -36,8 +34,8 @@ for _type, _suffix in (
     ("video/mp4", ".m4v"),
     ("video/ogg", ".ogv"),
     ("video/x-matroska", ".mkv"),
-):
-    _TYPES.add_type(_type, _suffix)
+)
+"""Beside those that Python knows."""
 
 
 def guess_content_type(name: str) -> str:
@@ -52,11 +50,20 @@ def guess_content_types(names: list[str]) -> list[str]:
     return list(map(types.__getitem__, suffixes))
 
 
+@cache
+def _types() -> mimetypes.MimeTypes:
+    """The table of Python itself, not the machine's: the same name has the same type on every node."""
+    types = mimetypes.MimeTypes(filenames=())  # slow, since it reads the machine's all the same
+    for kind, suffix in _MORE_TYPES:
+        types.add_type(kind, suffix)
+    return types
+
+
 @lru_cache(maxsize=1024)
 def _suffix_type(suffix: str) -> str:
     if suffix[:1] != "." or len(suffix) > _MAX_SUFFIX_LENGTH:
         return UNKNOWN_TYPE
-    kind, encoding = _TYPES.guess_type(f"x{suffix.lower()}", strict=False)
+    kind, encoding = _types().guess_type(f"x{suffix.lower()}", strict=False)
     if encoding == "gzip":
         return "application/gzip"
     return UNKNOWN_TYPE if kind is None or encoding else kind
