@@ -16,7 +16,7 @@ from portico import logs
 from portico.api.cors import Cors, Headers
 from portico.api.problems import bug_response, problem_response
 from portico.api.request_body import until_gone
-from portico.api.requests import instance_of
+from portico.api.requests import instance_of, parsed_length
 from portico.errors import AddressNotAllowed, HeadersTooLarge, InvalidRequest, PorticoError, UriTooLong
 from portico.logs import RequestLine, RequestLog
 from portico.metrics import Metrics
@@ -177,9 +177,9 @@ class _Exchange:
         self._sent = 0
         self._received = 0
         names = dict(scope["headers"])
-        length = names.get(b"content-length", b"0")
-        self._length = int(length) if length.isdigit() else None
-        self._body_left = self._length != 0 or b"transfer-encoding" in names
+        is_coded = b"transfer-encoding" in names  # then it alone says where the body ends
+        self._length = None if is_coded else parsed_length(names.get(b"content-length", b"0"))
+        self._body_left = self._length != 0
         self._invited = names.get(b"expect", b"").lower() != b"100-continue"
         scope.setdefault("state", {})["context"] = self.context
 

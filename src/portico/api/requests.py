@@ -126,8 +126,12 @@ def single_header(request: Request, name: str) -> str | None:
 
 
 def content_length(request: Request) -> int | None:
-    text = request.headers.get("Content-Length", "")
-    return int(text) if text.isdecimal() and len(text) <= 18 else None
+    return parsed_length(request.headers.get("Content-Length", "").encode("latin-1"))
+
+
+def parsed_length(text: bytes) -> int | None:
+    """The value of Content-Length; None if no body could have that length."""
+    return int(text) if text.isdigit() and len(text) <= 18 else None
 
 
 def modified_of(text: str | None, name: str = f"The header {MODIFIED}") -> datetime | None:
