@@ -284,9 +284,9 @@ class Drive:
             renamed=on_conflict is OnConflict.RENAME,
         )
 
-    async def resume_upload(self, state: bytes) -> ResumableUpload:
+    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> ResumableUpload:
         self.require(Right.UPLOAD)
-        return await self._provider.resume_upload(state)
+        return await self._provider.resume_upload(state, known_offset=known_offset)
 
     async def finish_upload(
         self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save

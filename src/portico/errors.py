@@ -274,6 +274,10 @@ def is_a_folder(name: str) -> IsAFolder:
     return IsAFolder(f"'{name}' is a folder.")
 
 
+def other_offset(offset: int) -> OffsetMismatch:
+    return OffsetMismatch(f"The upload has {offset} bytes; go on from there.")
+
+
 def cannot_replace_folder(name: str) -> IsAFolder:
     return IsAFolder(f"'{name}' is a folder; a file cannot take its place.")
 

@@ -105,8 +105,9 @@ class InstrumentedProvider(Provider):
         work = self._inner.begin_upload(path, content_type, options, renamed=renamed)
         return _InstrumentedUpload(self, await self.timed("begin_upload", work))
 
-    async def resume_upload(self, state: bytes) -> ResumableUpload:
-        upload = await self.timed("resume_upload", self._inner.resume_upload(state))
+    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> ResumableUpload:
+        work = self._inner.resume_upload(state, known_offset=known_offset)
+        upload = await self.timed("resume_upload", work)
         return _InstrumentedUpload(self, upload)
 
     async def check_ancestors(self, folder: Path) -> None:

@@ -185,7 +185,7 @@ class FakeStore(KeyStore):
         chosen = {"replace": options.replace, "size": options.at_most, "modified": options.modified}
         return await self.begin(key_of(path), renamed=renamed, **chosen)
 
-    async def resume_upload(self, state: bytes) -> KeyStoreUpload:
+    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> KeyStoreUpload:
         return self.resumed(state)
 
     async def begin(self, key: str, **options: object) -> KeyStoreUpload:

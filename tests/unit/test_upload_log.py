@@ -147,7 +147,7 @@ async def test_a_sweep_abandons_what_has_expired(
                 raise errors.pop()
             abandoned.append(self._state)
 
-    async def resume(_: LocalProvider, state: bytes) -> Upload:
+    async def resume(_: LocalProvider, state: bytes, **__: Any) -> Upload:
         return Upload(state)
 
     monkeypatch.setattr(InstrumentedProvider, "resume_upload", resume)
@@ -179,7 +179,7 @@ async def test_why_uploads_are_not_swept_is_logged_once(
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def fail(*_: Any) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
         raise ProviderUnavailable("Not now.", retry_after=1)
 
     monkeypatch.setattr(InstrumentedProvider, "resume_upload", fail)

@@ -11,7 +11,7 @@ import structlog
 from portico import clock
 from portico.drive import Drive, OnConflict, ResumableUpload
 from portico.entries import guess_content_type
-from portico.errors import Forbidden, InvalidRequest, OffsetMismatch, PorticoError, TooManyRequests
+from portico.errors import Forbidden, InvalidRequest, PorticoError, TooManyRequests, other_offset
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
 from portico.operations.guest_rules import GuestRules
@@ -134,10 +134,15 @@ class ResumableUploads:
             if claim.record.status != OPEN:
                 if offset == claim.record.offset and not length:
                     return status_of(claim.record, details)
-                raise _other_offset(claim.record.offset)
-            upload = await drive.resume_upload(state_of(claim.record))
+                raise other_offset(claim.record.offset)
+            # A client that goes on where the last request ended need not wait until the storage is asked. One that has
+            # sent everything may find the file stored.
+            agrees = offset == claim.record.offset != claim.record.size
+            upload = await drive.resume_upload(
+                state_of(claim.record), known_offset=offset if agrees else None
+            )
             if offset != upload.offset:
-                raise _other_offset(upload.offset)
+                raise other_offset(upload.offset)
             total = await self._agreed_size(claim, drive, size)
             whole = self._size_limit(drive) if total is None else total
             limit = SizeLimit(whole, whole - offset, is_announced=total is not None)
@@ -287,7 +292,3 @@ def _too_many(most: int) -> TooManyRequests:
     return TooManyRequests(
         f"You have {most} unfinished uploads; finish or end some of them first.", retry_after=60
     )
-
-
-def _other_offset(offset: int) -> OffsetMismatch:
-    return OffsetMismatch(f"The upload has {offset} bytes; go on from there.")

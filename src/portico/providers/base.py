@@ -138,8 +138,11 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def resume_upload(self, state: bytes) -> ResumableUpload:
+    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> ResumableUpload:
         """The upload with this state, and the `offset` that it really has.
+
+        `known_offset`: what was saved with the state. The service then need not be asked before `append`, which raises
+        `OffsetMismatch` if less has arrived.
 
         `NotFound`: the service has lost it.
         """

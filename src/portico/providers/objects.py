@@ -195,7 +195,7 @@ class ObjectStore(KeyStore):
         )
         return KeyStoreUpload(self, state, self.check_target)
 
-    async def resume_upload(self, state: bytes) -> ResumableUpload:
+    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> ResumableUpload:
         return KeyStoreUpload(self, UploadState.decode(state), self.check_target)
 
     async def make_folder(self, path: Path) -> None:

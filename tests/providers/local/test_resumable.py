@@ -1,16 +1,18 @@
-"""The staged file of a resumable upload: its lock goes with the request, however that ends."""
+"""The staged file of a resumable upload: what a request does with it, and its lock, which goes with the request."""
 
 import asyncio
 import fcntl
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path as Folder
+from typing import Any
 
 import pytest
 
-from portico.errors import ProviderUnavailable
+from portico.errors import NotFound, OffsetMismatch, ProviderUnavailable, UploadTakenOver
 from portico.paths import Path
 from portico.providers.local import LocalProvider, staging
+from portico.thread_pool import ThreadPool
 
 TYPE = "application/octet-stream"
 
@@ -93,4 +95,78 @@ async def test_a_process_that_keeps_its_lock_is_reported(
         assert refusal.value.retry_after
     await upload.finish(save)
     assert (tmp_path / "file").read_bytes() == b"ab"
+    await provider.close()
+
+
+async def test_a_small_part_takes_one_call_of_a_thread(
+    tmp_path: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = LocalProvider(str(tmp_path))
+    upload = await provider.begin_upload(Path(("file",)), TYPE)
+
+    async def save() -> None:
+        pass
+
+    await upload.append(once(b"ab"), save)
+    calls: list[object] = []
+    start = ThreadPool.start
+
+    def counted(pool: ThreadPool, work: Any, *arguments: Any) -> Any:
+        calls.append(work)
+        return start(pool, work, *arguments)
+
+    monkeypatch.setattr(ThreadPool, "start", counted)
+    upload = await provider.resume_upload(upload.state, known_offset=2)
+    await upload.append(once(b"cd"), save)
+    assert len(calls) == 1
+    assert (await provider.resume_upload(upload.state)).offset == upload.offset == 4
+    await provider.close()
+
+
+async def test_a_known_offset_is_verified(tmp_path: Folder) -> None:
+    provider = LocalProvider(str(tmp_path))
+    upload = await provider.begin_upload(Path(("file",)), TYPE)
+    saves = 0
+
+    async def save() -> None:
+        nonlocal saves
+        saves += 1
+
+    await upload.append(once(b"abcd"), save)
+    (staged,) = (tmp_path / ".portico~staging").iterdir()
+
+    saves = 0
+    shorter = await provider.resume_upload(upload.state, known_offset=5)
+    with pytest.raises(OffsetMismatch, match="4 bytes"):  # lost in a power failure
+        await shorter.append(once(b"x"), save)
+    assert (saves, staged.read_bytes()) == (0, b"abcd")
+
+    longer = await provider.resume_upload(upload.state, known_offset=2)
+    await longer.append(once(b"X"), save)  # what was not acknowledged is sent again
+    assert (saves, staged.read_bytes()) == (2, b"abX")
+
+    staged.unlink()
+    gone = await provider.resume_upload(upload.state, known_offset=3)
+    with pytest.raises(NotFound, match="send the file again"):
+        await gone.append(once(b"x"), save)
+    await provider.close()
+
+
+async def test_an_upload_that_was_taken_over_removes_nothing(tmp_path: Folder) -> None:
+    provider = LocalProvider(str(tmp_path))
+    upload = await provider.begin_upload(Path(("file",)), TYPE)
+
+    async def save() -> None:
+        pass
+
+    async def refused() -> None:
+        raise UploadTakenOver
+
+    await upload.append(once(b"abcd"), save)
+    older = await provider.resume_upload(upload.state, known_offset=2)
+    with pytest.raises(UploadTakenOver):
+        await older.append(once(b"X"), refused)
+    (staged,) = (tmp_path / ".portico~staging").iterdir()
+    assert staged.read_bytes() == b"abcd"
+    await upload.append(once(b"e"), save)  # and its lock is gone
     await provider.close()

@@ -100,8 +100,8 @@ class LocalProvider(Provider):
             self._threads, self._buffers, self._top, path, options, renamed=renamed
         )
 
-    async def resume_upload(self, state: bytes) -> LocalUpload:
-        return await LocalUpload.resume(self._threads, self._buffers, self._top, state)
+    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> LocalUpload:
+        return await LocalUpload.resume(self._threads, self._buffers, self._top, state, known_offset)
 
     async def check_ancestors(self, folder: Path) -> None:
         await self._threads.run(self._threads.metadata, folder, self._check_ancestors, folder)

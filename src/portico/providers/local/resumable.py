@@ -5,13 +5,12 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from portico.entries import Entry
-from portico.errors import service_unavailable
+from portico.errors import other_offset
 from portico.paths import Path
 from portico.providers.local.confined_fs import Volume, entry_of, lstat, opened_folder
 from portico.providers.local.staging import open_resumable, open_staging, opened_staging, resumable_name
@@ -69,10 +68,16 @@ class LocalUpload(ResumableUpload):
 
     @classmethod
     async def resume(
-        cls, threads: Threads, buffers: WriteBuffers, top: Volume, state: bytes
+        cls,
+        threads: Threads,
+        buffers: WriteBuffers,
+        top: Volume,
+        state: bytes,
+        known_offset: int | None = None,
     ) -> "LocalUpload":
-        upload = cls(threads, buffers, top, msgspec.json.decode(state, type=_State), 0)
-        upload.offset = await upload._run(upload._size)
+        upload = cls(threads, buffers, top, msgspec.json.decode(state, type=_State), known_offset or 0)
+        if known_offset is None:
+            upload.offset = await upload._run(upload._size)
         return upload
 
     @property
@@ -84,33 +89,23 @@ class LocalUpload(ResumableUpload):
         return Path(self._state.target)
 
     async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
-        file, is_new, size = await self._opened()
-        writing: asyncio.Future[int] | None = None
         arrived = UntilCut(chunks)
         saved = self.offset
+        writer = _Writer(self._threads, self._target, self._open, save)
         try:
-            # Before the first byte, so that the file is recognized when it was committed. And before bytes are removed:
-            # this process may have been suspended while another one took the upload over. From here on, the lock is held.
-            if is_new or size > self.offset:
-                await save()
-            if size > self.offset:  # what was written after the offset was looked at, the client sends again
-                await self._run(partial(os.ftruncate, file, self.offset))
             with self._buffers.upload():
                 async for buffer, _ in filled(arrived, self._buffers):
-                    if writing:
-                        self.offset += await finished(self._target, writing)
-                        if self.offset - saved >= SAVED_BYTES:
-                            await save()
-                            saved = self.offset
-                    writing = self._threads.writes.start(_write, file, self.offset, buffer)
+                    self.offset += await writer.written()
+                    if self.offset - saved >= SAVED_BYTES:
+                        await save()
+                        saved = self.offset
+                    writer.start(self.offset, buffer)
                     del buffer  # as in `upload`
                     if not self._buffers.overlap:
-                        await finished(self._target, writing)
-            assert writing
-            self.offset += await finished(self._target, writing)
+                        self.offset += await writer.written()
+            self.offset += await writer.written()
         finally:
-            await _close(file, writing)
-            writing = None  # an error refers to this frame
+            await writer.close()
         if self.offset != saved:
             await save()
         arrived.check()
@@ -123,15 +118,6 @@ class LocalUpload(ResumableUpload):
 
     async def abandon(self) -> None:
         await self._run(self._remove)
-
-    async def _opened(self) -> tuple[int, bool, int]:
-        """As `_open`. If this is cancelled, the file, which the thread opens and locks all the same, is closed again."""
-        opening = self._threads.writes.start(self._open)
-        try:
-            return await finished(self._target, opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_unused)
-            raise
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await self._threads.run(self._threads.writes, self._target, work)
@@ -157,21 +143,24 @@ class LocalUpload(ResumableUpload):
             raise upload_gone()
         return entry.size or 0
 
-    def _open(self) -> tuple[int, bool, int]:
-        """The file, whether it was made now, and its size."""
+    def _open(self) -> tuple[int, bool]:
+        """The file, and whether the upload is to be saved before it is changed."""
         state = self._state
         is_new = state.inode is None
         with opened_staging(self._top) as staging:
-            file = open_resumable(staging, state.name, create=is_new)
+            try:
+                file = open_resumable(staging, state.name, create=is_new)
+            except FileNotFoundError as error:
+                raise upload_gone() from error
         try:
             info = os.fstat(file)
             if info.st_size < self.offset:
-                raise service_unavailable(f"the staged file {state.name} has become shorter", 1)
+                raise other_offset(info.st_size)
         except BaseException:
             os.close(file)
             raise
         state.inode = info.st_ino
-        return file, is_new, info.st_size
+        return file, is_new or info.st_size > self.offset
 
     def _commit(self) -> Entry:
         if entry := self._stored():
@@ -208,29 +197,73 @@ class LocalUpload(ResumableUpload):
             os.unlink(self._state.name, dir_fd=staging)
 
 
-def _write(file: int, offset: int, buffers: Sequence[bytes]) -> int:
-    """Write at the offset; returns how many bytes."""
-    os.lseek(file, offset, os.SEEK_SET)
-    written = write_buffers(file, buffers)
-    start_writeback(file, offset, offset + written)
-    return written
+class _Writer:
+    """What one request writes to the staged file, one buffer at a time. The thread that writes the first one opens it."""
 
+    def __init__(
+        self, threads: Threads, target: Path, open_file: Callable[[], tuple[int, bool]], save: Save
+    ) -> None:
+        self._threads = threads
+        self._target = target
+        self._open = open_file
+        self._save = save
+        self._file = -1
+        self._writing: asyncio.Future[int] | None = None
+        self._offset = 0
+        self._held: Sequence[bytes] | None = None
+        """The first buffer, if the upload must be saved before it is written."""
 
-async def _close(file: int, writing: asyncio.Future[int] | None) -> None:
-    """Close the file when no thread writes it any more, however often this is cancelled: its lock must not stay."""
-    cancelled = False
-    while writing and not writing.done():
-        try:
-            await asyncio.shield(asyncio.wait([writing]))
-        except asyncio.CancelledError:
-            cancelled = True
-    if writing and not writing.cancelled():
-        writing.exception()  # it is retrieved, or a better error is on its way
-    os.close(file)
-    if cancelled:
-        raise asyncio.CancelledError
+    def start(self, offset: int, buffers: Sequence[bytes]) -> None:
+        """Begin to write at the offset; the write before is done."""
+        if buffers or self._file < 0:
+            self._writing = self._threads.writes.start(self._write, offset, buffers)
 
+    async def written(self) -> int:
+        """Wait for what was started; returns how many bytes it has added."""
+        if self._writing is None:
+            return 0
+        count = await finished(self._target, self._writing)
+        self._writing = None
+        if self._held is not None:
+            # Before the first byte, so that the file is recognized when it was committed. And before bytes are removed:
+            # this process may have been suspended while another one took the upload over. From here on, the lock is held.
+            await self._save()
+            self._writing = self._threads.writes.start(self._write_held)
+            count = await finished(self._target, self._writing)
+            self._writing = None
+        return count
 
-def _close_unused(opening: asyncio.Future[tuple[int, bool, int]]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        os.close(opening.result()[0])
+    async def close(self) -> None:
+        """Close the file when no thread writes it any more, however often this is cancelled: its lock must not stay."""
+        cancelled = False
+        while self._writing and not self._writing.done():
+            try:
+                await asyncio.shield(asyncio.wait([self._writing]))
+            except asyncio.CancelledError:
+                cancelled = True
+        if self._writing and not self._writing.cancelled():
+            self._writing.exception()  # it is retrieved, or a better error is on its way
+        self._writing = self._held = None  # an error refers to this object
+        if self._file >= 0:
+            os.close(self._file)
+        if cancelled:
+            raise asyncio.CancelledError
+
+    # In threads
+
+    def _write(self, offset: int, buffers: Sequence[bytes]) -> int:
+        if self._file < 0:
+            self._file, save_first = self._open()
+            if save_first:
+                self._offset, self._held = offset, buffers
+                return 0
+        os.lseek(self._file, offset, os.SEEK_SET)
+        written = write_buffers(self._file, buffers)
+        start_writeback(self._file, offset, offset + written)
+        return written
+
+    def _write_held(self) -> int:
+        held, self._held = self._held or (), None
+        # What was written after the offset was saved, the client sends again.
+        os.ftruncate(self._file, self._offset)
+        return self._write(self._offset, held)
