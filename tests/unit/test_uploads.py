@@ -154,3 +154,21 @@ async def test_the_owner_is_this_process(node: Uploads, database: Database) -> N
         row = await database.first(select(uploads.c.owner))
         assert row
         assert row.owner.startswith(processes.name_of(os.getpid()))
+
+
+async def test_a_state_that_is_unchanged_is_not_written_again(node: Uploads, database: Database) -> None:
+    async def row() -> tuple[int, bytes]:
+        (found,) = await database.fetch(select(uploads.c.offset, uploads.c.state))
+        return found.offset, found.state
+
+    before = (await row())[1]
+    async with node.claimed(ID) as claim:
+        assert claim
+        await claim.progress(3, b"first")
+        assert await row() == (3, before)
+        await claim.progress(4, b"second")
+        offset, sealed = await row()
+        assert (offset, SEAL.open(sealed, ID)) == (4, b"second")
+        await claim.save(state=b"third")
+        await claim.progress(5, b"second", last=True)
+        assert SEAL.open((await row())[1], ID) == b"second"

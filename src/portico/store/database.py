@@ -21,6 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from portico import clock
 from portico.errors import InvalidRequest, Unavailable
 from portico.store.postgres import CONNECTIONS, Postgres
+from portico.store.prepared import Prepared
 from portico.store.sqlite import Sqlite
 from portico.store.tables import metadata
 
@@ -85,7 +86,7 @@ class Database:
 
     async def execute(
         self,
-        statement: Executable,
+        statement: Executable | Prepared,
         parameters: Parameters = None,
         *,
         wait: float | None = None,
@@ -104,7 +105,7 @@ class Database:
         )
 
     async def write(
-        self, statement: Executable, parameters: Parameters = None, *, durable: bool = True
+        self, statement: Executable | Prepared, parameters: Parameters = None, *, durable: bool = True
     ) -> Sequence[AnyRow]:
         """As `execute`, for a statement with RETURNING: the rows that it returns."""
         return await _retried(
@@ -202,7 +203,7 @@ class Database:
 
     async def _run(
         self,
-        statement: Executable,
+        statement: Executable | Prepared,
         parameters: Parameters,
         *,
         read: Callable[[Any], T],

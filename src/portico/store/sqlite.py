@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
+from portico.store.prepared import Outcome, Prepared, PreparedForSqlite
 from portico.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ class SqliteEngine:
         self._call = call
         self._wait = wait
         self._free = asyncio.Semaphore(connections)
+        self._prepared: dict[Prepared, PreparedForSqlite] = {}
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator["SqliteConnection"]:
@@ -198,7 +200,12 @@ class SqliteEngine:
                 await self._call(connection.close)
 
     async def run(
-        self, statement: Executable, parameters: Any, wait: float | None = None, *, durable: bool = True
+        self,
+        statement: Executable | Prepared,
+        parameters: Any,
+        wait: float | None = None,
+        *,
+        durable: bool = True,
     ) -> Any:
         """The result of one statement, which is a transaction by itself, with one hop for all of it.
 
@@ -207,8 +214,11 @@ class SqliteEngine:
         """
 
         def work() -> Any:
+            if isinstance(statement, Prepared):
+                return self._run_prepared(statement, parameters, durable)
             with self._engine.connect() as connection:
-                with nullcontext() if durable else _relaxed(connection):  # not possible within a transaction
+                driver = connection.connection.dbapi_connection
+                with nullcontext() if durable else _relaxed(driver):  # not possible within a transaction
                     try:
                         # Otherwise SQLite would commit each row by itself, and wait for the disk.
                         if isinstance(parameters, Sequence):
@@ -225,6 +235,18 @@ class SqliteEngine:
             return await self._call(work)
         finally:
             self._free.release()
+
+    def _run_prepared(self, statement: Prepared, parameters: Any, durable: bool) -> Outcome:
+        prepared = self._prepared.get(statement)
+        if prepared is None:
+            prepared = self._prepared[statement] = PreparedForSqlite(statement, self._engine.dialect)
+        connection = self._engine.raw_connection()
+        try:
+            driver: Any = connection.dbapi_connection
+            with nullcontext() if durable else _relaxed(driver):
+                return prepared.run(driver, parameters)
+        finally:
+            connection.close()
 
     @asynccontextmanager
     async def _connection_slot(self, wait: float) -> AsyncGenerator[None]:
@@ -284,8 +306,7 @@ class SqliteConnection:
 
 
 @contextmanager
-def _relaxed(connection: Connection) -> Iterator[None]:
-    driver: Any = connection.connection.dbapi_connection
+def _relaxed(driver: Any) -> Iterator[None]:
     driver.execute("PRAGMA synchronous = NORMAL")
     try:
         yield

@@ -23,6 +23,7 @@ from portico import processes
 from portico.errors import PorticoError, Unavailable, UploadTakenOver
 from portico.processes import ProcessState
 from portico.store.database import AnyRow, Database
+from portico.store.prepared import Prepared
 from portico.store.renewals import Renewals
 from portico.store.sealed import Sealed
 from portico.store.tables import uploads, users
@@ -43,15 +44,18 @@ _MAX_WAIT_SECONDS: Final = 25.0
 
 # Built once: building one takes as long as running it.
 _IS_OWNED = and_(uploads.c.id == bindparam("upload_id"), uploads.c.fence == bindparam("known_fence"))
-_PROGRESS = (
-    update(uploads)
-    .where(_IS_OWNED)
-    .values(offset=bindparam("new_offset"), state=bindparam("new_state"))
-    .returning(uploads.c.wanted)
-)
-_LAST_PROGRESS = _PROGRESS.values(owner=None, owned_until=0)
-_RELEASE = update(uploads).where(_IS_OWNED).values(owner=None, owned_until=0)
-_CLAIM = (
+_OFFSET = update(uploads).where(_IS_OWNED).values(offset=bindparam("new_offset"))
+_STATE: dict[str, Any] = {"state": bindparam("new_state")}
+_FREE: dict[str, Any] = {"owner": None, "owned_until": 0}
+_PROGRESS = {
+    (with_state, last): Prepared(
+        _OFFSET.values((_STATE if with_state else {}) | (_FREE if last else {})).returning(uploads.c.wanted)
+    )
+    for with_state in (False, True)
+    for last in (False, True)
+}
+_RELEASE = Prepared(update(uploads).where(_IS_OWNED).values(_FREE))
+_CLAIM = Prepared(
     update(uploads)
     .where(
         uploads.c.id == bindparam("upload_id"),
@@ -102,6 +106,8 @@ class Claim:
         self._seal = seal
         self._mine = {"upload_id": record.id, "known_fence": row.fence}
         self._released = False
+        self._state = record.state
+        """What was saved last: most requests do not change it."""
         # Also while it makes way: what it has begun, such as storing the file, must not be done by two at once.
         self._renewals = renewals
         renewals.add(self)
@@ -113,16 +119,20 @@ class Claim:
 
     async def save(self, **values: Any) -> None:
         """Change the row; `UploadTakenOver` if it is no longer this owner's."""
-        if state := values.get("state"):
+        state: bytes | None = values.get("state")
+        if state:
             values["state"] = self._seal.seal(state, self.record.id)
         statement = update(uploads).where(_IS_OWNED).values(values).returning(uploads.c.wanted)
         self._look(await self._database.write(statement, self._mine))
+        self._state = state or self._state
 
     async def progress(self, offset: int, state: bytes, *, last: bool = False) -> None:
         """As `save`; with `last`, the upload is let go of at the same time."""
-        values = {"new_offset": offset, "new_state": self._seal.seal(state, self.record.id)}
-        statement = _LAST_PROGRESS if last else _PROGRESS
-        self._look(await self._database.write(statement, {**self._mine, **values}, durable=False))
+        values = {**self._mine, "new_offset": offset}
+        if with_state := state != self._state:
+            values["new_state"] = self._seal.seal(state, self.record.id)
+        self._look(await self._database.write(_PROGRESS[with_state, last], values, durable=False))
+        self._state = state
         self._released = self._released or last
 
     def _look(self, rows: Sequence[AnyRow]) -> None:
