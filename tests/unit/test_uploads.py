@@ -172,3 +172,11 @@ async def test_a_state_that_is_unchanged_is_not_written_again(node: Uploads, dat
         await claim.save(state=b"third")
         await claim.progress(5, b"second", last=True)
         assert SEAL.open((await row())[1], ID) == b"second"
+
+
+async def test_an_upload_that_is_claimed_while_the_gateway_stops(node: Uploads) -> None:
+    node.stop()
+    async with node.claimed(ID) as claim:
+        assert claim
+        with pytest.raises(Unavailable, match="stopping"):
+            claim.check()

@@ -179,6 +179,7 @@ class Uploads:
         self._node = node[:40]
         self._lifetime = lifetime
         self._claims: dict[str, Claim] = {}
+        self._stopping = False
         self._renewals = Renewals("upload-claim", renewal, self._renew)
 
     async def add(self, record: UploadRecord, kind: str = RESUMABLE) -> None:
@@ -226,8 +227,9 @@ class Uploads:
 
     def stop(self) -> None:
         """End the requests that send uploads: their clients go on with another worker or node."""
+        self._stopping = True
         for claim in self._claims.values():
-            claim.make_way(Unavailable("The gateway is stopping; go on with the upload.", retry_after=1))
+            claim.make_way(_stopping())
 
     @asynccontextmanager
     async def claimed(self, upload_id: str, user_id: int | None = None) -> AsyncGenerator[Claim | None]:
@@ -240,6 +242,8 @@ class Uploads:
             yield None
             return
         self._claims[upload_id] = claim
+        if self._stopping:  # it was claimed meanwhile
+            claim.make_way(_stopping())
         try:
             yield claim
         finally:
@@ -341,6 +345,10 @@ async def end(database: Database, upload_id: str) -> bool:
         uploads.c.expires_at > database.now(),
     )
     return await database.execute(update(uploads).where(mine).values(expires_at=0, wanted=True)) > 0
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("The gateway is stopping; go on with the upload.", retry_after=1)
 
 
 def _has_died(owner: str) -> bool:
