@@ -136,6 +136,8 @@ async def _appended(request: Request, uploads: ResumableUploads, upload_id: str,
         interrupt=body.interrupt,
         expected=_check_body(request, offset),
         wanted=_wanted(request),
+        # A client that waits for permission to send its body is not given it before it is known to be wanted.
+        read_ahead="Expect" not in request.headers,
     )
 
 

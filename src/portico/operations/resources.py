@@ -26,6 +26,7 @@ from portico.store.digests import FileDigests
 from portico.store.uploads import Uploads
 
 HELD_AT_ONCE = 16
+READ_AHEAD_AT_ONCE = 16
 
 
 class OpenDrive(Protocol):
@@ -58,6 +59,10 @@ class Resources(msgspec.Struct, frozen=True):
     """Milliseconds since the epoch, the same on all nodes."""
     held: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
     """Of requests that are held in memory until their digest is known."""
+    reading_ahead: asyncio.Semaphore = msgspec.field(
+        default_factory=lambda: asyncio.Semaphore(READ_AHEAD_AT_ONCE)
+    )
+    """Of requests whose body is read before it is known what becomes of it."""
     thumbnails: Thumbnails | None = None
     """None if this gateway makes none."""
     always_digest: bool = False

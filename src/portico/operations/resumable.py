@@ -17,6 +17,7 @@ from portico.operations.auditing import Change
 from portico.operations.guest_rules import GuestRules
 from portico.operations.hashing import ExpectedDigest, Hashing, WantedDigest
 from portico.operations.own_uploads import OwnUploads
+from portico.operations.read_ahead import ReadAhead
 from portico.operations.resources import OpenDrive, Resources
 from portico.operations.upload_body import SizeLimit, VerifiedBodies, guarded, too_large
 from portico.operations.upload_completion import UploadCompletion
@@ -116,13 +117,31 @@ class ResumableUploads:
         interrupt: Callable[[], None] | None = None,
         expected: Collection[ExpectedDigest] = (),
         wanted: WantedDigest = WantedDigest(),
+        read_ahead: bool = False,
     ) -> UploadStatus:
         """Add the chunks, `length` bytes if that is known, at `offset`; the last byte stores the file.
 
         `size` is that of the whole file, if it was not known when the upload was created. `interrupt` ends a wait for
         the next chunk, when another request takes the upload over. `expected` are digests of these chunks; nothing of
-        them is kept if they do not match. `wanted`: the digest of the whole file.
+        them is kept if they do not match. `wanted`: the digest of the whole file. With `read_ahead`, the first chunks
+        may be taken before it is known whether the upload goes on with them.
         """
+        if not read_ahead or self._resources.reading_ahead.locked():
+            return await self._append(upload_id, offset, chunks, size, length, interrupt, expected, wanted)
+        async with self._resources.reading_ahead, ReadAhead(chunks) as ahead:
+            return await self._append(upload_id, offset, ahead, size, length, interrupt, expected, wanted)
+
+    async def _append(
+        self,
+        upload_id: str,
+        offset: int,
+        chunks: AsyncIterator[bytes],
+        size: int | None,
+        length: int | None,
+        interrupt: Callable[[], None] | None,
+        expected: Collection[ExpectedDigest],
+        wanted: WantedDigest,
+    ) -> UploadStatus:
         drive = await self._open(admitted=False)
         self._actor.context.release()  # a creation that goes on with its body
         await self._resources.audit.check()  # before a large body is sent in vain

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from sqlalchemy import func, select
 
 from portico.api.tus import MEDIA_TYPE
 from portico.operations import resumable
+from portico.operations.read_ahead import READ_AHEAD_BYTES
 from portico.rights import Right
 from portico.store.database import Database
 from portico.store.tables import uploads as rows
+from portico.store.uploads import Uploads
 
 from ..conftest import OpenGateway
 from ..gateways import Gateway
@@ -91,11 +94,11 @@ async def test_a_cut_request_keeps_what_arrived(gateway: Gateway, tus: Tus) -> N
 
 
 async def _falls_silent(tus: Tus, address: str) -> asyncio.Task[Any]:
-    """A request that has sent 5,000 bytes, and nothing since."""
+    """A request that has sent as much as is read ahead, and nothing since: it has the upload."""
     sent = asyncio.Event()
 
     async def content() -> AsyncIterator[bytes]:
-        yield CONTENT[:5000]
+        yield CONTENT[:READ_AHEAD_BYTES]
         sent.set()
         await asyncio.Event().wait()
 
@@ -107,10 +110,11 @@ async def _falls_silent(tus: Tus, address: str) -> asyncio.Task[Any]:
 async def test_a_newer_request_takes_over(gateway: Gateway, tus: Tus) -> None:
     address = await tus.create()
     older = await _falls_silent(tus, address)
-    assert await tus.offset(address) == 5000
+    assert await tus.offset(address) == READ_AHEAD_BYTES
     refused = await older
     assert (refused.status_code, code(refused)) == (409, "upload-taken-over")
-    assert (await tus.patch(address, 5000, CONTENT[5000:])).status_code == 204
+    rest = CONTENT[READ_AHEAD_BYTES:]
+    assert (await tus.patch(address, READ_AHEAD_BYTES, rest)).status_code == 204
     assert (gateway.files / "a.bin").read_bytes() == CONTENT
 
 
@@ -131,7 +135,7 @@ async def test_a_gateway_that_stops_sends_the_client_elsewhere(gateway: Gateway,
     gateway.stop()
     answer = await running
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    assert await tus.offset(address) == 5000
+    assert await tus.offset(address) == READ_AHEAD_BYTES
 
 
 async def test_an_upload_expires(open_gateway: OpenGateway, clock: Any) -> None:
@@ -188,3 +192,49 @@ async def test_a_creation_is_repeated_under_its_key(gateway: Gateway, tus: Tus) 
     other = {**headers, "Upload-Metadata": metadata(filename="other")}
     refused = await tus.call("POST", content=b"abc", Content_Type=MEDIA_TYPE, **other, **key)
     assert refused.status_code == 422
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_the_body_is_read_ahead_unless_the_client_waits_for_permission(
+    gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    address = await tus.create(len(CONTENT))
+    headers = {
+        **await gateway.sign_in(),
+        "Tus-Resumable": "1.0.0",
+        "Upload-Offset": "0",
+        "Content-Type": MEDIA_TYPE,
+        "Content-Length": str(len(CONTENT)),
+        **({"Expect": "100-continue"} if waits else {}),
+    }
+    read = asyncio.Event()
+    claim = Uploads.claimed
+    read_before_it_was_claimed = False
+
+    @asynccontextmanager
+    async def slow(*arguments: Any) -> AsyncIterator[Any]:
+        nonlocal read_before_it_was_claimed
+        if not waits:
+            await read.wait()
+        read_before_it_was_claimed = read.is_set()
+        async with claim(*arguments) as claimed:
+            yield claimed
+
+    async def note() -> None:
+        read.set()
+
+    monkeypatch.setattr(Uploads, "claimed", slow)
+    steps: list[Any] = [note, CONTENT[:100_000], CONTENT[100_000:]]
+    answer = await gateway.raw("PATCH", address.encode(), headers.items(), steps)
+    assert answer.status == 204
+    assert read_before_it_was_claimed is not waits
+    assert (gateway.files / "a.bin").read_bytes() == CONTENT
+
+
+async def test_a_refusal_after_the_body_was_read_ahead(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create(len(CONTENT))
+    for _ in range(3):
+        refused = await tus.patch(address, 1, CONTENT)
+        assert (refused.status_code, code(refused)) == (409, "offset-mismatch")
+    assert (await tus.patch(address, 0, CONTENT)).status_code == 204
+    assert (gateway.files / "a.bin").read_bytes() == CONTENT
