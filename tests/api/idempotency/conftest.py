@@ -1,0 +1,49 @@
+import pathlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from portico.store.idempotency import Claim
+from tests.servers.postgres import PostgresServer
+
+from ..conftest import OpenGateway, _populate, settings_of
+from ..gateways import Gateway, running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def gateway(
+    request: pytest.FixtureRequest,
+    open_gateway: OpenGateway,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Gateway]:
+    if request.param == "sqlite":
+        yield await open_gateway()
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = server.new_database(request.getfixturevalue("migrated_template"))
+    chosen = settings_of(tmp_path / "home", **{"database.url": url})
+    (chosen.files_folder / "web").mkdir(parents=True)
+    await _populate(chosen)
+    async with running(chosen) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+async def sqlite_gateway(open_gateway: OpenGateway) -> Gateway:
+    return await open_gateway()
+
+
+@pytest.fixture
+def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From now on, or until it is called again, the process ends before an answer is noted."""
+    answer = Claim.answer
+
+    async def end(claim: Claim, _: bytes) -> None:
+        await claim._renewals.remove(claim)
+        await claim._change(owned_until=0)
+
+    def switch() -> None:
+        monkeypatch.setattr(Claim, "answer", end if Claim.answer is answer else answer)
+
+    return switch
