@@ -293,6 +293,7 @@ class StagedFile:
         """The name is never missing: the old file has two names until the new one takes its own."""
         if kept.place is None:
             raise PlaceNeeded(kept)
+        kept.is_kept = False  # an earlier attempt may have kept another file, which goes now
         with suppress(FileNotFoundError), opened_folder(self._top, kept.place.parent, make=True) as trash:
             kept.is_kept = link_replaced(folder, self._target.name, trash, kept.place.name)
 

@@ -1,0 +1,69 @@
+"""A file that is replaced is kept: the place for it is asked for when a commit finds the file."""
+
+import os
+from pathlib import Path as Folder
+from typing import Any
+
+import pytest
+
+from portico.providers.local import LocalProvider, staging, uploads
+from portico.providers.write_options import KeptFile, WriteOptions
+
+from .actions import at, pieces, put
+
+PLACE = at("kept/old")
+
+
+async def replace(provider: LocalProvider, kept: KeptFile) -> None:
+    await provider.write(at("file"), pieces(b"new"), "text/plain", WriteOptions(kept=kept))
+
+
+@pytest.mark.parametrize("asked_before", [0, uploads._COMMITS - 2])
+async def test_a_file_that_is_replaced(provider: LocalProvider, top: Folder, asked_before: int) -> None:
+    await put(provider, "file", b"old")
+    asked = 0
+
+    async def prepare() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > asked_before:
+            kept.place = PLACE
+
+    kept = KeptFile(prepare)
+    await replace(provider, kept)
+    assert (kept.is_kept, asked) == (True, asked_before + 1)
+    assert ((top / "file").read_bytes(), (top / "kept/old").read_bytes()) == (b"new", b"old")
+
+
+async def test_a_file_that_vanishes_before_it_is_kept_again(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(provider, "file", b"old")
+    link, commit = staging.link_replaced, staging.commit_staged
+    links = commits = 0
+
+    def vanish(*arguments: Any) -> bool:
+        nonlocal links
+        links += 1
+        if links == 2:
+            os.unlink(top / "file")
+        return link(*arguments)
+
+    def fail_once(*arguments: Any, **options: Any) -> None:
+        nonlocal commits
+        commits += 1
+        if commits == 1:
+            raise FileNotFoundError  # as if the folder was removed
+        commit(*arguments, **options)
+
+    async def prepare() -> None:
+        kept.place = PLACE
+
+    monkeypatch.setattr(uploads, "link_replaced", vanish)
+    monkeypatch.setattr(uploads, "commit_staged", fail_once)
+    kept = KeptFile(prepare)
+    await replace(provider, kept)
+    assert links == 2
+    assert not kept.is_kept
+    assert not (top / "kept/old").exists()
+    assert (top / "file").read_bytes() == b"new"
