@@ -1,17 +1,20 @@
 """A file that is replaced is kept: the place for it is asked for when a commit finds the file."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path as Folder
 from typing import Any
 
 import pytest
 
+from portico.errors import ProviderUnavailable
 from portico.providers.local import LocalProvider, staging, uploads
 from portico.providers.write_options import KeptFile, WriteOptions
 
 from .actions import at, pieces, put
 
 PLACE = at("kept/old")
+Leftovers = Callable[[], list[str]]
 
 
 async def replace(provider: LocalProvider, kept: KeptFile) -> None:
@@ -33,6 +36,27 @@ async def test_a_file_that_is_replaced(provider: LocalProvider, top: Folder, ask
     await replace(provider, kept)
     assert (kept.is_kept, asked) == (True, asked_before + 1)
     assert ((top / "file").read_bytes(), (top / "kept/old").read_bytes()) == (b"new", b"old")
+
+
+async def test_a_place_that_is_never_found(
+    provider: LocalProvider, top: Folder, leftovers: Leftovers
+) -> None:
+    """Every commit that was begun is waited for: none replaces the file after the refusal."""
+    await put(provider, "file", b"old")
+    asked = 0
+
+    async def prepare() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == uploads._COMMITS:
+            kept.place = PLACE
+
+    kept = KeptFile(prepare)
+    with pytest.raises(ProviderUnavailable):
+        await replace(provider, kept)
+    assert (asked, kept.is_kept) == (uploads._COMMITS - 1, False)
+    assert (top / "file").read_bytes() == b"old"
+    assert leftovers() == []
 
 
 async def test_a_file_that_vanishes_before_it_is_kept_again(

@@ -107,13 +107,15 @@ async def upload(
                 if not buffers.overlap and not last:
                     await finished(path, writing)
             assert writing
-            for _ in range(_COMMITS):
+            for left in reversed(range(_COMMITS)):
                 try:
                     entry: Entry = await finished(path, writing)
                     return entry
                 except PlaceNeeded as needed:
                     kept = needed.kept
                 writing = None  # it refers to the last buffer
+                if not left:  # what is begun is waited for
+                    break
                 await kept.prepare()
                 writing = threads.writes.start(StagedFile.commit, staged)
             raise service_unavailable(f"{path} was stored and removed again and again", 1)
