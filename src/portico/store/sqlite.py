@@ -329,6 +329,8 @@ def _engine(url: URL, wait: float, *, blocking: bool) -> SqliteEngine:
         poolclass=QueuePool,
         pool_size=connections,
         max_overflow=0,
+        # The last one used: what it has cached of the file is still valid unless another connection wrote meanwhile.
+        pool_use_lifo=True,
     )
     event.listen(engine, "connect", _prepare)
     call = call_here if blocking else ThreadCaller(connections)
