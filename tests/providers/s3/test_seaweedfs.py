@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from bench.buckets import BUCKET, Weed, weed_program
+from bench.buckets import BUCKET, Weed
 from bench.servers import S3_KEY, S3_SECRET
 from bench.workspace import Workspace
 
@@ -11,9 +11,6 @@ from portico.errors import FolderNotEmpty, NotFound
 from portico.providers.s3 import S3Provider
 
 from .actions import at, content, put
-
-pytestmark = pytest.mark.skipif(weed_program() is None, reason="SeaweedFS is not installed")
-
 
 @pytest.fixture(scope="module")
 def weed() -> Iterator[Weed]:
