@@ -12,6 +12,7 @@ from portico.providers.s3 import S3Provider
 
 from .actions import at, content, put
 
+
 @pytest.fixture(scope="module")
 def weed() -> Iterator[Weed]:
     work = Workspace()
