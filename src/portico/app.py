@@ -4,14 +4,14 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from portico import logs
-from portico.api.assets import WebPage
+from portico.api.assets import LazyPage, WebPage
 from portico.api.cors import Cors
 from portico.api.edge import Edge
 from portico.api.metrics_server import serve_metrics
@@ -70,7 +70,7 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
                 )
             yield Services(
                 gateway=gateway,
-                page=cache(
+                page=LazyPage(
                     partial(
                         WebPage,
                         gateway.client_id,

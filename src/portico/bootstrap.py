@@ -64,8 +64,8 @@ SWEEP_INTERVAL_SECONDS = 600
 """How often abandoned uploads, expired tokens and old failures are removed."""
 WATCH_INTERVAL_SECONDS = 60
 """How often the clock is compared with the database's, and connections are looked at."""
-FIRST_SWEEP_SECONDS = 0.2
-"""After the start. The first requests, which may have waited for it, come first."""
+FIRST_RUN_DELAY_SECONDS = 0.2
+"""How long sweeps and watches wait after the start, so that requests that waited for it are answered first."""
 
 log = structlog.get_logger()
 
@@ -278,7 +278,7 @@ async def _sweeping(
 
 
 async def _repeat(work: Callable[[], Awaitable[object]], interval: float) -> None:
-    await asyncio.sleep(min(interval, FIRST_SWEEP_SECONDS))
+    await asyncio.sleep(min(interval, FIRST_RUN_DELAY_SECONDS))
     while True:
         try:
             async with asyncio.timeout(interval):

@@ -1,5 +1,6 @@
 """A wheel carries the compiled library where there is a compiler, and is pure Python where there is none."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -38,8 +39,9 @@ def wheel_of(checkout: Path, compiler: str) -> list[str]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """As much of it as a wheel needs."""
-    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
+    """What the container image is built from, and of the package as much as a wheel needs."""
+    (names,) = re.findall(r"^COPY (.*) \./$", (ROOT / "deploy/Containerfile").read_text(), re.MULTILINE)
+    for name in names.split():
         shutil.copy(ROOT / name, tmp_path)
     for name in ("src/portico/__init__.py", SOURCE):
         target = tmp_path / name

@@ -1,6 +1,7 @@
 """The page's static files, with their caching and security headers."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -9,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.errors import NotFound
+from portico.single_flight import SingleFlight
 from portico.web import PREFIX
 
 _OWN_ORIGIN = (
@@ -59,6 +61,8 @@ class WebPage:
             address: Asset.of(address, content, caching=FOR_EVER) for address, content in built.assets.items()
         }
         self._by_name = {address.rpartition("/")[2]: asset for address, asset in self._assets.items()}
+        for asset in self._assets.values():
+            _ = asset.packed  # now, in a thread, rather than when a browser waits for it
 
     def asset(self, address: str) -> "Asset":
         if asset := self._assets.get(address):
@@ -69,6 +73,20 @@ class WebPage:
         if len(hash_and_name) == 2 and (asset := self._by_name.get(hash_and_name[1])):
             return replace(asset, caching="no-cache")
         raise NotFound("The page has no file at this address; reload the page.")
+
+
+class LazyPage:
+    """A page that is made when it is first asked for, in a thread: it takes longer than the event loop may be blocked."""
+
+    def __init__(self, make: Callable[[], WebPage]) -> None:
+        self._make = make
+        self._page: WebPage | None = None
+        self._making: SingleFlight[str, WebPage] = SingleFlight()
+
+    async def get(self) -> WebPage:
+        if self._page is None:
+            self._page = await self._making.run("page", lambda: asyncio.to_thread(self._make))
+        return self._page
 
 
 @dataclass(frozen=True)

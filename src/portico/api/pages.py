@@ -37,11 +37,11 @@ FILES = tuple(_FILES)
 
 
 async def index(request: Request) -> Response:
-    return services_of(request).page().index.response(request)
+    return (await services_of(request).page.get()).index.response(request)
 
 
 async def asset(request: Request) -> Response:
-    return services_of(request).page().asset(request.url.path).response(request)
+    return (await services_of(request).page.get()).asset(request.url.path).response(request)
 
 
 async def file(request: Request) -> Response:
@@ -50,7 +50,7 @@ async def file(request: Request) -> Response:
 
 async def config(request: Request) -> Response:
     """What the page's script knows of this gateway, for other clients. Nothing of it is confidential."""
-    return services_of(request).page().config.response(request)
+    return (await services_of(request).page.get()).config.response(request)
 
 
 async def openapi(request: Request) -> Response:

@@ -1,17 +1,14 @@
 """What the endpoints work with; put together in `portico.app`."""
 
-from collections.abc import Callable
-
 import msgspec
 
-from portico.api.assets import WebPage
+from portico.api.assets import LazyPage
 from portico.operations import Gateway
 
 
 class Services(msgspec.Struct, frozen=True):
     gateway: Gateway
-    page: Callable[[], WebPage]
-    """Made when it is first asked for."""
+    page: LazyPage
     secure_cookies: bool
     """Whether browsers reach the gateway over TLS only."""
     max_files: int

@@ -209,7 +209,7 @@ async def open_link(request: Request) -> Response:
 async def guest_page(request: Request) -> Response:
     """The page of a link; the same for all of them. It is never kept, so that it ends with the link."""
     services = services_of(request)
-    response = services.page().guest.response(request)
+    response = (await services.page.get()).guest.response(request)
     response.headers["Cache-Control"] = "no-store"
     token = request.scope["path"].removeprefix(GUEST_PAGE)
     try:

@@ -70,7 +70,7 @@ class Receipts:
 
     @cached_property
     def _signer(self) -> _Signer:
-        """Made for the first receipt: most gateways issue none, and its library takes 8 MiB."""
+        """Made for the first receipt: most gateways issue none, and its library is slow to import and large."""
         return _Signer(self._seed)
 
     @property

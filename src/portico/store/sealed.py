@@ -25,7 +25,7 @@ class Sealed:
 
     @cached_property
     def _cipher(self) -> "AESGCM":
-        # Takes 8 MiB, and a gateway for a local folder may never need it.
+        # Slow to import and large, and a gateway for a local folder may never need it.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         return AESGCM(self._key)

@@ -6,6 +6,8 @@
  */
 
 #define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64 /* large files and late times on systems of 32 bits, as in Python */
+#define _TIME_BITS 64
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
