@@ -23,6 +23,10 @@ async def endless() -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
+async def save() -> None:
+    """For tests in which nothing has to be saved."""
+
+
 async def once(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
@@ -59,9 +63,6 @@ async def test_the_lock_of_a_dying_process_is_waited_for(
     provider = LocalProvider(str(tmp_path))
     upload = await provider.begin_upload(Path(("file",)), TYPE)
 
-    async def save() -> None:
-        pass
-
     await upload.append(once(b"ab"), save)
     (staged,) = (tmp_path / ".portico~staging").iterdir()
     tried = threading.Event()
@@ -82,9 +83,6 @@ async def test_a_process_that_keeps_its_lock_is_reported(
     provider = LocalProvider(str(tmp_path))
     upload = await provider.begin_upload(Path(("file",)), TYPE)
 
-    async def save() -> None:
-        pass
-
     await upload.append(once(b"ab"), save)
     (staged,) = (tmp_path / ".portico~staging").iterdir()
     monkeypatch.setattr(staging, "LOCK_WAIT_SECONDS", 0)
@@ -103,9 +101,6 @@ async def test_a_small_part_takes_one_call_of_a_thread(
 ) -> None:
     provider = LocalProvider(str(tmp_path))
     upload = await provider.begin_upload(Path(("file",)), TYPE)
-
-    async def save() -> None:
-        pass
 
     await upload.append(once(b"ab"), save)
     calls: list[object] = []
@@ -155,9 +150,6 @@ async def test_a_known_offset_is_verified(tmp_path: Folder) -> None:
 async def test_an_upload_that_was_taken_over_removes_nothing(tmp_path: Folder) -> None:
     provider = LocalProvider(str(tmp_path))
     upload = await provider.begin_upload(Path(("file",)), TYPE)
-
-    async def save() -> None:
-        pass
 
     async def refused() -> None:
         raise UploadTakenOver
