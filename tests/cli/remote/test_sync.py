@@ -213,9 +213,10 @@ def test_down_verified(remote: Portico, gateway: Gateway, here: Path) -> None:
     assert lines["/d/large"]["digest"].startswith("sha-256=:")
     assert (here / "copy" / "large").read_bytes() == large
     stored(gateway, "/d/b", b"2")
-    outcome = remote("sync", "down", "--verify", "/d", "copy")
+    outcome = remote("sync", "down", "--verify", "--json", "/d", "copy")
     notice = "Not verified, because the gateway has recorded no digest: 1 of the files."
     assert (outcome.code, outcome.err.splitlines()[0]) == (0, notice)
+    assert outcome.data["verified"] is False
 
 
 def test_down_of_what_is_not_what_was_recorded(

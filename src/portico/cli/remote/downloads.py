@@ -94,7 +94,7 @@ def download(
         if options.verify and not receipt.verified:
             unverified.append(receipt.path)
         if options.as_json:
-            print_json(_facts(receipt))
+            print_json(_facts(receipt, compared=options.verify))
 
     transfer(plan, fetch, report)
     if unverified:
@@ -103,7 +103,7 @@ def download(
         )
 
 
-def _facts(receipt: Receipt) -> dict[str, object]:
+def _facts(receipt: Receipt, *, compared: bool) -> dict[str, object]:
     """A downloaded file for --json."""
     entry, status = receipt.entry, receipt.status
     return {
@@ -113,7 +113,7 @@ def _facts(receipt: Receipt) -> dict[str, object]:
         "lastModified": entry and entry.last_modified,
         "etag": entry and bare(entry.etag),
         "digest": entry and entry.digest,
-        "verified": receipt.verified or None,
+        "verified": receipt.verified if compared else None,
     }
 
 
