@@ -292,8 +292,12 @@ class Drive:
         self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save
     ) -> Entry:
         """Make the file visible."""
+        replace = self._may_replace(on_conflict)
         try:
-            async with self._replacing(path, self._may_replace(on_conflict)):
+            if replace and self._keeps and self._provider.keeps_at_commit:
+                async with self.trash.replacement(path.under(self._root)) as replacement:
+                    return await upload.finish(save, kept=replacement.at_commit())
+            async with self._replacing(path, replace):
                 return await upload.finish(save)
         except (AlreadyExists, IsAFolder):
             if on_conflict is not OnConflict.RENAME:

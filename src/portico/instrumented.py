@@ -11,7 +11,7 @@ from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.resumable import ResumableUpload, Save
 from portico.providers.tree_walk import Found, TreeWalk
-from portico.providers.write_options import WriteOptions
+from portico.providers.write_options import KeptFile, WriteOptions
 from portico.tracing import Tracing
 
 T = TypeVar("T")
@@ -188,8 +188,11 @@ class _InstrumentedUpload(ResumableUpload):
     async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
         await self._provider.timed("append", self._inner.append(chunks, save, at_most=at_most))
 
-    async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
-        return await self._provider.timed("finish", self._inner.finish(save, alternatives=alternatives))
+    async def finish(
+        self, save: Save, *, alternatives: Iterator[Path] | None = None, kept: KeptFile | None = None
+    ) -> Entry:
+        work = self._inner.finish(save, alternatives=alternatives, kept=kept)
+        return await self._provider.timed("finish", work)
 
     async def abandon(self) -> None:
         await self._provider.timed("abandon", self._inner.abandon())

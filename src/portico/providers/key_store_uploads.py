@@ -24,6 +24,7 @@ from portico.providers.memory import Lease
 from portico.providers.part_store import PartList, SentPart, Tail, UploadState
 from portico.providers.parts import UploadPart, cut, send_all
 from portico.providers.resumable import ResumableUpload, Save, UntilCut, committed, upload_gone
+from portico.providers.write_options import KeptFile
 
 _CLAIM = 8
 """How many part numbers a writer claims beyond those that are saved. After it has died, they are not used again."""
@@ -246,7 +247,9 @@ class KeyStoreUpload(ResumableUpload):
 
     # Ending
 
-    async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
+    async def finish(
+        self, save: Save, *, alternatives: Iterator[Path] | None = None, kept: KeptFile | None = None
+    ) -> Entry:
         state = self._state
         stored = await self._stored()
         if not stored and state.renamed:

@@ -7,6 +7,7 @@ from typing import Self
 from portico.entries import Entry
 from portico.errors import AlreadyExists, IsAFolder, NotFound
 from portico.paths import Path
+from portico.providers.write_options import KeptFile
 
 SAVED_BYTES = 8 * 2**20
 """How many bytes are written to a staged file before the progress is saved, and with it whether the upload was taken
@@ -42,12 +43,14 @@ class ResumableUpload(ABC):
         """
 
     @abstractmethod
-    async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
+    async def finish(
+        self, save: Save, *, alternatives: Iterator[Path] | None = None, kept: KeptFile | None = None
+    ) -> Entry:
         """Make the file visible as it is now, with all the promises of `Provider.write`.
 
         It may be repeated, also by another process, after it failed or its result was lost: the file is stored once.
         `alternatives` are other names in the same folder, tried in order if the name is taken. Unlike `write`, every
-        service honors them: days may have passed since the name was chosen.
+        service honors them: days may have passed since the name was chosen. `kept`: as in `WriteOptions`.
         """
 
     @abstractmethod

@@ -9,6 +9,7 @@ import pytest
 
 from portico.errors import ProviderUnavailable
 from portico.providers.local import LocalProvider, staging, uploads
+from portico.providers.resumable import ResumableUpload
 from portico.providers.write_options import KeptFile, WriteOptions
 
 from .actions import at, pieces, put
@@ -57,6 +58,36 @@ async def test_a_place_that_is_never_found(
     assert (asked, kept.is_kept) == (uploads._COMMITS - 1, False)
     assert (top / "file").read_bytes() == b"old"
     assert leftovers() == []
+
+
+async def test_two_resumable_uploads_that_replace_one_file(provider: LocalProvider, top: Folder) -> None:
+    """The second is done while the first waits for a place: the first one keeps the second's file, not the old one."""
+
+    async def save() -> None:
+        pass
+
+    async def begun(content: bytes) -> ResumableUpload:
+        upload = await provider.begin_upload(at("file"), "text/plain")
+        await upload.append(pieces(content), save)
+        return upload
+
+    await put(provider, "file", b"old")
+    first, second = await begun(b"first"), await begun(b"second")
+
+    async def prepare_second() -> None:
+        kept_by_second.place = at("kept/by second")
+
+    async def prepare_first() -> None:
+        kept_by_first.place = at("kept/by first")
+        await second.finish(save, kept=kept_by_second)
+
+    kept_by_first, kept_by_second = KeptFile(prepare_first), KeptFile(prepare_second)
+    await first.finish(save, kept=kept_by_first)
+    assert (top / "file").read_bytes() == b"first"
+    assert (top / "kept/by first").read_bytes() == b"second"
+    assert (top / "kept/by second").read_bytes() == b"old"
+    assert kept_by_first.is_kept
+    assert kept_by_second.is_kept
 
 
 async def test_a_file_that_vanishes_before_it_is_kept_again(

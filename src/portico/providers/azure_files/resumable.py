@@ -25,7 +25,7 @@ from portico.providers.memory import MemoryBudget
 from portico.providers.parts import UploadPart, split
 from portico.providers.responses import malformed_response
 from portico.providers.resumable import SAVED_BYTES, ResumableUpload, Save, UntilCut, committed, upload_gone
-from portico.providers.write_options import WriteOptions
+from portico.providers.write_options import KeptFile, WriteOptions
 
 _TAKEOVERS = 3
 """How often the file is looked for, if earlier writers still rename it."""
@@ -105,7 +105,9 @@ class AzureFilesUpload(ResumableUpload):
                 await save()
         arrived.check()
 
-    async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
+    async def finish(
+        self, save: Save, *, alternatives: Iterator[Path] | None = None, kept: KeptFile | None = None
+    ) -> Entry:
         async def commit() -> Entry:
             with translated(self._target.name):
                 return await self._commit(save)

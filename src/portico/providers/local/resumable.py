@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
@@ -21,10 +21,11 @@ from portico.providers.local.uploads import (
     filled,
     finished,
     start_writeback,
+    with_place,
     write_buffers,
 )
 from portico.providers.resumable import SAVED_BYTES, ResumableUpload, Save, UntilCut, committed, upload_gone
-from portico.providers.write_options import WriteOptions
+from portico.providers.write_options import KeptFile, WriteOptions
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class LocalUpload(ResumableUpload):
     ) -> "LocalUpload":
         state = _State(resumable_name(), target.segments, options.replace, options.modified)
         upload = cls(threads, buffers, top, state, 0)
-        await upload._run(upload._staged(renamed).check_target)
+        await upload._run(upload._staged(renamed=renamed).check_target)
         return upload
 
     @classmethod
@@ -110,8 +111,13 @@ class LocalUpload(ResumableUpload):
             await save()
         arrived.check()
 
-    async def finish(self, save: Save, *, alternatives: Iterator[Path] | None = None) -> Entry:
-        return await committed(lambda: self._run(self._commit), self._retarget, save, alternatives)
+    async def finish(
+        self, save: Save, *, alternatives: Iterator[Path] | None = None, kept: KeptFile | None = None
+    ) -> Entry:
+        def commit() -> Awaitable[Entry]:
+            return with_place(self._target, lambda: self._run(lambda: self._commit(kept)))
+
+        return await committed(commit, self._retarget, save, alternatives)
 
     def _retarget(self, target: Path) -> None:
         self._state.target = target.segments
@@ -124,11 +130,15 @@ class LocalUpload(ResumableUpload):
 
     # In threads
 
-    def _staged(self, renamed: bool = False) -> StagedFile:
-        others: Iterator[Path] | None = iter(()) if renamed else None
+    def _staged(self, *, renamed: bool = False, kept: KeptFile | None = None) -> StagedFile:
         state = self._state
         return StagedFile(
-            self._top, self._target, replace=state.replace, alternatives=others, modified=state.modified
+            self._top,
+            self._target,
+            replace=state.replace,
+            alternatives=iter(()) if renamed else None,
+            modified=state.modified,
+            kept=kept,
         )
 
     def _size(self) -> int:
@@ -162,12 +172,12 @@ class LocalUpload(ResumableUpload):
         state.inode = info.st_ino
         return file, is_new or info.st_size > self.offset
 
-    def _commit(self) -> Entry:
+    def _commit(self, kept: KeptFile | None) -> Entry:
         if entry := self._stored():
             self._remove()
             return entry
         state = self._state
-        staged = self._staged()
+        staged = self._staged(kept=kept)
         staging = open_staging(self._top)
         try:
             file = open_resumable(staging, state.name, create=state.inode is None)

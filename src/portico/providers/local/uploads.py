@@ -5,7 +5,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -95,6 +95,18 @@ async def upload(
 ) -> Entry:
     """Write all chunks and commit; if anything fails, nothing is left."""
     writing: asyncio.Future[Any] | None = None
+
+    async def commit() -> Entry:
+        nonlocal writing
+        if writing is None:
+            writing = threads.writes.start(StagedFile.commit, staged)
+        try:
+            entry: Entry = await finished(path, writing)
+            return entry
+        except PlaceNeeded:
+            writing = None  # it refers to the last buffer
+            raise
+
     with buffers.upload():
         try:
             async for buffer, last in filled(chunks, buffers):
@@ -106,24 +118,24 @@ async def upload(
                 del buffer  # a client that pauses keeps no memory that is not needed
                 if not buffers.overlap and not last:
                     await finished(path, writing)
-            assert writing
-            for left in reversed(range(_COMMITS)):
-                try:
-                    entry: Entry = await finished(path, writing)
-                    return entry
-                except PlaceNeeded as needed:
-                    kept = needed.kept
-                writing = None  # it refers to the last buffer
-                if not left:  # what is begun is waited for
-                    break
-                await kept.prepare()
-                writing = threads.writes.start(StagedFile.commit, staged)
-            raise service_unavailable(f"{path} was stored and removed again and again", 1)
+            return await with_place(path, commit)
         except BaseException:
             await asyncio.shield(_discard(threads, path, staged, writing))
             raise
         finally:
             writing = None  # an error refers to this frame
+
+
+async def with_place(path: Path, commit: Callable[[], Awaitable[Entry]]) -> Entry:
+    """The result of `commit`, which begins again when there is a place for the file that it replaces."""
+    for left in reversed(range(_COMMITS)):
+        try:
+            return await commit()
+        except PlaceNeeded as needed:
+            kept = needed.kept
+        if left:
+            await kept.prepare()
+    raise service_unavailable(f"{path} was stored and removed again and again", 1)
 
 
 async def filled(
