@@ -35,7 +35,7 @@ from portico.operations.upload_status import (
 )
 from portico.paths import Path
 from portico.rights import Right
-from portico.store.uploads import OPEN, Claim, UploadRecord
+from portico.store.uploads import OPEN, UploadRecord
 
 MAX_OPEN = 1000
 """Unfinished uploads of one user."""
@@ -162,11 +162,13 @@ class ResumableUploads:
             )
             if offset != upload.offset:
                 raise other_offset(upload.offset)
-            total = await self._agreed_size(claim, drive, size)
+            total = self._agreed_size(claim.record, drive, size)
             whole = self._size_limit(drive) if total is None else total
             limit = SizeLimit(whole, whole - offset, is_announced=total is not None)
             if length is not None and length > limit.left:
                 raise limit.error()
+            if total != claim.record.size:
+                await claim.save(size=total)
             # A hash cannot be continued by another request, so only one that brings the whole file computes it in passing.
             computed = not offset and self._resources.wanted(wanted).computed
             hashing = Hashing(expected, sha256=computed) if expected or computed else None
@@ -293,17 +295,16 @@ class ResumableUploads:
         await self._rules.keep(record.expires_at)
         return await self.status(record.id) if size == 0 else status_of(record, details)
 
-    async def _agreed_size(self, claim: Claim, drive: Drive, size: int | None) -> int | None:
-        known = claim.record.size
+    def _agreed_size(self, record: UploadRecord, drive: Drive, size: int | None) -> int | None:
+        known = record.size
         if size is None or size == known:
             return known
         if known is not None:
             raise InvalidRequest(f"The upload was announced with {known} bytes; that cannot be changed.")
-        if size < claim.record.offset:
+        if size < record.offset:
             raise InvalidRequest("More has arrived than this length; send the length of the whole file.")
         if size > (limit := self._size_limit(drive)):
             raise too_large(limit)
-        await claim.save(size=size)
         return size
 
 

@@ -95,6 +95,16 @@ async def test_a_length_that_is_known_later(gateway: Gateway, tus: Tus) -> None:
     assert (gateway.files / "a.bin").read_bytes() == CONTENT
 
 
+async def test_a_length_that_came_with_a_refused_body_is_not_kept(gateway: Gateway, tus: Tus) -> None:
+    upload = await tus.create(None)
+    refused = await tus.patch(upload, 0, CONTENT, Upload_Length=str(len(CONTENT) - 1))
+    assert (refused.status_code, code(refused)) == (413, "too-large")
+    assert "Upload-Length" not in (await tus.call("HEAD", upload)).headers
+    answer = await tus.patch(upload, 0, CONTENT, Upload_Length=str(len(CONTENT)))
+    assert answer.status_code == 204
+    assert (gateway.files / "a.bin").read_bytes() == CONTENT
+
+
 async def test_a_length_does_not_change(tus: Tus) -> None:
     address = await tus.create(10)
     refused = await tus.patch(address, 0, b"12345", Upload_Length="11")
