@@ -29,6 +29,13 @@ class RequestLine(msgspec.Struct, gc=False):
     client: str
     user: str | msgspec.UnsetType
     request_id: str
+    action: str | msgspec.UnsetType = msgspec.UNSET
+    connection: str | msgspec.UnsetType = msgspec.UNSET
+    key: str | msgspec.UnsetType = msgspec.UNSET
+    link: str | msgspec.UnsetType = msgspec.UNSET
+    guest: str | msgspec.UnsetType = msgspec.UNSET
+    ticket: bool | msgspec.UnsetType = msgspec.UNSET
+    code: str | msgspec.UnsetType = msgspec.UNSET
     node: str | msgspec.UnsetType = msgspec.UNSET
     event: str = "request"
     level: str = "info"
@@ -103,8 +110,8 @@ def _write_for_people(line: RequestLine) -> None:
     fields = msgspec.structs.asdict(line)
     for name in ("event", "level", "timestamp", "request_id", "node"):
         del fields[name]
-    user = fields.pop("user") or None
-    structlog.get_logger().info(line.event, **fields, user=user)
+    known = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+    structlog.get_logger().info(line.event, **known)
 
 
 def _to_json(event: EventDict, **_: object) -> bytes:

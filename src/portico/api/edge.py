@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-import msgspec
 import structlog
+from msgspec import UNSET as _UNSET
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,7 +17,14 @@ from portico.api.cors import Cors, Headers
 from portico.api.problems import bug_response, problem_response
 from portico.api.request_body import until_gone
 from portico.api.requests import instance_of, parsed_length
-from portico.errors import AddressNotAllowed, HeadersTooLarge, InvalidRequest, PorticoError, UriTooLong
+from portico.errors import (
+    AddressNotAllowed,
+    HeadersTooLarge,
+    Internal,
+    InvalidRequest,
+    PorticoError,
+    UriTooLong,
+)
 from portico.logs import RequestLine, RequestLog
 from portico.metrics import Metrics
 from portico.operations import RequestContext
@@ -123,6 +130,7 @@ class Edge:
             if exchange.status:
                 # A part of the answer is sent: only closing the connection tells the client that it is incomplete.
                 self._metrics.broken.add()
+                exchange.context.code = getattr(error, "code", Internal.code)
                 log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
                 raise
             request = Request(scope, exchange.receive)
@@ -250,8 +258,15 @@ class _Exchange:
                 self._sent,
                 round(seconds * 1000, 1),
                 context.address,
-                context.user or msgspec.UNSET,
+                context.user or _UNSET,
                 context.request_id,
+                context.action,
+                context.connection or _UNSET,
+                _UNSET if context.key is None else context.key.id,
+                context.link or _UNSET,
+                context.guest or _UNSET,
+                context.ticket or _UNSET,
+                context.code or _UNSET,
             )
         )
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from portico.api.problems import problem_response, status_of
+from portico.api.problems import Problem, problem_response, status_of
 from portico.api.requests import actor_of, context_of, services_of, single_header
 from portico.errors import InvalidRequest, PorticoError
 from portico.operations.idempotency import Attempt
@@ -75,6 +75,8 @@ def _replayed(request: Request, stored: bytes) -> Response:
     answer = msgspec.msgpack.decode(stored, type=Answer)
     # The body is not wanted; it is read like that of a refused request, so that the client gets the answer.
     request.scope["state"]["body_unwanted"] = True
+    if answer.status >= 400:
+        context_of(request).code = msgspec.json.decode(answer.body, type=Problem).code
     response = Response(answer.body, answer.status)
     response.raw_headers = [*answer.headers, REPLAYED]
     return response

@@ -55,18 +55,18 @@ async def login(request: Request) -> Response:
     try:
         return await _sign_in(request)
     except _Refused as refused:
-        return _refusal(refused.status, refused.body, refused.headers)
-    except InvalidRequest as error:
-        return _refusal(400, OAuthError("invalid_request", error.detail), {})
-    except ClientTimeout as error:
-        return _refusal(PROBLEM_TYPES[error.code].status, OAuthError("invalid_request", error.detail), {})
+        return _refusal(request, refused.body.error, refused.status, refused.body, refused.headers)
+    except (InvalidRequest, ClientTimeout) as error:
+        status = PROBLEM_TYPES[error.code].status
+        return _refusal(request, error.code, status, OAuthError("invalid_request", error.detail))
     except (WrongPassword, NotSignedIn) as error:
-        return _refusal(400, OAuthError("invalid_grant", error.detail), {})
+        return _refusal(request, error.code, 400, OAuthError("invalid_grant", error.detail))
     except (TooManyRequests, Unavailable) as error:
         log_cause(error)
         status = PROBLEM_TYPES[error.code].status
         word = "slow_down" if isinstance(error, TooManyRequests) else "temporarily_unavailable"
-        return _refusal(status, OAuthError(word, error.detail), headers_of(error, status))
+        headers = headers_of(error, status)
+        return _refusal(request, error.code, status, OAuthError(word, error.detail), headers)
 
 
 async def _sign_in(request: Request) -> Response:
@@ -94,7 +94,7 @@ async def _sign_in(request: Request) -> Response:
                 raise NotSignedIn("There is no session in this browser; sign in.")
             tokens = await services.gateway.authentication.refresh(context, token)
         except NotSignedIn as error:
-            refused = _refusal(400, OAuthError("invalid_grant", error.detail), {})
+            refused = _refusal(request, error.code, 400, OAuthError("invalid_grant", error.detail))
             return _without_session(refused, services) if in_cookie else refused
         return _granted(tokens, services, in_cookie=in_cookie)
     raise _Refused(400, "unsupported_grant_type", "The grant_type must be 'password' or 'refresh_token'.")
@@ -222,7 +222,10 @@ def _field(form: dict[str, str], name: str) -> str:
     return form[name]
 
 
-def _refusal(status: int, body: OAuthError, headers: dict[str, str]) -> Response:
+def _refusal(
+    request: Request, code: str, status: int, body: OAuthError, headers: dict[str, str] | None = None
+) -> Response:
+    context_of(request).code = code
     response = JsonResponse(body, status)
-    response.headers.update(headers)
+    response.headers.update(headers or {})
     return response

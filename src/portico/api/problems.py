@@ -105,7 +105,9 @@ def problem_response(
 ) -> Response:
     problem_type = PROBLEM_TYPES[error.code]
     log_cause(error)
-    body = problem_of(error.code, error.detail, instance_of(request.scope), context_of(request).request_id)
+    context = context_of(request)
+    context.code = error.code
+    body = problem_of(error.code, error.detail, instance_of(request.scope), context.request_id)
     body.stored = msgspec.UNSET if stored is None else stored
     body.failed = msgspec.UNSET if failed is None else failed
     body.faults = msgspec.UNSET if faults is None else faults

@@ -214,9 +214,9 @@ async def guest_page(request: Request) -> Response:
     token = request.scope["path"].removeprefix(GUEST_PAGE)
     try:
         if not await services.gateway.visits.is_open(context_of(request), token):
-            response.status_code = 404
+            response.status_code, context_of(request).code = 404, NotFound.code
     except TooManyRequests as error:
-        response.status_code = 429
+        response.status_code, context_of(request).code = 429, error.code
         response.headers["Retry-After"] = str(error.retry_after)
     return response
 

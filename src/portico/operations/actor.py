@@ -204,6 +204,7 @@ class Authentication:
 
     async def with_ticket(self, context: RequestContext, ticket: str, path: Path) -> Actor:
         """The actor behind a ticket for `path`, who may download that file and do nothing else."""
+        context.ticket = True
         asked_at = time.monotonic()
         if resembles_guest_token(ticket):
             return _guest(context, asked_at, await self._guests.redeem(ticket, str(path)), only_file=path)

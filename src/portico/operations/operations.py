@@ -55,6 +55,7 @@ class Operations:
         self._resources = resources
         self._actor = actor
         self._context = actor.context
+        self._context.connection = actor.user.connection
         self._rules = GuestRules(resources, actor) if actor.guest else None
         self._opened: Drive | None = None
 

@@ -79,6 +79,12 @@ class RequestContext(msgspec.Struct):
     """The id of the share link by which a guest came: `user` is its owner."""
     guest: str | None = None
     """The name that the guest has given."""
+    ticket: bool = False
+    """Whether the request has a download ticket instead of the user's or guest's own credential."""
+    connection: str | None = None
+    """The name of the connection that the actor's files are in, if the request is about files."""
+    code: str | None = None
+    """The code of the error that was answered."""
     slot: Slot | None = None
     attempt: Attempt | None = None
     """If the request has an idempotency key."""
