@@ -29,15 +29,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "portico.check" -}}
-{{- $key := or .Values.secretKey.value .Values.secretKey.existingSecret }}
 {{- if and (include "portico.several" .) (not (include "portico.shared" .)) }}
 {{- fail "More than one replica needs a database: set database.url or database.existingSecret." }}
 {{- end }}
-{{- if and (include "portico.shared" .) (not $key) }}
+{{- if and (include "portico.shared" .) (not (or .Values.secretKey.value .Values.secretKey.existingSecret)) }}
 {{- fail "With a database all replicas need the same key: set secretKey.value or secretKey.existingSecret." }}
 {{- end }}
 {{- if not (or .Values.tls.secretName .Values.behindProxy) }}
-{{- fail "Portico does not send passwords in clear text: set behindProxy or tls.secretName." }}
+{{- fail "Passwords must not cross the network in clear text: set behindProxy to the addresses of your Ingress controller, or tls.secretName." }}
 {{- end }}
 {{- end }}
 
@@ -114,6 +113,14 @@ spec:
         - name: PORTICO_METRICS_ADDRESS
           value: "0.0.0.0:9464"
         {{- end }}
+        {{- if .Values.caBundle.configMapName }}
+        - name: SSL_CERT_FILE
+          value: /run/secrets/ca/ca.crt
+        - name: AWS_CA_BUNDLE
+          value: /run/secrets/ca/ca.crt
+        - name: PGSSLROOTCERT
+          value: /run/secrets/ca/ca.crt
+        {{- end }}
         {{- range $key, $value := .Values.settings }}
         - name: PORTICO_{{ $key | upper | replace "." "_" | replace "-" "_" }}
           value: {{ $value | toString | quote }}
@@ -153,6 +160,14 @@ spec:
           mountPath: /run/secrets/tls
           readOnly: true
         {{- end }}
+        {{- if .Values.caBundle.configMapName }}
+        - name: ca
+          mountPath: /run/secrets/ca
+          readOnly: true
+        {{- end }}
+        {{- with .Values.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
   volumes:
     - name: tmp
       emptyDir: {medium: Memory, sizeLimit: 16Mi}
@@ -181,6 +196,14 @@ spec:
       secret:
         secretName: {{ .Values.tls.secretName }}
         defaultMode: 0440
+    {{- end }}
+    {{- if .Values.caBundle.configMapName }}
+    - name: ca
+      configMap:
+        name: {{ .Values.caBundle.configMapName }}
+    {{- end }}
+    {{- with .Values.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- if include "portico.several" . }}
   topologySpreadConstraints:
