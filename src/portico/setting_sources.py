@@ -1,7 +1,7 @@
-"""Where settings are written: `application.properties`, and the environment."""
+"""Where settings are written: `application.properties`, the environment, and a file of variables."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import msgspec
 
 ENVIRONMENT_PREFIX = "PORTICO_"
 NOT_SETTINGS = re.compile(
-    r"PORTICO_(HOME|SECRET_KEY|SECRET_KEY_FILE|URL|TOKEN|PROFILE|LIVE_.*|SERVICE_.*|PORT|PORT_.*)"
+    r"PORTICO_(HOME|ENVIRONMENT_FILE|SECRET_KEY|SECRET_KEY_FILE|URL|TOKEN|PROFILE|LIVE_.*|SERVICE_.*|PORT|PORT_.*)"
 )
 """Portico's variables that are not settings, and those that Kubernetes sets for a service called `portico`."""
 
@@ -19,6 +19,12 @@ IN_FILE = "_FILE"
 """Ends the variable that names a file with the value, as container platforms provide secrets."""
 
 NOT_SET = "is not set"
+
+ENVIRONMENT_FILE = "PORTICO_ENVIRONMENT_FILE"
+"""Names the file that the service manager took the environment from: only a process can read it again while it runs."""
+
+_BLANKS = " \t\n\r"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -76,6 +82,7 @@ def from_file(file: Path, keys: Collection[str]) -> tuple[dict[str, Given], list
 def from_environment(
     environment: Mapping[str, str], keys: Collection[str]
 ) -> tuple[dict[str, Given], list[Mistake]]:
+    environment, unread = _with_file(environment)
     names = {variable(key): key for key in keys}
     files = {name + IN_FILE: key for name, key in names.items()}
     groups = tuple({name[: name.index("_", len(ENVIRONMENT_PREFIX)) + 1] for name in names})
@@ -84,7 +91,7 @@ def from_environment(
         for name, text in environment.items()
         if name in names
     }
-    mistakes = [
+    mistakes = unread + [
         Mistake(None, None, name, _unknown(name, [*names, *_OTHERS]))
         for name in environment
         if name.startswith(ENVIRONMENT_PREFIX) and name not in names and name not in files
@@ -104,6 +111,79 @@ def from_environment(
         except UnicodeDecodeError:
             mistakes.append(Mistake(file, None, name, "is not valid UTF-8"))
     return found, mistakes
+
+
+def _with_file(environment: Mapping[str, str]) -> tuple[Mapping[str, str], list[Mistake]]:
+    """The environment, with the variables of the file that it names as they are written now."""
+    if not (name := environment.get(ENVIRONMENT_FILE)):
+        return environment, []
+    file = Path(name)
+    try:
+        return {**environment, **variables(file.read_text("utf-8"))}, []
+    except FileNotFoundError:
+        return environment, []
+    except OSError as error:
+        return environment, [Mistake(file, None, "", f"cannot be read ({error.strerror})")]
+    except UnicodeDecodeError:
+        return environment, [Mistake(file, None, "", "is not valid UTF-8")]
+
+
+def variables(text: str) -> dict[str, str]:
+    """The variables of a file, as `EnvironmentFile=` of systemd reads it. A `$` means nothing; no shell does the same."""
+    found: dict[str, str] = {}
+    characters = iter(text)
+    for character in characters:
+        if character in "#;":
+            _until(characters, "\n\r")
+        elif character not in _BLANKS:
+            name, end = _until(characters, "=\n\r")
+            name = (character + name).rstrip()
+            if end == "=":
+                value = _value(characters)
+                if _NAME.fullmatch(name):
+                    found[name] = value
+    return found
+
+
+def _until(characters: Iterator[str], ends: str) -> tuple[str, str]:
+    """What comes before the first of `ends`, and that one."""
+    read = ""
+    for character in characters:
+        if character in ends:
+            return read, character
+        read += character
+    return read, ""
+
+
+def _value(characters: Iterator[str]) -> str:
+    """A value to the end of its line. Pieces in quotes are joined; a backslash at the end continues the line."""
+    value, blanks, started = "", "", False
+    for character in characters:
+        if character in "\n\r":
+            break
+        if character in "'\"" and not started:
+            value += _until(characters, "'")[0] if character == "'" else _double_quoted(characters)
+        elif character == "\\":
+            escaped = next(characters, "\n")
+            value, blanks, started = value + blanks + escaped.strip("\n"), "", True
+        elif character in _BLANKS:
+            blanks += character if started else ""
+        else:
+            value, blanks, started = value + blanks + character, "", True
+    return value
+
+
+def _double_quoted(characters: Iterator[str]) -> str:
+    value = ""
+    for character in characters:
+        if character == '"':
+            break
+        if character == "\\":
+            character = next(characters, "\n")
+            if character not in '"\\`$':
+                character = "" if character == "\n" else f"\\{character}"
+        value += character
+    return value
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

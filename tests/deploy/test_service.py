@@ -1,6 +1,9 @@
 """The systemd unit and the examples for proxies."""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +26,13 @@ def test_the_unit_starts_and_stops_the_gateway() -> None:
 def test_the_key_is_a_credential() -> None:
     name, _, file = UNIT["LoadCredential"].partition(":")
     assert ("Environment", f"PORTICO_SECRET_KEY_FILE=%d/{name}") in OPTIONS
-    assert f"cat {file}" in text("systemd/portico-admin")
+    assert f'"{Path(file).name}"' in text("systemd/portico-admin")
+    assert f'Path("{Path(file).parent}")' in text("systemd/portico-admin")
+
+
+def test_a_reload_reads_the_environment_again() -> None:
+    assert UNIT["EnvironmentFile"] == "-/etc/portico/environment"
+    assert ("Environment", "PORTICO_ENVIRONMENT_FILE=/etc/portico/environment") in OPTIONS
 
 
 def test_the_unit_is_confined() -> None:
@@ -47,6 +56,31 @@ def test_the_unit_is_confined() -> None:
 
 def test_the_admin_command_can_be_run() -> None:
     assert (DEPLOY / "systemd" / "portico-admin").stat().st_mode & 0o111
+    assert text("systemd/portico-admin").startswith(f"#!{Path(UNIT['ExecStart'].split()[0]).parent}/python -I\n")
+
+
+def test_the_admin_command_has_the_settings_and_the_key(tmp_path: Path) -> None:
+    """Whatever the password looks like: no shell reads the file."""
+    (tmp_path / "environment").write_text(
+        'PORTICO_DATABASE_URL="postgresql://p:a$b`c d@h/n"\nAWS_PROFILE=x $y\n'
+    )
+    (tmp_path / "secret.key").write_text("the key\n")
+    shown = ["PORTICO_DATABASE_URL", "AWS_PROFILE", "PORTICO_HOME", "PORTICO_SECRET_KEY"]
+    show = f"import os, sys; print([os.environ[name] for name in {shown}], os.getcwd(), sys.argv[1:])"
+    replaced = {
+        '"/etc/portico"': repr(str(tmp_path)),
+        '"/var/lib/portico"': repr(str(tmp_path)),
+        '["runuser", "-u", "portico", "--", "/opt/portico/bin/portico"]': repr([sys.executable, "-c", show]),
+    }
+    script = text("systemd/portico-admin")
+    for there, here in replaced.items():
+        assert there in script
+        script = script.replace(there, here)
+    done = subprocess.run(
+        [sys.executable, "-c", script, "user", "list"], capture_output=True, text=True, check=True
+    )
+    values = ["postgresql://p:a$b`c d@h/n", "x $y", str(tmp_path), "the key"]
+    assert done.stdout == f"{values} {tmp_path} {['user', 'list']}\n"
 
 
 @pytest.mark.parametrize("file", ["proxies/haproxy.cfg", "cluster/haproxy.cfg"])

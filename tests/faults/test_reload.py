@@ -136,6 +136,26 @@ def test_workers_stay_if_their_successors_cannot_start(gateway: Gateway) -> None
     assert answers(gateway)
 
 
+def test_changes_of_the_environment_file(tmp_path: Path) -> None:
+    file = tmp_path / "environment"
+    file.write_text("PORTICO_SECURITY_ALLOWED_ADDRESSES=127.0.0.1\n")
+    settings = {"PORTICO_ENVIRONMENT_FILE": str(file)}
+    gateway = Gateway(tmp_path / "gateway" / "home", "--workers", "1", settings=settings)
+    gateway.home.parent.mkdir()
+    gateway.start()
+    try:
+        assert gateway.answers()
+        file.write_text('PORTICO_SECURITY_ALLOWED_ADDRESSES="10.0.0.0/8"\nPORTICO_SERVER_DRAIN_DELAY=1s\n')
+        hang_up(gateway)
+        wait_until(lambda: not gateway.answers(), "this address is refused")
+        assert "server.drain-delay: changes take effect at the next start, all others now." in gateway.output
+        file.write_text("PORTICO_SECURITY_ALLOWED_ADDRESSES=nonsense\n")
+        hang_up(gateway)
+        wait_until(lambda: "The old settings stay in effect." in gateway.output, "the mistake is reported")
+    finally:
+        gateway.kill()
+
+
 def hang_up(gateway: Gateway) -> None:
     assert gateway.process is not None
     gateway.process.send_signal(signal.SIGHUP)

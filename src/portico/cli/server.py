@@ -26,7 +26,7 @@ from portico.cli.retired_workers import RetiredWorkers
 from portico.cli.systemd import notify
 from portico.cli.worker import DRAIN_SIGNAL, load_app_in_worker
 from portico.errors import PorticoError
-from portico.settings import Settings, SettingsError, load
+from portico.settings import KEYS, Settings, SettingsError, load
 
 if TYPE_CHECKING:
     from portico.cli.served_certificate import ServedCertificate
@@ -39,6 +39,12 @@ answered with 431."""
 
 CERTIFICATE_SECONDS = 5.0
 """How often the files of the certificate are looked at."""
+
+FIXED = tuple(
+    f"server.{name}"
+    for name in ("host", "port", "tls", "workers", "max-connections", "drain-delay", "stop-timeout")
+)
+"""Settings of this process and its socket, which a reload keeps."""
 
 RESPAWN_SECONDS = 60.0
 MAX_RESPAWNS = 20
@@ -109,6 +115,7 @@ class Server(MPServer):
             workers_kill_timeout=int(settings.stop_timeout.total_seconds()),
         )
         self.main_loop_interrupt = SignalFlag(self._tend)  # type: ignore[assignment]
+        self._settings = settings
         self._home = settings.home
         self._overrides = overrides
         self._on_terminal = sys.stdout.isatty()
@@ -184,7 +191,12 @@ class Server(MPServer):
             self.signal_handler_interrupt()
             return
         try:
-            load(self._home, overrides=self._overrides)
+            chosen = load(self._home, overrides=self._overrides)
+            if kept := [
+                key for key in FIXED if getattr(chosen, KEYS[key]) != getattr(self._settings, KEYS[key])
+            ]:
+                text = f"{', '.join(kept)}: changes take effect at the next start, all others now."
+                print(text, file=sys.stderr, flush=True)
             super().signal_handler_reload()  # type: ignore[no-untyped-call]
         except SettingsError as error:
             print(f"{error.detail}\nThe old settings stay in effect.", file=sys.stderr, flush=True)
