@@ -20,6 +20,7 @@ import msgspec
 
 from portico import timestamps
 from portico.errors import Unavailable
+from portico.visible_text import visible_json
 
 BEGUN = "begun"
 DONE = "done"
@@ -287,7 +288,12 @@ class AuditLog(Audit):
 _ATTEMPTS = 20
 """How often the lock is tried, a microsecond each, before a torn line is left as it is."""
 
-encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(line: AuditLine) -> bytes:
+    data = _encode(line)
+    return data if data.isascii() else visible_json(data)
 
 
 def unavailable(why: str, file: str | None = None) -> Unavailable:

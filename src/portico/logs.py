@@ -13,6 +13,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from portico import timestamps
+from portico.visible_text import visible, visible_json
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the request that is being served; part of every log line written meanwhile."""
@@ -70,6 +71,7 @@ def configure(level: str, node: str = "") -> RequestLog:
                 structlog.processors.TimeStamper("%H:%M:%S", utc=False),
                 structlog.processors.format_exc_info,
                 without_secrets,
+                _visible_values,
                 structlog.dev.ConsoleRenderer(
                     pad_event_to=0, pad_level=False, exception_formatter=structlog.dev.plain_traceback
                 ),
@@ -97,7 +99,8 @@ def configure(level: str, node: str = "") -> RequestLog:
 
         def requests(line: RequestLine) -> None:
             line.node = node or msgspec.UNSET
-            output.msg(_encode(line))
+            data = _encode(line)
+            output.msg(data if data.isascii() else visible_json(data))
 
     _capture_library_logs()
     return discard if threshold > logging.INFO else requests
@@ -115,7 +118,13 @@ def _write_for_people(line: RequestLine) -> None:
 
 
 def _to_json(event: EventDict, **_: object) -> bytes:
-    return msgspec.json.encode(event, enc_hook=repr)
+    return visible_json(msgspec.json.encode(event, enc_hook=repr))
+
+
+def _visible_values(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    return {
+        key: visible(value, lines=True) if isinstance(value, str) else value for key, value in event.items()
+    }
 
 
 _MAX_LENGTH = 16 * 1024

@@ -199,3 +199,22 @@ def test_lines_name_the_node(stream: io.BytesIO, monkeypatch: pytest.MonkeyPatch
     structlog.get_logger().warning("cause", cause="x")
     requests(logs.RequestLine("GET", "/", 200, 0, 1.0, "192.0.2.7", "web", "id"))
     assert [each["node"] for each in lines(stream)] == ["files-1", "files-1"]
+
+
+@pytest.mark.parametrize("at_terminal", [False, True])
+def test_deceptive_names_are_escaped(
+    stream: io.BytesIO, monkeypatch: pytest.MonkeyPatch, at_terminal: bool
+) -> None:
+    lie = "/Rechnung\u202efdp.exe"
+    stderr = io.TextIOWrapper(stream, encoding="utf-8")
+    monkeypatch.setattr(stderr, "isatty", lambda: at_terminal)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    requests = logs.configure("info")
+    structlog.get_logger().warning("not-removed", path=lie)
+    requests(logs.RequestLine("GET", lie, 200, 0, 1.0, "127.0.0.1", "web", "1"))
+    stderr.flush()
+    text = stream.getvalue().decode()
+    assert text.count("Rechnung\\u202efdp.exe") == 2
+    assert "\u202e" not in text
+    if not at_terminal:
+        assert [line["path"] for line in lines(stream)] == [lie, lie]

@@ -12,6 +12,7 @@ from portico import __version__
 from portico.cli.commands import COMMANDS, load
 from portico.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, UsageMistake, exit_code, sentence
 from portico.errors import PorticoError
+from portico.visible_text import visible
 
 SERVER_MODULES = (
     "alembic",
@@ -179,4 +180,4 @@ def _take_home(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def _print_error(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text, lines=True), file=sys.stderr, flush=True)

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from portico.visible_text import visible
+
 Facts = Mapping[str, object]
 """The fields of one item, by their names in JSON."""
 
@@ -49,7 +51,7 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={text}" for key, text in value.items())
+        value = ", ".join(f"{key}={text}" for key, text in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(map(str, value))
-    return str(value)
+        value = " ".join(map(str, value))
+    return visible(str(value))

@@ -10,12 +10,14 @@ from portico.accounts.guests import Guest, link_ended
 from portico.accounts.link_usage import Access, takes_no_more
 from portico.accounts.share_links import OpenLink
 from portico.accounts.users import User
+from portico.drive import Drive
 from portico.drives import Drives
 from portico.entries import guess_content_type
-from portico.errors import Forbidden, PorticoError, TargetGone, UnsupportedMediaType
+from portico.errors import Forbidden, InvalidPath, PorticoError, TargetGone, UnsupportedMediaType
 from portico.operations.actor import AccountCheck, Actor
 from portico.operations.resources import Resources
 from portico.paths import Path
+from portico.visible_text import is_deceptive, visible
 
 log = structlog.get_logger()
 
@@ -73,6 +75,16 @@ class GuestRules:
         """A sender without a folder of their own could otherwise learn of files by their names."""
         if self.is_blind and self._guest and self._guest.folder is None and not folder.is_root:
             raise Forbidden("This link takes files without folders; send each file by its name alone.")
+
+    async def check_names(self, drive: Drive, path: Path) -> None:
+        """`InvalidPath` if the guest would add a name that deceives its readers. Folders of the owner may have one."""
+        for depth, name in enumerate(path.segments if self._guest else (), 1):
+            above = Path(path.segments[:depth]) if depth < len(path.segments) else None
+            if is_deceptive(name) and not (above and await drive.find(above)):
+                raise InvalidPath(
+                    f"The name '{visible(name)}' contains invisible characters or ones that change the reading direction; "
+                    "remove them."
+                )
 
     def most_bytes(self, limit: int) -> int:
         """The size limit of a file."""

@@ -289,6 +289,8 @@ class Operations:
             raise not_by_link()
         drive = await self._drive()
         async with Change(self._resources.audit, self._context, "mkdir", path) as change:
+            if self._rules:
+                await self._rules.check_names(drive, path)
             await change.begin()
             await drive.make_folder(path)
 

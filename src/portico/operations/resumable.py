@@ -63,6 +63,7 @@ class ResumableUploads:
         async with self._refusals_audited(new.path):
             self._rules.check_folder(new.path.parent)
             drive = await self._open()
+            await self._rules.check_names(drive, new.path)
             self._rules.check_file(new.path.name, new.size)
             await self._check_new(drive, new.size)
             if new.on_conflict is OnConflict.REPLACE:

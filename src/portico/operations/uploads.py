@@ -121,6 +121,7 @@ class Upload:
                 raise InvalidRequest(f"'{name}' is given twice in this upload; send each name once.")
             self._names.add(name)
             if self._rules:
+                await self._rules.check_names(self._drive, path)
                 self._rules.check_file(name, size)
             if size is not None and size > self._max_file_size:
                 raise self._too_large(name)

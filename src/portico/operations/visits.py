@@ -17,6 +17,7 @@ from portico.errors import InvalidRequest, LimitReached, MoreNeeded, PorticoErro
 from portico.operations.guest_rules import require_target
 from portico.operations.request_context import RequestContext
 from portico.paths import Path, name_flaw
+from portico.visible_text import is_deceptive
 
 MAX_NAME = 100
 MAX_FOLDER_BYTES = 200
@@ -140,7 +141,7 @@ def _checked(name: str) -> str:
     name = unicodedata.normalize("NFC", " ".join(name.split()))
     if not 0 < len(name) <= MAX_NAME:
         raise InvalidRequest(f"A name has 1 to {MAX_NAME} characters; choose another one.")
-    if not name.translate(_JOINERS).isprintable():
+    if is_deceptive(name) or not name.translate(_JOINERS).isprintable():
         raise InvalidRequest("The name has characters that cannot be shown; choose another one.")
     if not any(map(_is_visible, name)):
         raise InvalidRequest("Nobody could see this name; choose another one.")

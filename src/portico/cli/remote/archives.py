@@ -13,6 +13,7 @@ from portico.cli.remote.progress_bar import ProgressBar
 from portico.cli.remote.report import Report
 from portico.cli.terminal import standard_output
 from portico.client.paths import clean, split
+from portico.visible_text import visible
 
 
 def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
@@ -21,17 +22,17 @@ def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
         folder, chosen = _below_one_folder(paths)
         place = _place(folder, target)
         if options.dry_run:
-            print(f"download {', '.join(paths)} to {place}")
+            print(visible(f"download {', '.join(paths)} to {place}"))
             return DONE
         if options.no_clobber and os.path.lexists(place):
-            print(f"'{place}' exists and is kept.", file=sys.stderr)
+            print(f"'{visible(place)}' exists and is kept.", file=sys.stderr)
             return DONE
         report = Report("downloaded", options)
         with ProgressBar(report), report_missing(paths[0]):
             destination = standard_output().buffer if place == "-" else place
             client.download_zip(folder, destination, paths=chosen, progress=report.progress)
     if place != "-" and not options.quiet:
-        print(f"Downloaded {place}, {units.size(os.path.getsize(place))}.", file=sys.stderr)
+        print(f"Downloaded {visible(place)}, {units.size(os.path.getsize(place))}.", file=sys.stderr)
     return DONE
 
 

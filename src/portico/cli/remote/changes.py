@@ -19,6 +19,7 @@ from portico.cli.remote.paths import (
 from portico.client.client import Client
 from portico.client.errors import COMMON, AlreadyExists, ClientError, FolderNotEmpty, NotPossible
 from portico.client.paths import clean, join
+from portico.visible_text import visible
 
 
 def mkdir(options: SimpleNamespace) -> int:
@@ -42,7 +43,7 @@ def rm(options: SimpleNamespace) -> int:
         def remove(path: str) -> None:
             if options.dry_run:
                 entry = find(client, path, folder=options.recursive)
-                print(f"delete {entry.path}{'/' * entry.is_folder}")
+                print(f"delete {visible(entry.path)}{'/' * entry.is_folder}")
                 return
             try:
                 is_named_folder = options.recursive or path.endswith("/")
@@ -83,7 +84,7 @@ def _transfer(options: SimpleNamespace, act: Callable[..., object]) -> int:
             except AlreadyExists:
                 if not options.no_clobber:
                     raise
-                print(f"'{place}' already exists; it was not replaced.", file=sys.stderr)
+                print(f"'{visible(place)}' already exists; it was not replaced.", file=sys.stderr)
 
         return _each(paths, transfer, options)
 
@@ -98,6 +99,6 @@ def _each(paths: Iterable[str], act: Callable[[str], None], options: SimpleNames
             if not options.goes_on or isinstance(error, COMMON):
                 raise
             text = sentence(error)
-            print(text if path in text else f"{path}: {text}", file=sys.stderr)
+            print(visible(text if path in text else f"{path}: {text}", lines=True), file=sys.stderr)
             failures[path] = error
     return common_code(failures) if failures else DONE

@@ -15,13 +15,14 @@ def runs(module: str, function: str) -> Callable[[SimpleNamespace], int]:
     def run(options: SimpleNamespace) -> int:
         from portico.cli.remote.errors import exit_code, sentence
         from portico.client.errors import ClientError
+        from portico.visible_text import visible
 
         work = getattr(import_module(f"portico.cli.remote.{module}"), function)
         try:
             code: int = work(options)
             return code
         except ClientError as error:
-            print(sentence(error), file=sys.stderr, flush=True)
+            print(visible(sentence(error), lines=True), file=sys.stderr, flush=True)
             return exit_code(error)
 
     return run

@@ -10,6 +10,7 @@ from portico.cli.remote import units
 from portico.client.client import Client
 from portico.client.errors import ClientError
 from portico.client.jobs import Job, JobProgress
+from portico.visible_text import visible
 
 
 class JobLine:
@@ -72,4 +73,4 @@ def words_of(job: Job) -> str:
     """`Copying /reports`."""
     if job.kind == "empty":
         return "Emptying the trash"
-    return f"{_DOING.get(job.kind, job.kind.capitalize())} {job.source}"
+    return f"{_DOING.get(job.kind, job.kind.capitalize())} {visible(job.source)}"

@@ -13,9 +13,7 @@ from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import NotAFolder
 from portico.client.paths import clean, join
-
-_UNPRINTABLE = dict.fromkeys((*range(32), 127, *range(128, 160)), "?")
-"""Control characters, which could manipulate a terminal. A Portico gateway never sends them."""
+from portico.visible_text import visible
 
 
 def ls(options: SimpleNamespace) -> int:
@@ -26,7 +24,7 @@ def ls(options: SimpleNamespace) -> int:
         for index, path in enumerate(paths):
             entries, is_folder = _entries(client, path, recursive=options.recursive)
             if titled and is_folder:
-                print(f"{'' if index == 0 else chr(10)}{clean(path)}:")
+                print(f"{'' if index == 0 else chr(10)}{visible(clean(path))}:")
             for place, entry in entries:
                 show(place if options.recursive else None, entry)
     return DONE
@@ -67,10 +65,9 @@ def shown(options: SimpleNamespace) -> Callable[[str | None, Entry], None]:
     if options.as_json:
         escaped = not speaks_unicode(out)
         return lambda _, entry: print(json.dumps(_fields(entry), ensure_ascii=escaped))
-    unprintable = _UNPRINTABLE if out.isatty() else {}
 
     def shown_name(path: str | None, entry: Entry) -> str:
-        return (path or entry.name).translate(unprintable) + "/" * entry.is_folder
+        return visible(path or entry.name) + "/" * entry.is_folder
 
     def plain(path: str | None, entry: Entry) -> None:
         print(shown_name(path, entry))

@@ -12,6 +12,7 @@ from portico.cli.exits import Missing, UsageMistake
 from portico.cli.remote.paths import check_unique_names, is_pattern
 from portico.cli.remote.report import Report
 from portico.cli.remote.transfer_record import folder as record_folder
+from portico.visible_text import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def list_folder(folder: str, report: Report) -> LocalFolder:
         else:
             content.others.append(entry.name)
             kind = "a link to a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            report.note(f"{entry.path} is {kind}; it was skipped.")
+            report.note(f"{visible(entry.path)} is {kind}; it was skipped.")
     return content
 
 

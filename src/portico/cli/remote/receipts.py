@@ -17,6 +17,7 @@ from portico.client.auth.private_files import write_private
 from portico.client.errors import NotAGateway, ProfileUnusable
 from portico.client.http.effects import Request
 from portico.errors import PorticoError
+from portico.visible_text import visible
 
 ADDRESS = "/backend/1.0.0/receipts/key"
 _MAX_TEXT = 64 * 2**20
@@ -59,10 +60,11 @@ def verify_receipt(options: SimpleNamespace) -> int:
         print(json.dumps(claim, ensure_ascii=not speaks_unicode(standard_output())))
         return DONE
     issuer = f" at {claim['issuer']}" if claim.get("issuer") else ""
-    print(
+    text = (
         f"{options.file} is what was stored as {claim.get('path')} for {claim.get('user')}{issuer} on "
         f"{claim.get('storedAt')} ({size} bytes, SHA-256 {sha256}, receipt {claim.get('id')})."
     )
+    print(visible(text))
     return DONE
 
 

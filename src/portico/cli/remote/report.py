@@ -12,6 +12,7 @@ from portico.cli.exits import DONE
 from portico.cli.remote import units
 from portico.cli.remote.errors import common_code, sentence
 from portico.cli.terminal import speaks_unicode
+from portico.visible_text import visible
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ class Report:
         if not self.quiet:
             # On a terminal, the line has the progress bar.
             erase = "\r\x1b[K" if sys.stderr.isatty() else ""
-            self.note(f"{erase}Resuming {path.rpartition('/')[2]} at {done * 100 // size} %")
+            self.note(f"{erase}Resuming {visible(path.rpartition('/')[2])} at {done * 100 // size} %")
 
     def progress(self, path: str, done: int, total: int | None) -> None:
         """Update the progress of a file. Small files report only once, when they are complete."""
@@ -128,7 +129,7 @@ class Report:
         for path, error in self.failures.items():
             text = sentence(error)
             named = (isinstance(error, OSError) and error.filename) or path in text
-            print(text if named else f"{path}: {text}", file=sys.stderr)
+            print(visible(text if named else f"{path}: {text}", lines=True), file=sys.stderr)
         if not self.quiet:
             print(self._summary(), file=sys.stderr, flush=True)
         return common_code(self.failures) if self.failures else DONE

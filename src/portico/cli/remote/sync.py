@@ -19,6 +19,7 @@ from portico.cli.remote.uploads import upload
 from portico.client.client import Client
 from portico.client.errors import ClientError, NotAFolder
 from portico.client.paths import clean
+from portico.visible_text import visible
 
 
 def sync(options: SimpleNamespace) -> int:
@@ -68,7 +69,7 @@ def _delete(
         return
     for shown, path in found:
         if options.dry_run:
-            print(f"delete {shown}")
+            print(f"delete {visible(shown)}")
             report.deleted += 1
             continue
         try:

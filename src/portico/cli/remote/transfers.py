@@ -14,6 +14,7 @@ from portico.cli.remote.report import Halt, Report
 from portico.client.entries import Entry
 from portico.client.errors import AlreadyExists, TransfersFailed
 from portico.client.transfers.progress import Progress
+from portico.visible_text import visible
 
 _AHEAD = 10_000
 """How many files the plan may be ahead of the transfers."""
@@ -55,7 +56,7 @@ def print_plan(verb: str, plan: Iterator[Item], report: Report) -> None:
     """With --dry-run: what would be done."""
     for item in report.halting(plan):
         report.plan(item.size)
-        print(f"{verb} {item.source} to {item.target}")
+        print(visible(f"{verb} {item.source} to {item.target}"))
 
 
 def _note(error: TransfersFailed, report: Report) -> None:

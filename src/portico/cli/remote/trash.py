@@ -14,6 +14,7 @@ from portico.client.errors import NotFound
 from portico.client.files import OnConflict
 from portico.client.paths import clean
 from portico.client.trash import TrashedItem
+from portico.visible_text import visible
 
 
 def list_trash(options: SimpleNamespace) -> int:
@@ -24,9 +25,7 @@ def list_trash(options: SimpleNamespace) -> int:
                 print(json.dumps(_fields(item), ensure_ascii=not speaks_unicode(out)))
                 continue
             size = "" if item.size is None else item.size
-            name = item.path + "/" * item.is_folder
-            if out.isatty():
-                name = "".join(letter if letter.isprintable() else "?" for letter in name)
+            name = visible(item.path) + "/" * item.is_folder
             print(f"{item.id}  {item.deleted_at.astimezone():%Y-%m-%d %H:%M:%S}  {size:>14}  {name}")
     return DONE
 
@@ -39,7 +38,7 @@ def restore_items(options: SimpleNamespace) -> int:
         for trash_id in _ids(client, options.paths):
             with JobLine(client) as line:
                 path = client.restore(trash_id, on_conflict=on_conflict, progress=line.progress)
-            print(path)
+            print(visible(path))
     return DONE
 
 

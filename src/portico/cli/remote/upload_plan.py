@@ -14,6 +14,7 @@ from portico.client.entries import Entry
 from portico.client.errors import ClientError, Forbidden, IsAFolder, NotAFolder, NotFound
 from portico.client.paths import check_name, clean, join, split
 from portico.client.transfers.content_comparer import Candidate
+from portico.visible_text import visible
 
 _FEW = 2
 """Up to this many files are looked up one by one; for more, their folder is listed."""
@@ -166,6 +167,6 @@ class UploadPlan:
 
     def _make_folder(self, path: str) -> None:
         if self._options.dry_run:
-            print(f"create folder {path}")
+            print(f"create folder {visible(path)}")
         else:
             self._client.make_folder(path)

@@ -23,6 +23,7 @@ from portico.client.files import OnConflict
 from portico.client.paths import clean, join
 from portico.client.transfers.progress import Progress, Receipt, Received
 from portico.client.transfers.uploads import HASHED_BEFORE
+from portico.visible_text import visible
 
 _CHUNK = 256 * 1024
 
@@ -95,7 +96,7 @@ def _put_stream(
     if is_folder(client, target):
         raise UsageMistake(f"'{target}' is a folder; add a file name.")
     if options.dry_run:
-        print(f"upload a stream to {clean(target)}")
+        print(f"upload a stream to {visible(clean(target))}")
         return DONE
     with ProgressBar(report):
         entry = client.upload(
@@ -124,7 +125,9 @@ def _print_stored(
 ) -> None:
     """Print the stored file as JSON, or its name if that differs from the requested one."""
     if entry is None:
-        print(f"The gateway does not report the name under which it stored '{path}'.", file=sys.stderr)
+        print(
+            f"The gateway does not report the name under which it stored '{visible(path)}'.", file=sys.stderr
+        )
         return
     if options.as_json:
         facts = {
@@ -141,7 +144,7 @@ def _print_stored(
         print_json(facts)
     elif entry.path != path:
         # In one write, since several threads print.
-        sys.stdout.write(f"{local or 'Standard input'} is stored as {entry.path}\n")
+        sys.stdout.write(visible(f"{local or 'Standard input'} is stored as {entry.path}") + "\n")
 
 
 def _on_conflict(options: SimpleNamespace) -> OnConflict | None:
