@@ -255,6 +255,10 @@ class Misconfigured(Unavailable):
     """It cannot serve until its administrator has changed something."""
 
 
+class TableMissing(Misconfigured):
+    """The database lacks a table or column."""
+
+
 class StorageFull(PorticoError):
     code = "storage-full"
 

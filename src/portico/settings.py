@@ -181,7 +181,7 @@ class Settings:
         "database.migrate",
         setting_parsers.flag,
         True,
-        "true: a start or a command migrates a database of an older version. false: it refuses, and 'portico migrate' does so when the administrator decides.",
+        "true: a start, or a command that changes something, migrates a database of an older version. false: it refuses, and 'portico migrate' does so when the administrator decides.",
     )
     max_file_size: int = _setting(
         "upload.max-file-size",

@@ -199,9 +199,10 @@ def test_a_shared_database_needs_no_home(
 ) -> None:
     (tmp_path / "url").write_text(postgres.new_database())
     monkeypatch.setenv("PORTICO_DATABASE_URL_FILE", str(tmp_path / "url"))
-    assert portico("cluster", "show").code == 0
+    assert "run 'portico migrate' once" in portico("cluster", "show").err
     forgotten = portico("cluster", "forget", "--yes")
     assert (forgotten.code, forgotten.err) == (0, "")
+    assert portico("cluster", "show").code == 0
     assert portico("config", "check").out == "The environment: no mistakes\n"
     assert not home.exists()
 

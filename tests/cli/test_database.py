@@ -81,12 +81,71 @@ def test_an_older_database_is_not_migrated_unless_wanted(
     as_released(home)
     started = anna("serve", "--port", "1", "--no-migrate")
     monkeypatch.setenv("PORTICO_DATABASE_MIGRATE", "false")
-    for outcome in (started, anna("user", "list")):
+    for outcome in (started, anna("user", "disable", "anna")):
         assert (outcome.code, outcome.out) == (1, "")
         assert f"does not have the schema {NEWEST}" in outcome.err
         assert "run 'portico migrate' once" in outcome.err
     assert "from schema 0002" in anna("migrate").out
     assert anna("user", "list").code == 0
+
+
+READING = (
+    *("user list", "user show anna", "key list", "key list anna", "uploads list"),
+    *("connection list", "connection show local", "connection test local", "cluster show", "config check"),
+)
+WITHIN_0002 = ("user list", "user show anna", "config check")
+"""Commands that read only what schema 0002 has."""
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_command_that_reads_does_not_migrate(anna: Portico, home: Path, command: str) -> None:
+    as_released(home)
+    outcome = anna(*command.split())
+    if command in WITHIN_0002:
+        assert (outcome.code, outcome.err) == (0, "")
+    else:
+        assert (outcome.code, outcome.out) == (1, "")
+        assert outcome.err == (
+            f"The database {home / 'portico.db'} does not have the schema {NEWEST} that this version of Portico needs: "
+            "run 'portico migrate' once.\n"
+        )
+    assert "from schema 0002" in anna("migrate").out
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_command_that_reads_uses_what_an_older_database_has(
+    anna: Portico, home: Path, command: str
+) -> None:
+    pretend(home, "UPDATE alembic_version SET version_num = '0003'")  # with all that is needed
+    outcome = anna(*command.split())
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_a_command_that_reads_says_that_the_database_is_gone(anna: Portico, home: Path) -> None:
+    (home / ".set-up").touch()
+    for file in home.glob("portico.db*"):
+        file.unlink()
+    assert "although this gateway was set up before" in anna("user", "list").err
+    assert not (home / "portico.db").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "user disable anna",
+        "key add anna --name backup",
+        "cluster forget --yes",
+        "connection add c --kind local --option folder=/tmp",
+    ],
+)
+def test_a_command_that_changes_something_migrates_and_says_so(
+    anna: Portico, home: Path, command: str
+) -> None:
+    as_released(home)
+    outcome = anna(*command.split())
+    assert outcome.code == 0
+    assert f"Migrated the database from schema 0002 to {NEWEST}.\n" in outcome.err
+    assert "There is nothing to do" in anna("migrate").out
 
 
 def test_a_failed_migration_of_a_new_home_leaves_nothing(

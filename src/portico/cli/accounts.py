@@ -58,8 +58,13 @@ async def audited(
 
 
 def with_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
-    """Run `action` on the accounts of an existing home."""
+    """Run `action` on the accounts of an existing home, whose database is migrated if necessary."""
     return with_settings(homes.existing(home), action)
+
+
+def read_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
+    """As `with_accounts`, for an `action` that changes nothing: a database of an older version stays as it is."""
+    return with_settings(homes.existing(home), action, reads_only=True)
 
 
 def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awaitable[T]]) -> T:
@@ -73,15 +78,29 @@ def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awa
 
 
 def with_settings(
-    settings: "Settings", action: Callable[[Accounts], Awaitable[T]], *, make_key: bool = False
+    settings: "Settings",
+    action: Callable[[Accounts], Awaitable[T]],
+    *,
+    make_key: bool = False,
+    reads_only: bool = False,
 ) -> T:
     """Run `action` on the accounts. With a shared database, a missing key is made only with `make_key`."""
     import asyncio
 
-    return asyncio.run(_call(settings, action, make_key=make_key))
+    async def call() -> T:
+        async with opened_database(settings, reads_only=reads_only) as database:
+            return await _call(settings, database, action, make_key=make_key)
+
+    return asyncio.run(call())
 
 
-async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]], *, make_key: bool) -> T:
+async def _call(
+    settings: "Settings",
+    database: "Database",
+    action: Callable[[Accounts], Awaitable[T]],
+    *,
+    make_key: bool,
+) -> T:
     from portico.accounts.connections import Connections
     from portico.accounts.home_paths import HomePaths
     from portico.accounts.passwords import Passwords
@@ -89,12 +108,7 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     from portico.accounts.vault import Vault
     from portico.providers.registry import PATH_OPTIONS
 
-    database = await current_database(settings)
-    try:
-        vault = Vault(await _secret_key(settings, database, make_key=make_key))
-    except BaseException:
-        await database.close()
-        raise
+    vault = Vault(await _secret_key(settings, database, make_key=make_key))
     passwords = Passwords()
     audit = _trail(settings, database)
     paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
@@ -104,7 +118,6 @@ async def _call(settings: "Settings", action: Callable[[Accounts], Awaitable[T]]
     finally:
         await audit.close()
         passwords.close()
-        await database.close()
 
 
 def _trail(settings: "Settings", database: "Database") -> "AuditTrail":
@@ -146,22 +159,42 @@ def run_audited(settings: "Settings", action: str, subject: str, work: Callable[
     return asyncio.run(call())
 
 
-async def current_database(settings: "Settings") -> "Database":
-    """The database, which is migrated if this version cannot use it as it is and the settings allow it."""
+@asynccontextmanager
+async def opened_database(settings: "Settings", *, reads_only: bool = False) -> "AsyncIterator[Database]":
+    """The database. If this version needs a newer schema, and the settings allow it, it is migrated, and the user is told.
+
+    A command that `reads_only` never migrates: it works with an older schema if that has everything the command reads.
+    """
+    from portico.errors import TableMissing
     from portico.store.database import Database
-    from portico.store.schema import is_current, migrate, needs_migration
+    from portico.store.schema import check_present, is_current, needs_migration
 
     database = Database(settings.database_url, blocking=True)
     try:
-        if not await is_current(database):
-            if not settings.database_migrate:
-                raise needs_migration(database.name)
-            migrate(settings.database_url, set_up_mark=settings.home / homes.SET_UP_MARK)
+        current = await is_current(database)
+        if not current and reads_only:
+            check_present(settings.database_url, settings.home / homes.SET_UP_MARK)
+        elif not current:
+            _migrate(settings, database)
         await database.learn_clock()
-    except BaseException:
+        try:
+            yield database
+        except TableMissing:
+            if current:
+                raise
+            raise needs_migration(database.name) from None
+    finally:
         await database.close()
-        raise
-    return database
+
+
+def _migrate(settings: "Settings", database: "Database") -> None:
+    from portico.store.schema import migrate, needs_migration
+
+    if not settings.database_migrate:
+        raise needs_migration(database.name)
+    done = migrate(settings.database_url, set_up_mark=settings.home / homes.SET_UP_MARK)
+    if done.before not in (None, done.after):
+        print(f"Migrated the database from schema {done.before} to {done.after}.", file=sys.stderr)
 
 
 async def _secret_key(settings: "Settings", database: "Database", *, make_key: bool) -> "SecretKey | None":

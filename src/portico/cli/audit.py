@@ -5,7 +5,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from portico.cli.accounts import Accounts, with_accounts
+from portico.cli.accounts import Accounts, read_accounts
 from portico.cli.exits import UsageMistake
 from portico.cli.output import Facts, show_list
 from portico.cli.parser import Command, Group, Parser
@@ -33,7 +33,7 @@ def list_(options: SimpleNamespace) -> None:
             )
         )
 
-    found = with_accounts(options.home, action)
+    found = read_accounts(options.home, action)
     rows = found if options.as_json else [_facts(line) for line in found]
     show_list(rows, as_json=options.as_json, empty="No audit line fits.")
 

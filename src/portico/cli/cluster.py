@@ -4,12 +4,11 @@ These commands work without the secret key, and with another one.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from portico.cli.accounts import current_database, run_audited
+from portico.cli.accounts import opened_database, run_audited
 from portico.cli.home import existing_or_shared
 from portico.cli.output import show_one, timestamp
 from portico.cli.parser import Command, Group, Parser
@@ -20,14 +19,17 @@ if TYPE_CHECKING:
     from portico.settings import Settings
     from portico.store.database import Database
 
-T = TypeVar("T")
-
 _SHOWN_DIGITS = 16
 
 
 def show(options: SimpleNamespace) -> None:
     settings = existing_or_shared(options.home)
-    facts = _with_database(settings, lambda database: _facts(settings, database))
+
+    async def found() -> dict[str, Any]:
+        async with opened_database(settings, reads_only=True) as database:
+            return await _facts(settings, database)
+
+    facts = asyncio.run(found())
     if not options.as_json:
         held = [f"{each['name']}: {each['owner']} until {each['expiresAt']}" for each in facts["leases"]]
         facts["leases"] = ", ".join(held)
@@ -82,27 +84,13 @@ def forget(options: SimpleNamespace) -> None:
     )
 
     async def forgotten() -> str:
-        database = await current_database(settings)
-        try:
+        async with opened_database(settings) as database:
             await check_stopped(database, force=options.force)
             await Cluster(database).forget()
             return database.name
-        finally:
-            await database.close()
 
     name = run_audited(settings, "cluster.forget", "cluster", forgotten)
     print(f"Forgot what the nodes on the database {name} agreed on; the next node that starts decides anew.")
-
-
-def _with_database(settings: "Settings", action: "Callable[[Database], Awaitable[T]]") -> T:
-    async def call() -> T:
-        database = await current_database(settings)
-        try:
-            return await action(database)
-        finally:
-            await database.close()
-
-    return asyncio.run(call())
 
 
 def _json_option(parser: Parser) -> None:

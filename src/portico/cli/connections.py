@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeVar
 
-from portico.cli.accounts import Accounts, change, with_accounts
+from portico.cli.accounts import Accounts, change, read_accounts, with_accounts
 from portico.cli.connection_checks import problem
 from portico.cli.exits import DONE, FAILED, UsageMistake, exit_code, sentence
 from portico.cli.home_setup import with_new_accounts
@@ -84,7 +84,7 @@ def list_(options: SimpleNamespace) -> None:
         return found
 
     empty = "There is no connection yet; add one with 'portico connection add NAME --kind KIND'."
-    show_list(with_accounts(options.home, action), as_json=options.as_json, empty=empty)
+    show_list(read_accounts(options.home, action), as_json=options.as_json, empty=empty)
 
 
 def show(options: SimpleNamespace) -> None:
@@ -92,12 +92,12 @@ def show(options: SimpleNamespace) -> None:
         connection = await accounts.connections.get(options.name)
         return _facts(connection, await accounts.connections.in_use(), options.home)
 
-    show_one(with_accounts(options.home, action), as_json=options.as_json)
+    show_one(read_accounts(options.home, action), as_json=options.as_json)
 
 
 def test(options: SimpleNamespace) -> int:
     name = options.name
-    errors = with_accounts(options.home, lambda accounts: _probe(accounts, name))
+    errors = read_accounts(options.home, lambda accounts: _probe(accounts, name))
     if errors:
         print(f"The connection {name} does not work.", file=sys.stderr)
         codes = {exit_code(error) for error in errors}

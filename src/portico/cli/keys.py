@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from portico import clock, setting_parsers
-from portico.cli.accounts import Accounts, with_accounts
+from portico.cli.accounts import Accounts, read_accounts, with_accounts
 from portico.cli.exits import UsageMistake
 from portico.cli.output import Facts, show_list, show_one, timestamp
 from portico.cli.parser import Command, Group, Parser
@@ -40,7 +40,7 @@ def list_(options: SimpleNamespace) -> None:
         return [{"user": user.name, **_facts(key)} for user in named for key in await keys.list(user)]
 
     empty = "There is no key yet; add one with 'portico key add USER --name NAME'."
-    show_list(with_accounts(options.home, action), as_json=options.as_json, empty=empty)
+    show_list(read_accounts(options.home, action), as_json=options.as_json, empty=empty)
 
 
 def end(options: SimpleNamespace) -> None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from portico import timestamps
-from portico.cli.accounts import Accounts, with_accounts
+from portico.cli.accounts import Accounts, read_accounts, with_accounts
 from portico.cli.output import show_list
 from portico.cli.parser import Command, Group, Parser
 from portico.errors import NotFound
@@ -31,7 +31,7 @@ def list_(options: SimpleNamespace) -> None:
             for row in await unfinished(accounts.database)
         ]
 
-    show_list(with_accounts(options.home, action), as_json=options.as_json, empty="No upload is unfinished.")
+    show_list(read_accounts(options.home, action), as_json=options.as_json, empty="No upload is unfinished.")
 
 
 def end(options: SimpleNamespace) -> None:

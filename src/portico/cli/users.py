@@ -4,7 +4,7 @@ from ipaddress import ip_address
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from portico.cli.accounts import Accounts, change, with_accounts
+from portico.cli.accounts import Accounts, change, read_accounts, with_accounts
 from portico.cli.exits import UsageMistake
 from portico.cli.home_setup import forget_password_file, generate_password, with_new_accounts
 from portico.cli.output import Facts, show_list, show_one, timestamp
@@ -101,14 +101,14 @@ def set_(options: SimpleNamespace) -> None:
 
 
 def list_(options: SimpleNamespace) -> None:
-    users = with_accounts(options.home, lambda accounts: accounts.users.list())
+    users = read_accounts(options.home, lambda accounts: accounts.users.list())
     rows = [{key: value for key, value in _facts(user).items() if not key.endswith("At")} for user in users]
     empty = "There is no Web User yet; add one with 'portico user add NAME'."
     show_list(rows, as_json=options.as_json, empty=empty)
 
 
 def show(options: SimpleNamespace) -> None:
-    user = with_accounts(options.home, lambda accounts: accounts.users.get(options.name))
+    user = read_accounts(options.home, lambda accounts: accounts.users.get(options.name))
     show_one(_facts(user), as_json=options.as_json)
 
 
@@ -116,7 +116,7 @@ def password(options: SimpleNamespace) -> None:
     if not (options.password_stdin or options.generate or at_terminal()):
         raise UsageMistake("Send the new password with --password-stdin, or generate one with --generate.")
     name = options.name
-    with_accounts(options.home, lambda accounts: accounts.users.get(name))  # before the prompt
+    read_accounts(options.home, lambda accounts: accounts.users.get(name))  # before the prompt
     new = _new_password(stdin=options.password_stdin, generate=options.generate)
     change(options.home, "user.password", name, lambda accounts: _set_password(accounts, name, new))
     print(f"Changed the password of {name}.")

@@ -9,10 +9,10 @@ from sqlalchemy import select
 from portico import clock
 from portico.accounts.cluster import KEY
 from portico.drives import Drives, StorageUnusable
-from portico.errors import NotPossible, PorticoError, Unavailable
+from portico.errors import NotPossible, PorticoError, TableMissing, Unavailable
 from portico.single_flight import SingleFlight
 from portico.store.database import Database
-from portico.store.postgres import NotPermitted, TableMissing
+from portico.store.postgres import NotPermitted
 from portico.store.schema import OLDEST_CODE_VALUE, is_usable
 from portico.store.tables import cluster
 

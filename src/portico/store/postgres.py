@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Executable, event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from portico.errors import InvalidRequest, Misconfigured, Unavailable
+from portico.errors import InvalidRequest, Misconfigured, TableMissing, Unavailable
 from portico.sockets import borrowed_socket
 from portico.store.prepared import Prepared
 
@@ -70,10 +70,6 @@ _MAX_ROUND_TRIP_SECONDS = 2.0
 
 class NotPermitted(Misconfigured):
     """The role lacks a right."""
-
-
-class TableMissing(Misconfigured):
-    """A table or column is missing."""
 
 
 class Postgres:

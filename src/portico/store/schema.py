@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from sqlalchemy import Connection, inspect, select, text
 
-from portico.errors import NotPossible, Unavailable
+from portico.errors import NotPossible, TableMissing, Unavailable
 from portico.store.database import Database
-from portico.store.postgres import TableMissing
 from portico.store.schema_changes import LockLimits, change_schema, file_of
 from portico.store.tables import cluster
 
@@ -69,7 +68,7 @@ async def is_current(database: Database) -> bool:
 def needs_migration(name: str) -> NotPossible:
     return NotPossible(
         f"The database {name} does not have the schema {newest_revision()} that this version of Portico needs: "
-        "run 'portico migrate' once, then start the nodes."
+        "run 'portico migrate' once."
     )
 
 
@@ -101,10 +100,8 @@ def migrate(
     If the file `set_up_mark` exists, the database was set up before: then an empty one is `NotPossible`, because its users
     and connections are lost.
     """
-    was_set_up = set_up_mark is not None and set_up_mark.exists()
-    if was_set_up and _is_absent(url):
-        raise _emptied(file_of(url) or "", set_up_mark)
-    mark = set_up_mark if was_set_up else None
+    check_present(url, set_up_mark)
+    mark = set_up_mark if set_up_mark and set_up_mark.exists() else None
 
     async def work(connection: "AsyncConnection", name: str) -> Migration:
         tables = await connection.run_sync(table_names)
@@ -118,6 +115,12 @@ def migrate(
         return Migration(before, newest_revision())
 
     return in_thread(change_schema(url, work, limits))
+
+
+def check_present(url: str, set_up_mark: pathlib.Path | None) -> None:
+    """`NotPossible` if the SQLite file is gone or empty although it was set up before: see `migrate`."""
+    if set_up_mark and set_up_mark.exists() and _is_absent(url):
+        raise _emptied(file_of(url) or "", set_up_mark)
 
 
 def in_thread(work: Coroutine[Any, Any, T]) -> T:

@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
+from portico.errors import TableMissing
 from portico.store.prepared import Outcome, Prepared, PreparedForSqlite
 from portico.thread_pool import ThreadPool
 
@@ -88,8 +89,12 @@ class Sqlite:
         """SQLite has no rights, and a query of a missing table fails as such."""
         return "NULL", "NULL"
 
-    def problem(self, error: BaseException | None) -> None:
-        return None
+    def problem(self, error: BaseException | None) -> tuple[type[TableMissing], str] | None:
+        if not str(error).startswith(("no such table", "no such column")):
+            return None
+        return TableMissing, (
+            f"the database {self.name} lacks a table or column of Portico ({error}): run 'portico migrate', or restore a backup"
+        )
 
     def why(self, error: BaseException | None) -> str:
         return f"{type(error).__name__}: {error}".rstrip(": ")
