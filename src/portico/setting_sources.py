@@ -79,6 +79,14 @@ def from_file(file: Path, keys: Collection[str]) -> tuple[dict[str, Given], list
     return found, mistakes
 
 
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    """The text of a settings file that has these values; the rest stays as it is."""
+    properties = javaproperties.PropertiesFile.loads(text.removeprefix("\ufeff"))
+    for key, value in values.items():
+        properties[key] = value
+    return properties.dumps()
+
+
 def from_environment(
     environment: Mapping[str, str], keys: Collection[str]
 ) -> tuple[dict[str, Given], list[Mistake]]:

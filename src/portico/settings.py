@@ -309,6 +309,10 @@ class Settings:
     def properties_file(self) -> Path:
         return self.home / PROPERTIES_FILE
 
+    def client(self) -> dict[str, str]:
+        """The client id and secret, by key."""
+        return {key: getattr(self, KEYS[key]) for key in CLIENT}
+
     def of_the_cluster(self) -> dict[str, str]:
         """The settings that must be equal on all nodes, by key."""
         return {key: str(getattr(self, name)) for name, key in _OF_THE_CLUSTER.items()}
@@ -385,11 +389,9 @@ KEYS: Mapping[str, str] = {key: each.name for key, each in _FIELDS.items()}
 """Each property key and the name of its field."""
 
 
-_OF_THE_CLUSTER = {
-    KEYS[key]: key for key in ("security.client-id", "security.client-secret", "server.public-url")
-}
-
-
+CLIENT = ("security.client-id", "security.client-secret")
+PUBLIC_URL = "server.public-url"
+_OF_THE_CLUSTER = {KEYS[key]: key for key in (*CLIENT, PUBLIC_URL)}
 _MAY_SET_CLIENT = ("", variable("database.url"), variable("database.url") + IN_FILE)
 """Mistakes in the whole file, or in what names the database."""
 _NO_CLIENT = (
@@ -420,8 +422,8 @@ def load(
         # What cannot be read may well set what seems to be missing.
         unreadable = any(mistake.key in _MAY_SET_CLIENT for mistake in mistakes)
         if not settings.database and not unreadable:  # nodes that share a database take them from there
-            missing = [key for key in generated_client() if not chosen.get(key)]
-            if len(missing) == len(generated_client()):
+            missing = [key for key in CLIENT if not chosen.get(key)]
+            if len(missing) == len(CLIENT):
                 mistakes.append(Mistake(file, None, "", _NO_CLIENT))
             else:
                 mistakes += [Mistake(file, None, key, NOT_SET) for key in missing]
@@ -444,10 +446,7 @@ def _parsed(chosen: Mapping[str, Given]) -> tuple[dict[str, Any], list[Mistake]]
 
 def generated_client() -> dict[str, str]:
     """An OAuth client id and secret, by their keys."""
-    return {
-        "security.client-id": "portico-" + secrets.token_urlsafe(9),
-        "security.client-secret": secrets.token_urlsafe(24),
-    }
+    return dict(zip(CLIENT, ("portico-" + secrets.token_urlsafe(9), secrets.token_urlsafe(24)), strict=True))
 
 
 def commented_file(values: Mapping[str, str]) -> str:

@@ -383,3 +383,44 @@ def test_a_backup_with_a_row_twice_is_damaged(anna: Portico, tmp_path: Path) -> 
         f"The file {file} is damaged: it has rows that do not fit the table 'cluster'; nothing was changed.\n",
     )
     assert "anna" in anna("user", "list").out
+
+
+def test_a_variable_that_keeps_programs_out_is_warned_of(
+    anna: Portico, elsewhere: Portico, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert anna("backup", str(file), "--with-key").code == 0
+    monkeypatch.setenv("PORTICO_SECURITY_CLIENT_ID", "another-client")
+    restored = elsewhere("restore", str(file))
+    assert restored.code == 0
+    assert restored.err == (
+        "Warning: PORTICO_SECURITY_CLIENT_ID is not the security.client-id that programs have, so they cannot sign in; "
+        "remove the variable.\n"
+    )
+
+
+def test_a_restore_that_fails_changes_no_settings(
+    anna: Portico, elsewhere: Portico, file: Path, tmp_path: Path
+) -> None:
+    assert anna("backup", str(file), "--with-key").code == 0
+    assert elsewhere("user", "add", "bob", "--generate").code == 0
+    settings = tmp_path / "elsewhere" / PROPERTIES_FILE
+    before = settings.read_text()
+    assert elsewhere("restore", str(file)).code == 1  # it is not empty
+    assert settings.read_text() == before
+
+
+def test_a_restore_into_sqlite_is_chosen_by_an_empty_settings_file(
+    anna: Portico, elsewhere: Portico, home: Path, file: Path, tmp_path: Path
+) -> None:
+    settings = home / PROPERTIES_FILE
+    settings.write_text(settings.read_text() + "\naudit.log=off\n")
+    assert anna("backup", str(file), "--with-key").code == 0
+    new = tmp_path / "elsewhere"
+    new.mkdir()
+    (new / PROPERTIES_FILE).touch()
+    restored = elsewhere("restore", str(file))
+    assert (restored.code, restored.err) == (0, "")
+    assert "Set security.client-id and security.client-secret in" in restored.out
+    lines = (new / PROPERTIES_FILE).read_text().splitlines()
+    assert [line.partition("=")[0] for line in lines] == ["security.client-id", "security.client-secret"]
+    assert set(lines) <= set(settings.read_text().splitlines())

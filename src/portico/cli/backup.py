@@ -36,14 +36,18 @@ def backup(options: SimpleNamespace) -> None:
         settings,
         "backup",
         str(file),
-        lambda: _backup(settings, file, passphrase, with_key=options.with_key),
+        lambda: _backup(
+            settings, file, passphrase, with_key=options.with_key, with_sessions=options.with_sessions
+        ),
     )
     show_counts(counts)
     how = "an encrypted backup" if passphrase else "a backup"
     print(f"Wrote {how} to {file}{'' if options.with_key else ', without the secret key'}.")
 
 
-async def _backup(settings: "Settings", file: Path, passphrase: str | None, *, with_key: bool) -> "Counts":
+async def _backup(
+    settings: "Settings", file: Path, passphrase: str | None, *, with_key: bool, with_sessions: bool
+) -> "Counts":
     from portico import __version__, clock, timestamps
     from portico.store import backup, content
 
@@ -52,7 +56,10 @@ async def _backup(settings: "Settings", file: Path, passphrase: str | None, *, w
     if with_key:
         files = {KEY_FILE: f"{_own_key(settings).text()}\n"}
         files[settings.properties_file.name] = settings.properties_file.read_text("utf-8")
-    async with content.read(settings.database_url, without=content.MOMENTARY) as found:
+    without = content.MOMENTARY - (content.SESSIONS if with_sessions else frozenset())
+    async with content.read(settings.database_url, without=without) as found:
+        if settings.database_in_home:  # a shared database has the client of all nodes
+            found = content.with_values(found, settings.client())
         created = timestamps.from_epoch(clock.now())
         facts = backup.Facts(__version__, found.revision, created, key, files)
         return await backup.write(file, facts, found, passphrase)
@@ -131,6 +138,7 @@ def _options(parser: Parser) -> None:
         "file", "FILE", help="The file to write. An existing one is replaced when the new one is complete."
     )
     parser.add_flag("--with-key", help="Include the secret key and application.properties.")
+    parser.add_flag("--with-sessions", help="Include sessions, so that nobody has to sign in again.")
     parser.add_flag("--encrypt", help="Encrypt the file with a passphrase, which is prompted for.")
     parser.add_flag("--passphrase-stdin", help="Encrypt the file with the passphrase on standard input.")
     parser.add_exclusive("--encrypt", "--passphrase-stdin")
@@ -140,8 +148,9 @@ COMMANDS = {
     "backup": Command(
         backup,
         "Save users, connections, what nodes agree on and the audit log of the database to a file, as of one moment, while "
-        "the gateway runs.\n\nSessions are not included: after a restore, users sign in again. Nor are the files of users. "
-        "Without --with-key, keep the secret key in another place: the credentials of connections are encrypted with it.",
+        "the gateway runs.\n\nSessions are not included, unless you add --with-sessions: after a restore, users sign in again. "
+        "The files of users are never included. Without --with-key, keep the secret key in another place: the credentials of "
+        "connections are encrypted with it.",
         (_options,),
         "Examples:\n"
         "  portico backup /backup/portico.backup\n"

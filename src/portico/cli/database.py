@@ -38,25 +38,36 @@ def migrate(options: SimpleNamespace) -> None:
 
 def migrate_database(options: SimpleNamespace) -> None:
     from portico.cli.backup import show_counts
+    from portico.cli.restore import keep_client
 
     source, target = options.source, options.target
     if _same(source, target):
         raise UsageMistake("FROM and TO are the same database.")
     moved: list[str] = []
-    counts = asyncio.run(_copy(source, target, options.home, moved, lost_key=options.lost_key))
+    values: dict[str, str] = {}
+    counts = asyncio.run(_copy(source, target, options.home, moved, values, lost_key=options.lost_key))
     show_counts(counts)
     print("Copied everything; the numbers of rows are equal in both databases.")
     if moved:
         print(f"Paths are absolute now, and must be the same on every node: {', '.join(moved)}.")
     print("Next, set database.url to the new database on every node, and give all nodes the same secret key.")
     if target.startswith("sqlite") and not source.startswith("sqlite"):
-        print("Also set security.client-id and security.client-secret, which only a shared database keeps.")
+        if _is_inside(target, options.home):
+            keep_client(options.home, values, needed=True)
+        else:
+            print(
+                "Also set security.client-id and security.client-secret, which only a shared database keeps."
+            )
 
 
-async def _copy(source: str, target: str, home: Path, moved: list[str], *, lost_key: bool) -> "Counts":
+async def _copy(
+    source: str, target: str, home: Path, moved: list[str], values: dict[str, str], *, lost_key: bool
+) -> "Counts":
+    """`moved` gets the connections whose paths became absolute, `values` what the nodes on the source agree on."""
     from portico.accounts.cluster import KEY
     from portico.cli.restore import absolute_paths, note_key
     from portico.store import content
+    from portico.store.tables import metadata
 
     base = _home_of(source, home)
     stays = _is_inside(target, home)
@@ -72,11 +83,25 @@ async def _copy(source: str, target: str, home: Path, moved: list[str], *, lost_
             moved.append(row["name"])
         return new
 
+    async with content.read(source, without=frozenset(metadata.tables) - {"cluster"}) as found:
+        values.update(await content.values_in(found))
     async with content.read(source) as found:
+        if not stays and base:
+            found = content.with_values(found, _client_of(base))
         counts = await content.load(target, found, change=change)
     if key:
         await note_key(target, key)
     return counts
+
+
+def _client_of(home: Path) -> dict[str, str]:
+    """The client of this home; nothing if it has no settings."""
+    from portico.settings import SettingsError, load
+
+    try:
+        return load(home).client()
+    except SettingsError:
+        return {}
 
 
 async def _key_to_note(source: str, home: Path, *, shared: bool) -> str | None:

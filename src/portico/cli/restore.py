@@ -3,7 +3,8 @@
 import asyncio
 import dataclasses
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,18 +28,21 @@ _LOST = "If the key is lost, add --lost-key, and add the connections again that 
 
 def restore(options: SimpleNamespace) -> None:
     backup = _read(options)
+    values = asyncio.run(_values(backup))
     with undone_on_failure(options.home):
-        settings = _settings(options.home, backup)
+        settings = _settings(options.home, backup, client_of(values))
         with _key(settings, backup, lost=options.lost_key):
             if options.replace:
                 _confirm_replacement(settings, backup, yes=options.yes, force=options.force)
             _restore(settings, backup, replace=options.replace, lost_key=options.lost_key)
+        keep_client(settings.home, values, needed=settings.database_in_home)
         (settings.home / homes.SET_UP_MARK).touch(mode=0o600)
     if backup.facts.key and not options.lost_key and not settings.database_in_home:
         asyncio.run(note_key(settings.database_url, backup.facts.key))
     _forget_old_password(settings)
     show_counts(backup.counts)
-    print(f"Restored the backup of {backup.facts.created}. All users have to sign in again.")
+    signed_in = "Sessions continue." if "families" in backup.counts else "All users have to sign in again."
+    print(f"Restored the backup of {backup.facts.created}. {signed_in}")
 
 
 def _confirm_replacement(settings: "Settings", backup: "Backup", *, yes: bool, force: bool) -> None:
@@ -76,16 +80,60 @@ def _read(options: SimpleNamespace) -> "Backup":
     return backup.read(file, passphrase)
 
 
-def _settings(home: Path, backup: "Backup") -> "Settings":
-    """The settings of the home; one that has none gets those of the backup."""
-    from portico.client.auth.private_files import write_private
-    from portico.settings import PROPERTIES_FILE
+async def _values(backup: "Backup") -> dict[str, str]:
+    from portico.store.content import values_in
 
-    if text := backup.facts.files.get(PROPERTIES_FILE):
+    return await values_in(backup.content())
+
+
+def _settings(home: Path, backup: "Backup", client: dict[str, str]) -> "Settings":
+    """The settings of the home, with the client of the backup; a home without settings gets those of the backup."""
+    from portico.client.auth.private_files import write_private
+    from portico.setting_sources import with_values
+    from portico.settings import PROPERTIES_FILE, commented_file
+
+    text, file = backup.facts.files.get(PROPERTIES_FILE), home / PROPERTIES_FILE
+    if text or client:
         homes.make(home)
-        if not (home / PROPERTIES_FILE).exists():
-            write_private(home / PROPERTIES_FILE, text, replace=False)
-    return homes.prepare(home)
+        if not file.exists():
+            write_private(file, with_values(text or commented_file(client), client), replace=False)
+    return homes.prepare(home, client)
+
+
+def client_of(values: Mapping[str, str]) -> dict[str, str]:
+    """The client id and secret in the table `cluster`, by key; empty if it does not have both."""
+    from portico.settings import CLIENT
+
+    found = {key: values[key] for key in CLIENT if values.get(key)}
+    return found if len(found) == len(CLIENT) else {}
+
+
+def keep_client(home: Path, values: Mapping[str, str], *, needed: bool) -> None:
+    """Let the settings of this home name the client that programs have, and the public URL if they name none.
+
+    They are `needed` unless a shared database has them, which then only must not be contradicted.
+    """
+    from portico.client.auth.private_files import write_private
+    from portico.setting_sources import from_file, variable, with_values
+    from portico.settings import KEYS, PROPERTIES_FILE, PUBLIC_URL, commented_file, load
+
+    client, file = client_of(values), home / PROPERTIES_FILE
+    if not client:
+        return
+    written = {key: given.text for key, given in from_file(file, KEYS)[0].items()}
+    new = {key: value for key, value in client.items() if written.get(key, "" if needed else value) != value}
+    if needed and values.get(PUBLIC_URL) and not written.get(PUBLIC_URL):
+        new[PUBLIC_URL] = values[PUBLIC_URL]
+    if new:
+        text = file.read_text("utf-8") if file.exists() else commented_file(new)
+        write_private(file, with_values(text, new))
+        print(f"Set {' and '.join(new)} in {file}, so that programs keep their credentials.")
+    for key, value in load(home).client().items():
+        if value not in ("", client[key]):
+            print(
+                f"Warning: {variable(key)} is not the {key} that programs have, so they cannot sign in; remove the variable.",
+                file=sys.stderr,
+            )
 
 
 @contextmanager

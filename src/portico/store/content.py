@@ -5,7 +5,7 @@ it is migrated, and is loaded into that schema before it is migrated.
 """
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,18 +17,16 @@ from portico.errors import NotPossible, PorticoError
 from portico.store import schema
 from portico.store.database import Database
 from portico.store.schema_changes import LONGEST, LockLimits, change_schema, file_of
-from portico.store.tables import metadata
+from portico.store.tables import cluster, metadata
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-MOMENTARY: Final = frozenset(
-    {
-        *("families", "access_tokens", "refresh_tokens", "tickets", "invitations"),
-        *("attempts", "leases", "idempotency_keys", "jobs"),
-        *("guests", "guest_tickets", "guest_downloads"),
-    }
-)
+SESSIONS: Final = frozenset({"families", "access_tokens", "refresh_tokens"})
+MOMENTARY: Final = SESSIONS | {
+    *("tickets", "invitations", "attempts", "leases", "idempotency_keys", "jobs"),
+    *("guests", "guest_tickets", "guest_downloads"),
+}
 """Tables that are not part of a backup: a session that was ended since must not come back with it, nor the answer to a
 change that a restore of the files has undone."""
 
@@ -65,6 +63,34 @@ class Content:
     revision: str
     batches: Callable[[], AsyncIterator[Batch]]
     """Each table in an order that foreign keys allow, with at least one batch. It may be called again."""
+
+
+async def values_in(content: Content) -> dict[str, str]:
+    """The values in the table `cluster`, by name."""
+    found = {}
+    async for batch in content.batches():
+        if batch.table == cluster.name:
+            found.update(_named_values(batch))
+    return found
+
+
+def with_values(content: Content, values: Mapping[str, str]) -> Content:
+    """The content with these values, except for empty ones, in the table `cluster`, if it has that table."""
+    given = {name: value for name, value in values.items() if value}
+
+    async def batches() -> AsyncIterator[Batch]:
+        async for batch in content.batches():
+            if batch.table == cluster.name:
+                rows = {**_named_values(batch), **given}
+                batch = Batch(cluster.name, ("name", "value"), list(rows.items()))
+            yield batch
+
+    return Content(content.revision, batches)
+
+
+def _named_values(batch: Batch) -> dict[str, str]:
+    rows = [dict(zip(batch.columns, row, strict=False)) for row in batch.rows]
+    return {str(row.get("name")): str(row.get("value")) for row in rows}
 
 
 class NotEmpty(NotPossible):
