@@ -276,6 +276,8 @@ _WITH_VERSIONS = frozenset(
         "test_a_restore_mixes_no_file_with_a_folder",
         "test_a_restore_lists_the_item_once",
         "test_a_path_may_be_too_long_below_another_name",
+        "test_replaced_file_is_deleted_as_it_is_then",
+        "test_version_that_a_service_denies_is_removed",
     }
 )
 VERSIONED: tuple[str, ...] = ("s3-versions", "azure-blob-versions", "gcs-versions")

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from portico.drive import Drive
-from portico.errors import PorticoError
-from portico.providers.base import Provider
-from portico.providers.keys import KeyStore
+from portico.errors import Changed, PorticoError, changed
+from portico.paths import Path
+from portico.providers.base import TRASH, Provider
+from portico.providers.keys import KeyStore, Version
 
 from .actions import at, content, exists, put, tree
 
@@ -40,7 +41,8 @@ async def test_a_file_that_is_replaced_during_a_move_is_not_lost(drive: Drive, m
     replacing = asyncio.create_task(replace())
     while not stored:
         await asyncio.sleep(0)
-    await drive.move(at("from"), at("to"))
+    with suppress(Changed):  # the newer version stays, and the answer says so
+        await drive.move(at("from"), at("to"))
     moved = True
     await replacing
     assert await newest(drive, "from/b", "to/b") == b"%d" % stored
@@ -80,7 +82,8 @@ async def test_what_is_replaced_after_its_copy_stays_at_the_source(
         await put(drive, "from/b", b"acknowledged")
 
     monkeypatch.setattr(provider, "duplicate", after_each_copy(provider, replace))
-    await drive.move(at(source), at("to"))
+    with pytest.raises(Changed, match="'b' was replaced during the move"):
+        await drive.move(at(source), at("to"))
     assert await content(drive, "from/b") == b"acknowledged"
     assert await content(drive, "to/b" if source == "from" else "to") in (b"old", b"acknowledged")
     if source == "from":
@@ -102,7 +105,8 @@ async def test_what_is_replaced_before_its_copy_is_copied_as_it_is_then(
             await put(drive, "from/b", b"newer than its listing")
 
     monkeypatch.setattr(provider, "duplicate", before_each_copy(provider, replace))
-    await (drive.copy if how == "copy" else drive.move)(at("from"), at("to"))
+    with suppress(Changed):  # of a service as below
+        await (drive.copy if how == "copy" else drive.move)(at("from"), at("to"))
     assert await content(drive, "to/b") == b"newer than its listing"
     # A service that does not look at the version of a copy's source leaves the newer one there as well.
     assert await newest(drive, "from/b", "to/b") == b"newer than its listing"
@@ -136,3 +140,58 @@ async def test_a_transfer_that_is_called_off_leaves_whole_files(
     monkeypatch.undo()
     await drive.move(at("from"), at("to"))
     assert await tree(drive) == {"/to": None} | {f"/to/{number}": b"%d" % number for number in range(20)}
+
+
+@pytest.mark.key_stores
+@pytest.mark.parametrize("path", ["from", "from/b"])
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "always"])
+async def test_replaced_file_is_deleted_as_it_is_then(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, path: str, lasting: bool
+) -> None:
+    """Or the delete fails: a file that stays is never reported as deleted."""
+    assert isinstance(provider, KeyStore)
+    for name in "abc":
+        await put(drive, f"from/{name}", b"old")
+    remove, stored = provider.remove_versions, 0
+
+    async def replace_and_remove(versions: list[Version]) -> list[Version]:
+        nonlocal stored
+        if lasting or not stored:
+            stored += 1
+            await put(drive, "from/b", b"newer %d" % stored)
+        return await remove(versions)
+
+    monkeypatch.setattr(provider, "remove_versions", replace_and_remove)
+    place = Path((TRASH, "0123"))
+    if lasting:
+        with pytest.raises(Changed, match="'b' has changed"):
+            await provider.move_to_trash(at(path).under(drive.root), place)
+        assert await content(drive, "from/b") == b"newer %d" % stored
+        return
+    await provider.move_to_trash(at(path).under(drive.root), place)
+    assert not await exists(drive, path)
+    monkeypatch.undo()
+    await provider.restore(place, at(path).under(drive.root))
+    assert await content(drive, "from/b") == b"newer 1"
+
+
+@pytest.mark.key_stores
+@pytest.mark.parametrize("how", ["move", "delete"])
+async def test_version_that_a_service_denies_is_removed(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    assert isinstance(provider, KeyStore)
+    await put(drive, "from/b", b"stored in parts")
+    remove = provider.remove_version
+
+    async def refuse(version: Version) -> None:
+        if version.etag is not None:
+            raise changed(version.key)
+        await remove(version)
+
+    monkeypatch.setattr(provider, "remove_version", refuse)
+    if how == "move":
+        await drive.move(at("from"), at("to"))
+    else:
+        await provider.move_to_trash(at("from").under(drive.root), Path((TRASH, "0123")))
+    assert not await exists(drive, "from")

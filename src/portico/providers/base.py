@@ -180,14 +180,16 @@ class Provider(ABC):
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
         """As `copy`, but the source is removed after its copy exists. What was added to the source meanwhile stays.
 
-        A file that is replaced meanwhile is moved or stays, in either case as its newest version.
+        A file that is replaced meanwhile is moved or stays, in either case as its newest version. `Changed`: it stays,
+        and an earlier one is at the target.
         """
 
     async def move_to_trash(self, path: Path, place: Path) -> None:
         """Move a file, or a folder with its content, to a hidden place that nothing has.
 
         As cheaply as the service can. Whenever this ends, each file is in its folder or in the trash. What is there may
-        have any form, as long as `restore` and `purge` understand it. A file that is replaced meanwhile stays.
+        have any form, as long as `restore` and `purge` understand it. A file that is replaced meanwhile is
+        moved as it is then. `Changed`: it keeps being replaced, and stays.
 
         `NotKept`: the service cannot hold it there, and nothing was moved.
         """

@@ -13,12 +13,13 @@ from typing import ClassVar, NamedTuple
 import structlog
 
 from portico.entries import FOLDER_TYPE, Download, Entry
-from portico.errors import AlreadyExists
+from portico.errors import AlreadyExists, Changed
 from portico.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
 from portico.providers.base import Provider
 from portico.providers.memory import MemoryBudget
 from portico.providers.part_store import PartStore, UploadState
 from portico.providers.progress import Progress
+from portico.providers.tasks import CONCURRENCY, for_each
 from portico.providers.write_options import WriteOptions
 
 log = structlog.get_logger()
@@ -49,6 +50,9 @@ class KeyStore(Provider):
     max_key_bytes: ClassVar[int] = 1024
     removal_passes: ClassVar[int] = 1
     """How often a tree is listed to remove it: more than once if a folder may be listed pages before its content."""
+
+    concurrent_removals: ClassVar[int] = CONCURRENCY
+    """How many objects are removed at the same time, one by one."""
 
     memory: MemoryBudget
     """The budget of its uploads."""
@@ -99,10 +103,34 @@ class KeyStore(Provider):
         """
 
     @abstractmethod
-    async def remove_versions(self, versions: list[Version]) -> None:
-        """As `remove`, but an object that has another version by now stays."""
+    async def remove_version(self, version: Version) -> None:
+        """Remove an object; a missing one is ignored. `Changed`: the service says that it has another version by now."""
 
     # What is built on that.
+
+    async def remove_versions(self, versions: list[Version]) -> list[Version]:
+        """As `remove`, but an object that has another version by now stays. Returns these, each as it is now."""
+        newer: list[Version] = []
+
+        async def remove_one(version: Version) -> None:
+            if found := await self._remove_unless_newer(version):
+                newer.append(found)
+
+        await for_each(remove_one, versions, self.concurrent_removals)
+        return newer
+
+    async def _remove_unless_newer(self, version: Version) -> Version | None:
+        try:
+            await self.remove_version(version)
+        except Changed:
+            found = await self.find(version.key)
+            if found is None or found.is_folder:
+                return None
+            if found.etag != version.etag:
+                return Version(version.key, found.etag)
+            # Swift compares with another etag than the one it shows for a file stored in parts.
+            await self.remove_version(Version(version.key, None))
+        return None
 
     async def mark(self, key: str) -> None:
         """Make a folder's marker unless it exists."""

@@ -5,7 +5,6 @@ a source is removed only after its copy exists, and what was removed stays remov
 """
 
 from collections import defaultdict
-from contextlib import suppress
 
 from portico.entries import Entry
 from portico.errors import (
@@ -16,32 +15,51 @@ from portico.errors import (
     PorticoError,
     ProviderFailed,
     cannot_replace_folder,
+    changed,
     not_found,
+    service_failed,
 )
 from portico.providers.keys import KeyStore, Version, name_of
 from portico.providers.tasks import for_each
 from portico.tally import count
 
-_ATTEMPTS = 4
-"""How often the copy of an object that keeps being replaced is tried."""
+ATTEMPTS = 4
+"""How often the copy or removal of an object that keeps being replaced is tried."""
 
 
-async def copy_object(store: KeyStore, source: Version, target: str, *, replace: bool) -> Version | None:
+async def copy_object(store: KeyStore, source: Version, target: str, *, replace: bool) -> Version:
     """Copy an object. Returns the version that was copied, which may be newer than `source`.
 
-    None if the object keeps being replaced: some version of it was copied, and the source must stay.
+    If the object keeps being replaced, any version is copied: if the returned one is still there, it was that one.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
-            await store.duplicate(source, target, replace=replace)
+            await _duplicate(store, source, target, replace=replace)
             return source
         except Changed:
-            found = await store.find(source.key)
-            if found is None or found.is_folder:
-                raise not_found(name_of(source.key)) from None
-            source = Version(source.key, found.etag)
-    await store.duplicate(Version(source.key, None), target, replace=replace)
-    return None
+            source = await _current(store, source.key)
+    await _duplicate(store, Version(source.key, None), target, replace=replace)
+    return source
+
+
+async def _duplicate(store: KeyStore, source: Version, target: str, *, replace: bool) -> None:
+    try:
+        await store.duplicate(source, target, replace=replace)
+    except NotFound as error:
+        now = await _current(store, source.key)
+        if source.key.endswith("/"):
+            await store.mark(target)  # SeaweedFS does not copy the markers of folders
+        elif source.etag in (now.etag, None):
+            raise service_failed("the service does not find an object to copy that is there") from error
+        else:
+            raise changed(name_of(source.key)) from error
+
+
+async def _current(store: KeyStore, key: str) -> Version:
+    found = await store.find(key)
+    if found is None or found.is_folder:
+        raise not_found(name_of(key))
+    return Version(key, found.etag)
 
 
 async def copy_tree(
@@ -57,8 +75,7 @@ async def copy_tree(
         try:
             if merging:
                 await check_merge(store, target, key, folders)
-            if done := await copy_object(store, version, key, replace=replace):
-                copied.append(done)
+            copied.append(await copy_object(store, version, key, replace=replace))
             if not entry.name.endswith("/"):
                 count(size=entry.size)
         except NotFound:
@@ -89,17 +106,19 @@ async def check_merge(store: KeyStore, top: str, key: str, folders: set[str]) ->
         raise cannot_replace_folder(name)
 
 
-async def remove_copied(store: KeyStore, copied: list[Version]) -> None:
-    """Remove the sources of a move, except those that were replaced after they were copied."""
+async def remove_copied(store: KeyStore, copied: list[Version]) -> list[Version]:
+    """Remove the sources of a move. Returns those that stay, as they were replaced after they were copied."""
     removed = 0
+    newer: list[Version] = []
     try:
         for start in range(0, len(copied), store.max_page_size):
             batch = copied[start : start + store.max_page_size]
-            await store.remove_versions(batch)
+            newer += await store.remove_versions(batch)
             removed += len(batch)
     except PorticoError as error:
         done = f"All {len(copied)} files were copied, and {removed} of them removed at the source"
         raise error.after(done) from error
+    return newer
 
 
 async def move_tree(store: KeyStore, source: str, target: str) -> int:
@@ -128,27 +147,34 @@ async def move_objects(
 ) -> list[int | None]:
     """Move objects from one prefix to another, in the trash unless the caller has checked that they fit.
 
-    Returns the size of each that was moved, None for a folder's marker.
+    One that is replaced in the meantime is moved as it is then. Returns the size of each that was moved, None for a
+    folder's marker.
     """
+    sizes: dict[str, int | None] = {}
+    pending = [Version(entry.name, entry.etag) for entry in objects]
+    known = {entry.name: None if entry.name.endswith("/") else entry.size or 0 for entry in objects}
     copied: list[Version] = []
-    sizes: list[int | None] = []
 
-    async def copy_one(entry: Entry) -> None:
-        version = Version(entry.name, entry.etag)
+    async def copy_one(version: Version) -> None:
         goal = target + version.key[len(source) :]
         if not store.fits(goal):
             raise InvalidPath(
                 f"The path of '{name_of(version.key)}' is too long to be kept in the trash; "
                 "delete it for good, with permanent=true."
             )
-        with suppress(NotFound):  # deleted in the meantime
-            if done := await copy_object(store, version, goal, replace=replace):
-                copied.append(done)
-                sizes.append(None if entry.name.endswith("/") else entry.size or 0)
+        try:
+            copied.append(await copy_object(store, version, goal, replace=replace or version.key in sizes))
+        except NotFound:
+            return  # deleted in the meantime
+        sizes[version.key] = known[version.key]
 
-    await for_each(copy_one, objects)
-    await store.remove_versions(copied)
-    return sizes
+    for _ in range(ATTEMPTS):
+        copied.clear()
+        await for_each(copy_one, pending)
+        pending = await store.remove_versions(copied)
+        if not pending:
+            return list(sizes.values())
+    raise changed(name_of(pending[0].key))
 
 
 async def remove_tree(store: KeyStore, prefix: str) -> None:

@@ -13,6 +13,7 @@ from secrets import token_hex
 
 from portico.entries import Download, Entry, Page
 from portico.errors import (
+    Changed,
     InvalidPath,
     NotFound,
     already_exists,
@@ -32,6 +33,7 @@ from portico.providers.key_walk import KeyWalk
 from portico.providers.keys import KeyStore, Version, entries_of, folder_entry, folder_key, key_of, name_of
 from portico.providers.memory import MemoryBudget
 from portico.providers.object_trees import (
+    ATTEMPTS,
     copy_object,
     copy_tree,
     move_tree,
@@ -268,11 +270,11 @@ class ObjectStore(KeyStore):
 
     async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
         copied, is_folder = await self._transfer(source, target, replace)
+        newer = await remove_copied(self, copied)
         if is_folder:
-            await remove_copied(self, copied)
             await remove_empty_folders(self, folder_key(source))
-        else:
-            await self.remove_versions(copied)
+        if newer:
+            raise _replaced_meanwhile([name_of(version.key) for version in newer])
 
     # The trash
 
@@ -294,10 +296,12 @@ class ObjectStore(KeyStore):
     async def _move_file_to_trash(self, seen: Version, place: Path) -> None:
         if not self.fits(key_of(place)):
             raise NotKept
-        copied = await copy_object(self, seen, key_of(place), replace=True)
-        if copied is None:
-            raise changed(name_of(seen.key))
-        await self.remove_versions([copied])
+        for _ in range(ATTEMPTS):
+            newer = await self.remove_versions([await copy_object(self, seen, key_of(place), replace=True)])
+            if not newer:
+                return
+            seen = newer[0]
+        raise changed(name_of(seen.key))
 
     async def keep(self, path: Path, place: Path) -> None:
         entry = await self.find(key_of(path))
@@ -325,7 +329,7 @@ class ObjectStore(KeyStore):
             seen = Version(key_of(source), marked.etag)
             copy = await copy_object(self, seen, key_of(target), replace=replace)
             count(size=marked.size)
-            return [copy] if copy else [], False
+            return [copy], False
         if not (marked or await self._is_folder(source)):
             raise not_found(source.name)
         self._check_key(target, as_folder=True)
@@ -348,3 +352,11 @@ class ObjectStore(KeyStore):
     def key_limit(self) -> str:
         """A sentence that says how long a path may be."""
         return f"A path can have {self.max_key_bytes} bytes in this storage, the path of a folder one less."
+
+
+def _replaced_meanwhile(names: list[str]) -> Changed:
+    """The sources of a move that stay. The move can be repeated."""
+    some = f"'{names[0]}' was" if len(names) == 1 else f"{len(names)} files, among them '{names[0]}', were"
+    error = Changed(f"{some} replaced during the move, so the newest version stays at the source.")
+    error.partial = True
+    return error

@@ -8,13 +8,14 @@ from portico.errors import (
     PorticoError,
     already_exists,
     cannot_replace_folder,
+    changed,
     is_a_folder,
     not_found,
 )
 from portico.paths import Path
 from portico.providers.base import TRASH
 from portico.providers.keys import folder_key, key_of, name_of, path_of
-from portico.providers.object_trees import check_merge, move_objects
+from portico.providers.object_trees import ATTEMPTS, check_merge, move_objects
 from portico.providers.object_versions import NOTE, Current, ObjectVersions, Restored, VersionNote
 from portico.providers.objects import ObjectStore
 from portico.providers.tasks import for_each
@@ -31,13 +32,15 @@ class VersionedStore(ObjectStore):
         self._check_key(path)
         entry = await self._found(path)
         if entry and not entry.is_folder:
-            noted = await self._note_file(path, place)
-            if noted is None:
-                await super().move_to_trash(path, place)
-                return
-            await self.remove_versions([noted.with_etag])
-            count(size=entry.size)
-            return
+            for _ in range(ATTEMPTS):
+                noted = await self._note_file(path, place)
+                if noted is None:
+                    await super().move_to_trash(path, place)
+                    return
+                if not await self.remove_versions([noted.with_etag]):
+                    count(size=noted.entry.size)
+                    return
+            raise changed(path.name)
         prefix = folder_key(path)
         if not self.fits(prefix) or not (entry or await self._is_folder(path)):
             raise not_found(path.name)
@@ -52,10 +55,7 @@ class VersionedStore(ObjectStore):
                 if not found and number:
                     continue
                 number += 1
-                pairs = [(now.entry.name[len(prefix) :], now.version) for now in found]
-                noted = [(rest, version) for rest, version in pairs if version is not None]
-                await self.versions.write_note(place, number, VersionNote(prefix, True, noted))
-                await self.remove_versions([now.with_etag for now in found if now.version is not None])
+                await self._note_and_remove(prefix, place, number, [now for now in found if now.version])
                 others = [now.entry for now in found if now.version is None]
                 await move_objects(self, others, prefix, place)
                 removed += len(found)
@@ -63,6 +63,20 @@ class VersionedStore(ObjectStore):
                 count(len(sizes), sum(sizes))
         except PorticoError as error:
             raise error.after(f"{removed} files were deleted") from error
+
+    async def _note_and_remove(self, prefix: str, place: str, number: int, found: list[Current]) -> None:
+        """Remove objects that have versions. One that is replaced in the meantime is noted and removed as it is then."""
+        noted: dict[str, str] = {}
+        for _ in range(ATTEMPTS):
+            noted |= {now.entry.name[len(prefix) :]: now.version for now in found if now.version}
+            await self.versions.write_note(place, number, VersionNote(prefix, True, list(noted.items())))
+            newer = await self.remove_versions([now.with_etag for now in found])
+            if not newer:
+                return
+            found = [now for one in newer if (now := await self.versions.find(one.key))]
+            if not all(now.version for now in found):
+                break
+        raise changed(name_of(newer[0].key))
 
     async def keep(self, path: Path, place: Path) -> None:
         kept = await self.versions.are_kept(_trash_prefix(place))

@@ -3,9 +3,10 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from portico.entries import Download, Entry
-from portico.errors import Changed, FolderNotEmpty, already_exists, cannot_replace_folder
+from portico.errors import Changed, FolderNotEmpty, already_exists, cannot_replace_folder, changed
 from portico.paths import Path
 from portico.providers.azure_blob import page_tokens
 from portico.providers.azure_blob.copies import copy_blob
@@ -28,6 +29,8 @@ from portico.providers.write_options import WriteOptions
 _CONTAINER = re.compile(r"\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
 _MAX_KEY = 1024
 _MAX_SEGMENTS = 254
+_ATTEMPTS = 4
+"""How often the removal of a marker that keeps being replaced is tried."""
 
 
 class AzureBlobProvider(VersionedStore):
@@ -132,30 +135,35 @@ class AzureBlobProvider(VersionedStore):
     # Removal
 
     async def remove(self, keys: list[str]) -> None:
-        await self.remove_versions([Version(key, None) for key in keys])
+        await for_each(self._delete, [key for key in keys if not key.endswith("/")])
+        await self._remove_folders([key for key in keys if key.endswith("/")])
 
-    async def remove_versions(self, versions: list[Version]) -> None:
-        await for_each(self._remove_blob, [version for version in versions if not version.key.endswith("/")])
-        folders = [version.key for version in versions if version.key.endswith("/")]
+    async def remove_versions(self, versions: list[Version]) -> list[Version]:
+        newer = await super().remove_versions([one for one in versions if not one.key.endswith("/")])
+        await self._remove_folders([one.key for one in versions if one.key.endswith("/")])
+        return newer
+
+    async def remove_version(self, version: Version) -> None:
+        await self._delete(version.key, version.etag)
+
+    async def _remove_folders(self, folders: list[str]) -> None:
         # With a hierarchical namespace, a folder can only be removed after the folders in it.
         for depth in sorted({folder.count("/") for folder in folders}, reverse=True):
             await for_each(self._remove_folder, [folder for folder in folders if folder.count("/") == depth])
 
     async def _remove_folder(self, folder: str) -> None:
         """Remove a folder's marker, `name/` or `name`, unless the folder still holds something."""
-        try:
-            if not await self._delete(folder):
+        with suppress(FolderNotEmpty):  # it has new content
+            if await self._delete(folder):
+                return
+            for _ in range(_ATTEMPTS):
                 entry = await self.find(folder[:-1])
-                if entry and entry.is_folder:
+                if not (entry and entry.is_folder):
+                    return
+                with suppress(Changed):
                     await self._delete(folder[:-1], entry.etag)
-        except (FolderNotEmpty, Changed):
-            pass
-
-    async def _remove_blob(self, version: Version) -> None:
-        try:
-            await self._delete(version.key, version.etag)
-        except Changed:
-            pass  # a newer version stays
+                    return
+            raise changed(name_of(folder))
 
     async def _delete(self, key: str, etag: str | None = None) -> bool:
         with translated(name_of(key)):

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 from portico.entries import Download, Entry
-from portico.errors import InvalidPath, InvalidRequest
+from portico.errors import InvalidPath, InvalidRequest, changed
 from portico.providers.base import TIMEOUT_SECONDS
 from portico.providers.gcs.copies import copy_object
 from portico.providers.gcs.credentials import AccessTokens, Anonymous
@@ -27,13 +27,13 @@ from portico.providers.write_options import WriteOptions
 _ENDPOINT = "https://storage.googleapis.com"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _FORBIDDEN_PREFIX = ".well-known/acme-challenge/"
-_CONCURRENT_REMOVALS = 16
 
 
 class GcsProvider(VersionedStore):
     kind = "gcs"
     max_page_size = 1000
     max_file_size = 5 * 2**40
+    concurrent_removals = 16
 
     def __init__(
         self,
@@ -97,12 +97,9 @@ class GcsProvider(VersionedStore):
     # Removing
 
     async def remove(self, keys: list[str]) -> None:
-        await self.remove_versions([Version(key, None) for key in keys])
+        await for_each(self.remove_version, [Version(key, None) for key in keys], self.concurrent_removals)
 
-    async def remove_versions(self, versions: list[Version]) -> None:
-        await for_each(self._remove, versions, _CONCURRENT_REMOVALS)
-
-    async def _remove(self, version: Version) -> None:
+    async def remove_version(self, version: Version) -> None:
         request = Request(
             "DELETE", self._service.object_url(version.key), {"ifGenerationMatch": version.etag}
         )
@@ -110,8 +107,9 @@ class GcsProvider(VersionedStore):
             try:
                 await self._service.call(request)
             except ServiceError as error:
-                gone = error.status == 404 and not error.missing_bucket
-                if not (gone or (error.status == 412 and version.etag is not None)):
+                if error.status == 412 and version.etag is not None:
+                    raise changed(name_of(version.key)) from None
+                if error.status != 404 or error.missing_bucket:
                     raise
 
 

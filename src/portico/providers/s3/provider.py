@@ -4,9 +4,9 @@ import re
 from collections.abc import AsyncIterator
 
 from portico.entries import Download, Entry
-from portico.errors import Changed, NotFound, PorticoError
+from portico.errors import NotFound, PorticoError, changed
 from portico.providers.base import TIMEOUT_SECONDS
-from portico.providers.keys import KeyPage, Version
+from portico.providers.keys import KeyPage, Version, name_of
 from portico.providers.memory import MemoryBudget
 from portico.providers.part_store import UploadState
 from portico.providers.parts import max_file_bytes, part_sizes, split
@@ -29,7 +29,7 @@ _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _MAX_ENTRY_BYTES = 4096
 """Bytes of one entry in a listing: a key of 1,024 bytes, each percent-encoded as three, and its properties."""
 _SUPERSEDED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
-"""Error codes of a conditional delete that mean the object was replaced or removed in the meantime."""
+"""Error codes of a conditional delete by which the object may have been replaced or removed in the meantime."""
 
 
 class S3Provider(VersionedStore):
@@ -108,53 +108,59 @@ class S3Provider(VersionedStore):
         await copies.copy(self._service, source, target, replace=replace)
 
     async def remove(self, keys: list[str]) -> None:
-        versions = [Version(key, None) for key in keys]
-        if len(versions) == 1:
-            await self._remove_version(versions[0])
-        else:
-            await self._remove_in_batches(versions)
+        alone = keys if len(keys) == 1 else [key for key in keys if _NOT_IN_XML.search(key)]
+        await for_each(self.remove_version, [Version(key, None) for key in alone])
+        if len(keys) > 1:
+            await self._remove_in_batches([Version(key, None) for key in keys])
 
-    async def remove_versions(self, versions: list[Version]) -> None:
+    async def remove_versions(self, versions: list[Version]) -> list[Version]:
         # Amazon checks the version of each object of a batch. Other services may not, and some ignore the condition of
         # a single delete, too: for these we check right before.
         await self._service.open()
         if self._service.is_amazon:
-            await self._remove_in_batches(versions)
-        else:
-            await for_each(self._remove_version, versions)
+            alone = [version for version in versions if _NOT_IN_XML.search(version.key)]
+            versions = alone + await self._remove_in_batches(versions)
+        return await super().remove_versions(versions)
 
-    async def _remove_in_batches(self, versions: list[Version]) -> None:
-        """Remove versions together, except keys that XML, the format of a batch, cannot express."""
-        await for_each(
-            self._remove_version, [version for version in versions if _NOT_IN_XML.search(version.key)]
-        )
+    async def _remove_in_batches(self, versions: list[Version]) -> list[Version]:
+        """Remove versions together, except keys that XML, the format of a batch, cannot express.
+
+        Returns those that the service did not remove because it has another version.
+        """
+        refused: list[Version] = []
         together = [version for version in versions if not _NOT_IN_XML.search(version.key)]
         for start in range(0, len(together), self.max_page_size):
-            batch = together[start : start + self.max_page_size]
-            await self._delete_objects(
-                [{"Key": key, **({"ETag": f'"{etag}"'} if etag is not None else {})} for key, etag in batch]
-            )
+            refused += await self._delete_objects(together[start : start + self.max_page_size])
+        return refused
 
-    async def _delete_objects(self, objects: list[dict[str, str]]) -> None:
+    async def _delete_objects(self, versions: list[Version]) -> list[Version]:
+        objects = [
+            {"Key": key, **({"ETag": f'"{etag}"'} if etag is not None else {})} for key, etag in versions
+        ]
         response = await self._service.call("delete_objects", Delete={"Objects": objects, "Quiet": True})
-        conditional = {thing["Key"] for thing in objects if "ETag" in thing}
+        conditional = {version.key: version for version in versions if version.etag is not None}
+        refused = []
         for error in response.get("Errors", []):
             code, key = error.get("Code", ""), error.get("Key", "")
             if not (key in conditional and code in _SUPERSEDED):
                 raise error_for(code, "DeleteObjects", key, self._service.bucket)
+            refused.append(conditional[key])
+        return refused
 
-    async def _remove_version(self, version: Version) -> None:
+    async def remove_version(self, version: Version) -> None:
         key, etag = version
         if etag is None:
             await self._service.call("delete_object", Key=key)
             return
         if not self._service.is_amazon:
             found = await self.find(key)
-            if found is None or found.etag != etag:
+            if found is None:
                 return
+            if found.etag != etag:
+                raise changed(name_of(key))
         try:
             await self._service.call("delete_object", Key=key, IfMatch=f'"{etag}"')
-        except (Changed, NotFound):
+        except NotFound:
             return
         except PorticoError as error:
             if code_of(error) != "NotImplemented":
