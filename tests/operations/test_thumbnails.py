@@ -5,6 +5,7 @@ import os
 import struct
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ async def made(
     process: ThumbnailProcess, content: bytes, kind: str = "image", size: int = 256, page: int = 1
 ) -> Pictures | None:
     request = Request(kind, len(content), size, page)
-    async with process.turn():
+    async with process.turn(("user",)):
         return await process.make(request, parts(content))  # type: ignore[arg-type]
 
 
@@ -182,13 +183,14 @@ async def test_the_worker_has_no_descriptors_and_no_environment(process: Thumbna
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the worker has ended")
 
 
-async def test_too_many_that_wait_are_refused(
-    process: ThumbnailProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_too_many_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thumbnail_process, "_MAX_WAITING", 0)
-    with pytest.raises(Unavailable):
-        async with process.turn():
-            pass
+    process = ThumbnailProcess()
+    async with AsyncExitStack() as stack:
+        for user in range(thumbnail_process.AT_ONCE):
+            await stack.enter_async_context(process.turn((user,)))
+        with pytest.raises(Unavailable):
+            await stack.enter_async_context(process.turn(("late",)))
 
 
 def test_an_answer_is_not_trusted() -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from portico.accounts.passwords import FairPool, PoolFull
+from portico.accounts.passwords import FairPool
+from portico.fair_turns import NoRoom
 
 
 class Lane:
@@ -52,7 +53,7 @@ async def test_in_a_full_lane_who_takes_most_makes_way(lane: Lane) -> None:
     await asyncio.sleep(0)
     lane.gate.set()
     assert await outcomes(guests) == [None, None]
-    assert await outcomes(crowd) == [None, None, None, PoolFull, PoolFull]  # the last to come go first
+    assert await outcomes(crowd) == [None, None, None, NoRoom, NoRoom]  # the last to come go first
 
 
 async def test_one_address_with_many_names_makes_way_too(lane: Lane) -> None:
@@ -62,7 +63,7 @@ async def test_one_address_with_many_names_makes_way_too(lane: Lane) -> None:
     await asyncio.sleep(0)
     lane.gate.set()
     assert await outcomes([guest]) == [None]
-    assert (await outcomes(crowd)).count(PoolFull) == 1
+    assert (await outcomes(crowd)).count(NoRoom) == 1
 
 
 async def test_nobody_makes_way_for_an_equal(lane: Lane) -> None:
@@ -70,7 +71,7 @@ async def test_nobody_makes_way_for_an_equal(lane: Lane) -> None:
     await asyncio.sleep(0)
     late = lane.submit("late")
     await asyncio.sleep(0)
-    assert await outcomes([late]) == [PoolFull]
+    assert await outcomes([late]) == [NoRoom]
     lane.gate.set()
     assert await outcomes(first) == [None] * 5
 

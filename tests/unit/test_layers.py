@@ -15,7 +15,7 @@ GROUND = {
     *("settings", "setting_parsers", "setting_sources"),
     *("timestamps", "logs", "audit", "metrics", "worker_metrics"),
     *("cursors", "entries", "paths", "rights", "errors", "single_flight", "clock", "tracing", "processes"),
-    *("sockets", "tally", "thread_pool", "visible_text", "zip_format"),
+    *("fair_turns", "sockets", "tally", "thread_pool", "visible_text", "zip_format"),
 }
 LAYERS: list[set[str]] = [
     {"cli", "__main__"},

@@ -18,11 +18,13 @@ from portico.accounts.invitations import Invitation, Invitations, UnknownInvitat
 from portico.accounts.names import name_key
 from portico.accounts.sessions import Session, Sessions, TokenPair
 from portico.accounts.signin import SignedIn, SignIn
+from portico.accounts.throttle import network_of
 from portico.accounts.tickets import Tickets
 from portico.accounts.users import User
 from portico.audit import DONE, AuditTrail
 from portico.drive import RIGHT_MISSING
 from portico.errors import Forbidden, NotSignedIn, PorticoError, Unavailable, WrongPassword
+from portico.fair_turns import Keys
 from portico.metrics import Metrics
 from portico.operations.auditing import Change
 from portico.operations.request_context import KeyInUse, RequestContext
@@ -59,6 +61,14 @@ class Actor(msgspec.Struct, frozen=True):
             return f"guest {self.guest.id}"
         key = self.context.key
         return str(self.user.id) if key is None else f"{self.user.id}/{key.id}"
+
+    @property
+    def share(self) -> Keys:
+        """Who shares a turn with whom: a user with all credentials; a link's guests from one address, within their link."""
+        if self.guest is None:
+            return (self.user.id,)
+        link = self.guest.link.id
+        return ((link, network_of(self.context.address)), link)
 
     @property
     def right_missing(self) -> str:

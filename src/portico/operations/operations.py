@@ -169,7 +169,7 @@ class Operations:
     async def make_thumbnail(self, planned: PlannedThumbnail) -> Thumbnail:
         """Ends when the client hangs up: it may have scrolled on."""
         self._context.release()  # it waits for its turn, not for the storage
-        made: Thumbnail = await self._cancellable(planned.make())
+        made: Thumbnail = await self._cancellable(planned.make(self._actor.share))
         return made
 
     async def ticket(self, path: Path, *, recursive: bool = False, renewed: str | None = None) -> Ticket:

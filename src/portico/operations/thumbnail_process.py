@@ -5,8 +5,8 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,10 +15,13 @@ import structlog
 
 from portico.entries import Chunks
 from portico.errors import Unavailable
+from portico.fair_turns import FairTurns, Keys, NoRoom
 from portico.operations import thumbnail_worker
 
-AT_ONCE = 2
+AT_ONCE = 3
 """Per worker of the gateway: that many times the memory and a core of a child."""
+_SHARE = AT_ONCE - 1
+"""Of one actor, so that nobody else waits for a slow document."""
 _MAX_WAITING = 256
 _MAX_ANSWER = 8 * 2**20
 _TIMEOUT = thumbnail_worker.MAX_SECONDS + 5.0
@@ -53,8 +56,7 @@ class ThumbnailProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._starting = asyncio.Lock()
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        self._waiting = 0
+        self._turns = FairTurns(AT_ONCE, _MAX_WAITING, shares=(_SHARE,))
 
     @staticmethod
     def is_installed() -> bool:
@@ -65,8 +67,19 @@ class ThumbnailProcess:
     def has_documents() -> bool:
         return find_spec("pypdfium2") is not None
 
-    def turn(self) -> "_Turn":
-        return _Turn(self)
+    @asynccontextmanager
+    async def turn(self, keys: Keys) -> AsyncIterator[None]:
+        """One of the few places, in turn by actor. `Unavailable` if too many wait for one."""
+        try:
+            turn = await self._turns.take(keys)
+        except NoRoom:
+            raise Unavailable(
+                "Too many thumbnails are being made; try again in a moment.", retry_after=5
+            ) from None
+        try:
+            yield
+        finally:
+            turn.release()
 
     async def make(self, request: Request, chunks: Chunks) -> Pictures | None:
         """What the worker makes of a file; None if it cannot. Take a `turn` first.
@@ -128,25 +141,6 @@ class ThumbnailProcess:
             self._process.kill()
             self._process.wait()
             self._process = None
-
-
-class _Turn:
-    """One of the few places. `Unavailable` if too many wait for one."""
-
-    def __init__(self, process: ThumbnailProcess) -> None:
-        self._of = process
-
-    async def __aenter__(self) -> None:
-        if self._of._waiting >= _MAX_WAITING:
-            raise Unavailable("Too many thumbnails are asked for; try again in a moment.", retry_after=5)
-        self._of._waiting += 1
-        try:
-            await self._of._turns.acquire()
-        finally:
-            self._of._waiting -= 1
-
-    async def __aexit__(self, *_: object) -> None:
-        self._of._turns.release()
 
 
 def _unavailable() -> Unavailable:

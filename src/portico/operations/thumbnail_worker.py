@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from io import BytesIO
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ _FORMATS = ("GIF", "JPEG", "PNG", "WEBP")
 _PAGES = 5
 """How many pages of a document are made at once: it is read as a whole for each time."""
 _PAGES_SECONDS = 3.0
+_NICENESS = 10
 
 
 def serve(control: socket.socket, pdf: ModuleType | None) -> None:
@@ -65,6 +67,8 @@ def _work(connection: socket.socket, pdf: ModuleType | None) -> None:
 
 def _limit() -> None:
     signal.alarm(MAX_SECONDS)
+    with suppress(OSError):  # a sandbox may forbid it
+        os.nice(_NICENESS)  # the gateway comes first
     for limited, most in (
         (resource.RLIMIT_AS, MAX_MEMORY),
         (resource.RLIMIT_CPU, MAX_CPU_SECONDS),

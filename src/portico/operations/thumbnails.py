@@ -9,6 +9,7 @@ import msgspec
 from portico.drive import Drive
 from portico.entries import Entry, guess_content_type
 from portico.errors import NoThumbnail
+from portico.fair_turns import Keys
 from portico.operations.thumbnail_cache import Cached, ThumbnailCache
 from portico.operations.thumbnail_process import Pictures, Request, ThumbnailProcess
 from portico.operations.thumbnail_worker import MAX_BYTES
@@ -56,9 +57,9 @@ class Thumbnails:
     async def _get(self, key: str) -> Cached | None:
         return await asyncio.to_thread(self._cache.get, key)
 
-    async def _make(self, planned: "PlannedThumbnail") -> Cached:
+    async def _make(self, planned: "PlannedThumbnail", keys: Keys) -> Cached:
         drive, path, entry = planned.drive, planned.path, planned.entry
-        async with self._process.turn():
+        async with self._process.turn(keys):
             if cached := await self._get(planned.key()):  # made while this one waited
                 return cached
             content = await drive.read(path, etag=entry.etag)
@@ -106,9 +107,9 @@ class PlannedThumbnail(msgspec.Struct, frozen=True):
     def etag(self) -> str:
         return self.key()[:32]
 
-    async def make(self) -> Thumbnail:
-        """`NoThumbnail` if the file is damaged, or asks for too much."""
-        cached = await self.thumbnails._get(self.key()) or await self.thumbnails._make(self)
+    async def make(self, keys: Keys) -> Thumbnail:
+        """`NoThumbnail` if the file is damaged, or asks for too much. `keys`: whose turn it takes."""
+        cached = await self.thumbnails._get(self.key()) or await self.thumbnails._make(self, keys)
         if not cached.content:
             raise NoThumbnail(f"No thumbnail of '{self.path.name}' can be made.")
         return Thumbnail(cached.content, cached.pages)
