@@ -56,7 +56,9 @@ def test_the_unit_is_confined() -> None:
 
 def test_the_admin_command_can_be_run() -> None:
     assert (DEPLOY / "systemd" / "portico-admin").stat().st_mode & 0o111
-    assert text("systemd/portico-admin").startswith(f"#!{Path(UNIT['ExecStart'].split()[0]).parent}/python -I\n")
+    assert text("systemd/portico-admin").startswith(
+        f"#!{Path(UNIT['ExecStart'].split()[0]).parent}/python -I\n"
+    )
 
 
 def test_the_admin_command_has_the_settings_and_the_key(tmp_path: Path) -> None:
