@@ -236,7 +236,7 @@ class FakeStore(KeyStore):
             self.bucket.objects.pop(key, None)
         self.bucket.after()
 
-    remove_versions = store = list_page = walk = stat = read = write = None  # type: ignore[assignment]
+    remove_version = store = list_page = walk = stat = read = write = None  # type: ignore[assignment]
     check_ancestors = make_folder = delete = copy = move = None  # type: ignore[assignment]
 
 

@@ -40,7 +40,7 @@ class KeyWalk(TreeWalk):
         position = self._position
         if position is None:
             return []
-        listing = await self._store.list_keys(self._prefix, size, position.token, flat=True)
+        listing = await self._store.list_content(self._prefix, size, position.token, flat=True)
         self._progress.page([entry.name for entry in listing.objects], listing.token)
         if not (listing.objects or listing.token or position.token or self._folder.is_root):
             await self._check(self._folder)

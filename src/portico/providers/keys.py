@@ -152,6 +152,16 @@ class KeyStore(Provider):
         """
         return await self.list_keys(prefix, size, None)
 
+    async def list_content(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:
+        """As `list_keys`. SeaweedFS ends a listing of one key at the folder's own marker, whatever follows it."""
+        listing = await self.list_keys(prefix, size, token, flat=flat)
+        shown = [*(entry.name for entry in listing.objects), *listing.prefixes]
+        if size > 1 or token is not None or listing.token is not None or shown != [prefix]:
+            return listing
+        two = await self.list_keys(prefix, 2, None, flat=flat)
+        marked = any(entry.name == prefix for entry in two.objects)
+        return two if marked else await self.list_keys(prefix, size, None, flat=flat)
+
     async def holds_keys(self, prefix: str) -> bool:
         return self.fits(prefix) and (await self.peek(prefix, 1)).holds_anything(prefix)
 

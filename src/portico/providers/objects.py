@@ -71,13 +71,13 @@ class ObjectStore(KeyStore):
             await self._check_folder(folder)
         if file_first and not folder.is_root and time.monotonic() > self._checked.get(prefix, 0.0):
             found, listing = await asyncio.gather(
-                self.find(key_of(folder)), self.list_keys(prefix, size, token)
+                self.find(key_of(folder)), self.list_content(prefix, size, token)
             )
             if found and not found.is_folder:
                 raise not_a_folder(folder.name)
             self._note_checked(prefix)
         else:
-            listing = await self.list_keys(prefix, size, token)
+            listing = await self.list_content(prefix, size, token)
         entries, marked = entries_of(prefix, listing)
         if not (entries or marked or listing.token or folder.is_root) and (
             token is None or not await self._is_folder(folder)

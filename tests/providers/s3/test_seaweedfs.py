@@ -8,6 +8,8 @@ from bench.servers import S3_KEY, S3_SECRET
 from bench.workspace import Workspace
 
 from portico.errors import FolderNotEmpty, NotFound
+from portico.paths import Path
+from portico.providers.base import TRASH
 from portico.providers.s3 import S3Provider
 
 from .actions import at, content, put
@@ -80,3 +82,79 @@ async def test_an_emptied_folder_can_be_moved(provider: S3Provider) -> None:
     await provider.move(at("walk"), at("there"))
     assert await names(provider) == ["one", "there"]
     assert await names(provider, "there") == []
+
+
+async def everything(provider: S3Provider, folder: str) -> dict[str, bytes | None]:
+    """Everything below a folder, listed with the smallest pages: the content of files, None for folders."""
+    found: dict[str, bytes | None] = {}
+    token: str | None = None
+    while True:
+        page = await provider.list_page(at(folder), 1, token)
+        assert len(page.entries) <= 1
+        for entry in page.entries:
+            path = f"{folder}/{entry.name}"
+            found[path] = None if entry.is_folder else await content(provider, path)
+            if entry.is_folder:
+                found |= await everything(provider, path)
+        token = page.token
+        if token is None:
+            return found
+
+
+@pytest.fixture
+async def made(provider: S3Provider) -> dict[str, bytes | None]:
+    """Folders that were made, some of them empty."""
+    for folder in ("made", "made/empty", "made/full", "made/full/deep"):
+        await provider.make_folder(at(folder))
+    await put(provider, "made/full/one", b"1")
+    await put(provider, "made/two", b"2")
+    return {
+        "/empty": None,
+        "/full": None,
+        "/full/deep": None,
+        "/full/one": b"1",
+        "/two": b"2",
+    }
+
+
+async def test_smallest_pages_show_everything(provider: S3Provider, made: dict[str, bytes | None]) -> None:
+    assert await everything(provider, "made") == {f"made{path}": data for path, data in made.items()}
+
+
+async def test_deleted_folder_comes_back_with_its_empty_folders(
+    provider: S3Provider, made: dict[str, bytes | None]
+) -> None:
+    place = Path((TRASH, "0123"))
+    await provider.move_to_trash(at("made"), place)
+    assert await names(provider) == []
+    await provider.restore(place, at("back"))
+    assert await everything(provider, "back") == {f"back{path}": data for path, data in made.items()}
+    await provider.purge(place)
+    with pytest.raises(NotFound):
+        await provider.stat(place)
+
+
+async def test_deleted_empty_folder_comes_back(provider: S3Provider) -> None:
+    await provider.make_folder(at("alone"))
+    place = Path((TRASH, "0123"))
+    await provider.move_to_trash(at("alone"), place)
+    assert await names(provider) == []
+    await provider.restore(place, at("alone"))
+    assert await names(provider) == ["alone"]
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+async def test_copy_has_the_empty_folders(
+    provider: S3Provider, made: dict[str, bytes | None], how: str
+) -> None:
+    await (provider.copy if how == "copy" else provider.move)(at("made"), at("there"))
+    assert await everything(provider, "there") == {f"there{path}": data for path, data in made.items()}
+    assert await names(provider) == (["made", "there"] if how == "copy" else ["there"])
+
+
+async def test_walk_in_smallest_pages(provider: S3Provider, made: dict[str, bytes | None]) -> None:
+    walk = provider.walk(at("made"))
+    found = []
+    while walk.token is not None:
+        found += [str(path) for path, _ in await walk.page(1)]
+    assert sorted(found) == sorted(made)
