@@ -2,6 +2,7 @@
 
 import { make } from "../ui/dom.js";
 import { hasMessage, t } from "../i18n/i18n.js";
+import { visible } from "../visible-text.js";
 
 /** @import { ErrorBody } from "../types.js" */
 
@@ -42,9 +43,9 @@ export class ApiError extends PageError {
     // The answer to a HEAD has no body.
     const code = body.code ?? body.error ?? header("X-Error-Code") ?? "";
     const message = messageFor(code);
-    super(code, message || (body.detail ?? body.error_description ?? t("unexpectedAnswer", { status: String(status) })));
+    super(code, message || visible(body.detail ?? body.error_description ?? t("unexpectedAnswer", { status: String(status) })));
     /** The gateway's own message, in English, where it says more. */
-    this.detail = message && (WITH_DETAIL.has(code) || (tree && !WITHOUT_TREE_DETAIL.has(code))) ? (body.detail ?? "") : "";
+    this.detail = message && (WITH_DETAIL.has(code) || (tree && !WITHOUT_TREE_DETAIL.has(code))) ? visible(body.detail ?? "") : "";
     this.status = status;
     this.requestId = WITHOUT_REQUEST_ID.has(code) ? "" : (body.requestId ?? header("X-Request-Id") ?? "");
     this.retryAfter = Number(header("Retry-After")) || 0;

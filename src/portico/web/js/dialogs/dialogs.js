@@ -6,6 +6,7 @@ import { restoreNotices } from "../ui/notices.js";
 import { extension, isName } from "../paths.js";
 import { errorContent, InvalidName, isAbort } from "../api/errors.js";
 import { t } from "../i18n/i18n.js";
+import { visible } from "../visible-text.js";
 
 /** @import { Child, ConflictChoice, ElementOptions } from "../types.js" */
 
@@ -70,7 +71,7 @@ export async function askName(title, { label, value = "", yes, attempt }) {
   const input = make("input", { id: "name-field", type: "text", ".value": value, required: true, autocomplete: "off", spellcheck: "false", autocapitalize: "off", dir: "auto", maxlength: "255", "aria-describedby": "name-error" });
   const problem = make("p", { class: "error", id: "name-error", role: "alert" });
   const submit = make("button", { class: "primary" }, yes);
-  const form = make("form", { method: "dialog" }, make("label", { for: "name-field" }, label), input, problem,
+  const form = make("form", { method: "dialog" }, make("label", { for: "name-field" }, label), input, visible(value) === value ? null : make("p", { class: "hint" }, bdi(value)), problem,
     make("footer", {}, button(t("cancel"), { onclick: () => dialog.close() }), submit));
   const { dialog, closed } = openDialog(title, { class: "small", body: [form] });
   form.addEventListener("submit", async (event) => {

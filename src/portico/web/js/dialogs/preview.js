@@ -9,6 +9,7 @@ import { hasSource, kindOf } from "../previews/kinds.js";
 import { viewOf } from "../previews/view.js";
 import { errorContent, isAbort } from "../api/errors.js";
 import { t } from "../i18n/i18n.js";
+import { visible } from "../visible-text.js";
 
 /** @import { Entry } from "../types.js" */
 
@@ -70,7 +71,7 @@ export function preview(folder, entries, entry, { onDownload, onShow }) {
     index = at;
     const file = entries[at];
     const { signal } = aborter;
-    title.textContent = file.name;
+    title.textContent = visible(file.name);
     facts.textContent = [bytes(file.size ?? 0), dateTime(file.modified)].filter(Boolean).join(" · ");
     previous.disabled = at === 0;
     next.disabled = at === entries.length - 1;

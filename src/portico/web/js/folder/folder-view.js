@@ -19,6 +19,7 @@ import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
 import { watchRowDrag } from "./row-drag.js";
 import { entryMenu, Toolbar } from "./toolbar.js";
+import { visible } from "../visible-text.js";
 
 /** @import { Command, Entry, Point, ScrollPosition } from "../types.js" */
 
@@ -106,7 +107,7 @@ export class FolderView {
       this.grid.reveal(row);
     }
     if (!isTyping(document.activeElement) && !document.querySelector("dialog[open]")) this.grid.focus();
-    announce(`${path === "/" ? t("root") : nameOf(path)}: ${this.statusBar.status.textContent}`);
+    announce(`${path === "/" ? t("root") : visible(nameOf(path))}: ${this.statusBar.status.textContent}`);
   }
 
   /** Load the folder again and keep the position, the selection and an open dialog. `quiet`: nobody asked for it. */

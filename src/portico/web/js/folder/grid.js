@@ -12,6 +12,7 @@ import { toggleMenu } from "../ui/menu.js";
 import { join, link } from "../paths.js";
 import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
+import { visible } from "../visible-text.js";
 
 /** @import { Entry, Point, SortKey, SortOrder } from "../types.js" */
 /** @import { Row } from "./grid-row.js" */
@@ -142,8 +143,7 @@ export class Grid {
     setIcon(row.icon, iconFor(entry));
     if (entry.folder || session.may("download")) row.link.href = link(join(this.path, entry.name));
     else row.link.removeAttribute("href");
-    row.name.textContent = entry.name;
-    row.link.title = entry.name;
+    row.name.textContent = row.link.title = visible(entry.name);
     row.size.textContent = entry.size === undefined || entry.folder ? "" : bytes(entry.size);
     row.modified.textContent = dateTime(entry.modified);
     row.menuButton.setAttribute("aria-label", t("actionsFor", { name: entry.name }));

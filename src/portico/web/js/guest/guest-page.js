@@ -9,7 +9,7 @@ import { t } from "../i18n/i18n.js";
 import { fromHash, join, nameOf, split } from "../paths.js";
 import { searchIn } from "../search/search-address.js";
 import { session } from "../api/session.js";
-import { fill, make } from "../ui/dom.js";
+import { bdi, fill, make } from "../ui/dom.js";
 import { icon, iconFor } from "../ui/icons.js";
 import { announce, clearNotices, mountNotices } from "../ui/notices.js";
 import { watchDropZone } from "../uploads/drop-zone.js";
@@ -72,7 +72,7 @@ export class GuestPage {
     document.title = t("pageTitle", { name: visit.title || visit.name || t("guestTitle") });
     if (visit.file) fill(this.container, this.#fileCard(visit));
     else if (session.may("list")) {
-      const header = make("header", { class: "app-bar" }, brand(), make("div", { class: "guest-intro" }, make("h1", {}, visit.title || visit.name), make("p", {}, ...this.#intro(visit))));
+      const header = make("header", { class: "app-bar" }, brand(), make("div", { class: "guest-intro" }, make("h1", {}, bdi(visit.title || visit.name)), make("p", {}, ...this.#intro(visit))));
       header.firstElementChild?.classList.remove("large");
       fill(this.container, header, this.folder.element);
       this.#route();
@@ -96,7 +96,7 @@ export class GuestPage {
     /** @type {Entry} */
     const entry = { name, folder: false, type: file?.contentType ?? "", size: file?.size, modified: file?.lastModified };
     const show = () => preview("/", [entry], entry, { onDownload: () => download("/", [entry]), onShow: () => undefined });
-    return card([icon(iconFor(entry)), make("h1", {}, title || name), make("p", {}, title ? `${name} · ` : "", bytes(entry.size ?? 0)), ...this.#intro(visit),
+    return card([icon(iconFor(entry)), make("h1", {}, bdi(title || name)), make("p", {}, ...(title ? [bdi(name), " · "] : []), bytes(entry.size ?? 0)), ...this.#intro(visit),
       make("button", { type: "button", class: "primary wide", onclick: () => download("/", [entry]) }, icon("download"), t("download")),
       make("button", { type: "button", class: "wide", onclick: show }, icon("open"), t("preview"))]);
   }

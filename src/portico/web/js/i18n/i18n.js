@@ -1,5 +1,7 @@
 /** Messages in the reader's language. Each language is one file in `messages/`. */
 
+import { visible } from "../visible-text.js";
+
 /** @import { Message } from "../types.js" */
 
 export const LANGUAGES = { en: "English", de: "Deutsch", es: "Español", fr: "Français", ja: "日本語" };
@@ -62,6 +64,6 @@ export function t(key, values = {}) {
   const text = (typeof found === "object" ? (found[plurals.select(Number(values.count))] ?? found.other) : found) ?? key;
   return text.replace(/\{(\w+)\}/g, (placeholder, name) => {
     const value = values[name];
-    return value === undefined ? placeholder : typeof value === "number" ? numbers.format(value) : value;
+    return value === undefined ? placeholder : typeof value === "number" ? numbers.format(value) : visible(value);
   });
 }

@@ -10,6 +10,7 @@ import { bdi, fill, make, sentence } from "../ui/dom.js";
 import { icon, setIcon } from "../ui/icons.js";
 import { announce, notify, notifyError } from "../ui/notices.js";
 import { jobs } from "./jobs.js";
+import { visible } from "../visible-text.js";
 
 /** @import { JobBody } from "../types.js" */
 /** @import { Job } from "./jobs.js" */
@@ -56,7 +57,7 @@ function makeRow(job) {
   const parts = { icon: icon("retry"), state: make("span", { class: "state" }), bar: make("progress", { max: "1" }) };
   const button = make("button", { type: "button", class: "small", onclick: () => (job.body.state === "running" ? jobs.cancel(job) : jobs.dismiss(job)) });
   const undo = make("button", { type: "button", class: "small", hidden: true, onclick: () => bringBack(job, undo) }, t("undo"));
-  const name = make("span", { class: "name", title: job.body.source }, ...titleParts(job.body));
+  const name = make("span", { class: "name", title: visible(job.body.source) }, ...titleParts(job.body));
   const element = make("li", { class: "job" }, parts.icon, make("div", { class: "details" }, name, parts.state, parts.bar), undo, button);
   return { ...parts, element, button, undo };
 }

@@ -4,6 +4,7 @@ import { fileUrl, ticketFor } from "../api/client.js";
 import { make } from "../ui/dom.js";
 import { isAbort } from "../api/errors.js";
 import { t } from "../i18n/i18n.js";
+import { visible } from "../visible-text.js";
 
 /** A ticket is renewed after this share of its lifetime, for as long as the player is open. */
 const RENEW_AT = 0.4;
@@ -16,7 +17,7 @@ export async function mediaView(path, kind, name, signal, onFailure) {
   let { ticket, expiresIn } = await ticketFor(path, { signal });
   let timer = 0;
   let hasPlayed = false;
-  const player = make(kind, { controls: true, preload: "metadata", playsinline: true, "aria-label": name });
+  const player = make(kind, { controls: true, preload: "metadata", playsinline: true, "aria-label": visible(name) });
   const load = () => {
     const { currentTime, paused } = player;
     player.src = fileUrl(path, { ticket });

@@ -6,6 +6,7 @@ import { icon, iconFor, setIcon } from "../ui/icons.js";
 import { VirtualList } from "../ui/virtual-list.js";
 import { parent } from "../paths.js";
 import { t } from "../i18n/i18n.js";
+import { visible } from "../visible-text.js";
 
 /** @import { FoundEntry } from "../types.js" */
 /** @typedef {ReturnType<typeof makeRow>} Row */
@@ -58,9 +59,9 @@ export class SearchResults {
     row.element.setAttribute("aria-posinset", String(index + 1));
     row.element.setAttribute("aria-setsize", String(this.found.length));
     setIcon(row.icon, iconFor(entry));
-    row.name.textContent = entry.name;
-    row.folder.textContent = parent(entry.path);
-    row.element.title = entry.path;
+    row.name.textContent = visible(entry.name);
+    row.folder.textContent = visible(parent(entry.path));
+    row.element.title = visible(entry.path);
     row.facts.textContent = [entry.folder || entry.size === undefined ? "" : bytes(entry.size), dateTime(entry.modified)].filter(Boolean).join(" · ");
   }
 

@@ -5,6 +5,7 @@ import { icon } from "./icons.js";
 import { toggleMenu } from "./menu.js";
 import { join, link, split } from "../paths.js";
 import { t } from "../i18n/i18n.js";
+import { visible } from "../visible-text.js";
 
 /**
  * Links to every folder of the path; with `onOpen` they are buttons that call it.
@@ -26,7 +27,7 @@ export function breadcrumbs(path, { onOpen } = {}) {
   const go = onOpen ?? ((target) => (location.hash = link(target)));
   const more = make("button", { type: "button", class: "crumb", "aria-label": t("middleFolders"), title: t("middleFolders"), "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => {
     const hidden = folders.filter((_, index) => items[index].hidden);
-    toggleMenu(hidden.map((folder) => ({ label: folder.name, icon: "folderSolid", run: () => go(folder.path) })), more);
+    toggleMenu(hidden.map((folder) => ({ label: visible(folder.name), icon: "folderSolid", run: () => go(folder.path) })), more);
   } }, "…");
   const ellipsis = make("li", { hidden: true }, icon("next"), more);
   const list = make("ol", {}, items[0], ellipsis, ...items.slice(1));

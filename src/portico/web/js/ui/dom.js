@@ -1,5 +1,7 @@
 /** Building elements. Text is always inserted as text, never parsed as markup. */
 
+import { visible } from "../visible-text.js";
+
 /** @import { Child, ElementOptions } from "../types.js" */
 
 /**
@@ -28,9 +30,9 @@ export function makeWith(tag, options, children) {
   return element;
 }
 
-/** A name as it is, isolated so that its direction does not affect the text around it. @param {string} text @param {ElementOptions} [options] */
+/** A name for what it is: nothing in it is hidden, and its direction does not affect the text around it. @param {string} text @param {ElementOptions} [options] */
 export function bdi(text, options = {}) {
-  return make("bdi", options, text);
+  return make("bdi", options, visible(text));
 }
 
 /**

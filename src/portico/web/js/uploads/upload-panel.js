@@ -8,6 +8,7 @@ import { VirtualList } from "../ui/virtual-list.js";
 import { announce } from "../ui/notices.js";
 import { errorText } from "../api/errors.js";
 import { t } from "../i18n/i18n.js";
+import { visible } from "../visible-text.js";
 
 /** @import { IconName, UploadItem, UploadState } from "../types.js" */
 
@@ -185,8 +186,8 @@ export class UploadPanel {
     row.element.setAttribute("aria-setsize", String(this.shown.length));
     row.element.setAttribute("aria-posinset", String(index + 1));
     setIcon(row.icon, STATE_ICONS[item.state] ?? (item.file ? "file" : "folderSolid"));
-    row.name.textContent = item.name;
-    row.name.title = `${item.folder === "/" ? "" : item.folder}/${item.name}`;
+    row.name.textContent = visible(item.name);
+    row.name.title = visible(`${item.folder === "/" ? "" : item.folder}/${item.name}`);
     const text = this.#stateText(item);
     const renamed = item.state === "done" && item.stored !== item.name;
     if (renamed) fill(row.state, ...sentence(t("storedAs"), { name: bdi(item.stored) }), ` · ${text}`);
