@@ -310,8 +310,12 @@ def invalid_name(name: str) -> InvalidPath:
     return InvalidPath(f"The storage cannot hold the name '{name}'; choose another name.")
 
 
+FREE_SPACE = "Empty the trash, or delete with permanent=true: files in the trash still take up space."
+"""What to do about a full storage."""
+
+
 def storage_full(cause: str | None = None) -> StorageFull:
-    return StorageFull("The storage is full; free some space and try again.", cause=cause)
+    return StorageFull(f"The storage is full. {FREE_SPACE}", cause=cause)
 
 
 def service_refused(cause: str | None = None) -> ProviderRefused:

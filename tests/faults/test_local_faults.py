@@ -141,3 +141,29 @@ async def test_a_walk_through_a_folder_that_is_deleted(gateway: TunedGateway) ->
     assert (await gateway.ask(removal)).status == 204
     answer = await gateway.get(f"/folder?size=1&cursor={cursor}")
     assert (answer.status, answer.code) == (400, "invalid-cursor")
+
+
+async def test_deleting_on_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
+    """Files in the trash take up space; the answer says so, and what it says helps."""
+    async with Effort(False, tmp_path).gateway() as set_:
+        gateway = set_.gateway
+        async with accounts(gateway) as (connections, _):
+            await connections.change("local", options={"folder": str(small_disk)}, secrets={})
+        await _until(lambda: _stored(gateway, small_disk), "the gateway uses the new folder")
+
+        async def delete(path: str) -> int:
+            return (await gateway.ask(head("DELETE", path, gateway.token))).status
+
+        async def fill_up() -> None:
+            assert await gateway.put("large", bytes(40 * MIB)) == 204
+
+        for free in (f"{FILES}/large?permanent=true", "/backend/1.0.0/trash"):
+            await fill_up()
+            if "trash" in free:
+                assert await delete(f"{FILES}/large") == 204
+            answer = await gateway.ask(post(gateway.token, form("more", bytes(40 * MIB))))
+            assert (answer.status, answer.code) == (507, "storage-full")
+            assert "Empty the trash, or delete with permanent=true" in answer.json()["detail"]
+            assert await delete(free) == 204
+            await fill_up()
+            assert await delete(f"{FILES}/large?permanent=true") == 204

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Download, expect
 
+from portico.visible_text import visible
+
 from ..gateways import Gateway
 from .browser_user import BrowserUser
 from .conftest import PASSWORD, OpenPage
@@ -33,7 +35,7 @@ def content(download: Download) -> dict[str, str]:
 
 def test_a_selection_is_one_zip(user: BrowserUser) -> None:
     user.open("trip")
-    user.row(HOSTILE).click()
+    user.row(visible(HOSTILE)).click()
     user.row("day 1").click(modifiers=["Control"])
     saved: list[Download] = []
     user.page.on("download", lambda download: saved.append(download))

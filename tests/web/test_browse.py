@@ -13,7 +13,7 @@ from .conftest import PASSWORD, OpenPage
 HOSTILE = (
     "<img src=x onerror=alert(1)>.txt",
     "\"quoted' & <b>bold.txt",
-    "\u202eexe.gpj\u202c.txt",
+    "rtl עברית.txt",
     "100% #1 ?a=b;c+d.txt",
     "  blanks  .txt",
 )

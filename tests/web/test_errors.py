@@ -26,6 +26,7 @@ def test_every_code_has_a_sentence_in_every_language(language: str) -> None:
     wanted = {f"problem_{code.replace('-', '_')}" for code in PROBLEM_TYPES}
     # Of the sign-in, which has codes of its own.
     wanted |= {"problem_invalid_client", "problem_access_denied"}
+    wanted |= {"problem_storage_full_trash", "problem_storage_full_guest"}
     assert sentence_keys(language) == wanted
 
 
@@ -202,3 +203,23 @@ def test_a_path_that_is_too_deep_is_not_blamed_on_its_characters(user: BrowserUs
     expect(alert).to_contain_text("This name or path isn't allowed here.")
     expect(alert).not_to_contain_text("slash")
     expect(alert.locator("small")).to_have_text("A path may have 100 levels here.")
+
+
+def test_a_full_storage_leads_to_the_trash_and_to_permanent_deletion(user: BrowserUser, root: Path) -> None:
+    (root / "old.txt").write_text("old")
+    user.press("r")
+    refuse(user, 507, "storage-full", what="**/filesystem/*", method="PUT")
+    user.choose_files(file("new.txt"))
+    expect(user.upload_panel).to_contain_text("files in the trash still take up space")
+    user.upload_panel.get_by_role("button", name="Open trash").click()
+    expect(user.dialog.locator("h2")).to_have_text("Trash")
+    user.press("Escape")
+    user.row("old.txt").click()
+    user.press("Delete")
+    expect(user.dialog.get_by_label("Delete permanently")).not_to_be_checked()
+    user.dialog.get_by_label("Delete permanently").check()
+    user.dialog.get_by_role("button", name="Delete 1 item").click()
+    user.expect_names()
+    expect(user.page.get_by_role("button", name="Undo")).to_have_count(0)
+    user.user_menu("Trash")
+    expect(user.dialog).not_to_contain_text("old.txt")

@@ -52,10 +52,14 @@ def build(config: Mapping[str, object]) -> PageFiles:
         for name, source in sources.items()
         if name.startswith(_MESSAGES)
     }
-    sources["config.js"] = config_script(config)
+    sources["config.js"] = config_script({**config, "isGuestPage": False})
     addresses = {language: asset.address for language, asset in languages.items()}
     # A guest's page has the same modules; only the session is another one.
-    for_guests = {**sources, "api/session.js": sources["api/guest-session.js"]}
+    for_guests = {
+        **sources,
+        "api/session.js": sources["api/guest-session.js"],
+        "config.js": config_script({**config, "isGuestPage": True}),
+    }
     named = [
         _Asset("guest.js", join_modules(for_guests, "guest.js", addresses).encode()),
         _Asset("page.js", join_modules(sources, "main.js", addresses).encode()),

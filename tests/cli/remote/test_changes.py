@@ -6,7 +6,7 @@ import pytest
 
 from portico.cli.remote.errors import sentence
 from portico.client.errors import ClientError
-from portico.errors import already_exists
+from portico.errors import already_exists, storage_full
 
 from ..conftest import Portico
 from .conftest import make, tree
@@ -44,6 +44,10 @@ def test_words_of_the_interface_are_those_of_the_command() -> None:
         (
             "Failed. To continue, repeat the request with onConflict=replace and the target '/b'.",
             "Failed. To continue, repeat the command without --no-clobber, with the target '/b'.",
+        ),
+        (
+            storage_full().detail,
+            "The storage is full. Use 'portico trash empty', or 'portico rm --permanent': files in the trash still take up space.",
         ),
         ("Failed. Repeat the request to continue.", "Failed. Repeat the command to continue."),
     ):

@@ -16,6 +16,10 @@ from portico.client.errors import (
 from portico.errors import PorticoError
 
 _WORDS = (
+    (
+        re.compile("Empty the trash, or delete with permanent=true"),
+        "Use 'portico trash empty', or 'portico rm --permanent'",
+    ),
     (re.compile("choose another name, or set onConflict to replace or rename"), "choose another name"),
     (
         re.compile("repeat the request with onConflict=replace and the target"),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from portico.errors import (
+    FREE_SPACE,
     InvalidPath,
     NotAFolder,
     PorticoError,
@@ -45,7 +46,7 @@ _ERRORS: Mapping[int, Callable[[str], PorticoError]] = {
     errno.EILSEQ: invalid_name,
     errno.EINVAL: invalid_name,
     errno.ENOSPC: lambda _: storage_full(),
-    errno.EDQUOT: _error(StorageFull, "The storage's quota is used up; free some space and try again."),
+    errno.EDQUOT: _error(StorageFull, f"The storage's quota is used up. {FREE_SPACE}"),
     errno.EFBIG: _error(StorageFull, "The file is larger than the storage can hold."),
     errno.EACCES: lambda _: service_refused(),
     errno.EPERM: lambda _: service_refused(),

@@ -5,3 +5,5 @@ export const clientSecret: string;
 export const thumbnailTypes: string[];
 /** Whether what is deleted or replaced can be brought back. */
 export const keepsDeleted: boolean;
+/** Whether this is the page of a share link. */
+export const isGuestPage: boolean;

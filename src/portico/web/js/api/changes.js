@@ -38,9 +38,10 @@ export const move = (path, target, onConflict = "fail", notices = {}) => transfe
 /** @param {string} path @param {string} target @param {OnConflict} [onConflict] @param {Notices} [notices] */
 export const copy = (path, target, onConflict = "fail", notices = {}) => transfer("COPY", path, target, onConflict, notices);
 
-/** @param {string} path @param {{recursive: boolean}} options @returns {Promise<string>} its id in the trash, or empty if it is gone for good */
-export async function remove(path, { recursive }) {
-  const response = await request("DELETE", fileUrl(path, recursive ? { recursive: "true" } : {}), OPTIONS);
+/** @param {string} path @param {{recursive: boolean, permanent?: boolean}} options @returns {Promise<string>} its id in the trash, or empty if it is gone for good */
+export async function remove(path, { recursive, permanent = false }) {
+  const query = { ...(recursive ? { recursive: "true" } : {}), ...(permanent ? { permanent: "true" } : {}) };
+  const response = await request("DELETE", fileUrl(path, query), OPTIONS);
   const job = await ended(response);
   return (job ? job.trashId : response.headers.get("X-Trash-Id")) ?? "";
 }

@@ -1,5 +1,6 @@
 /** What can go wrong between the page and the gateway. */
 
+import { isGuestPage, keepsDeleted } from "../config.js";
 import { make } from "../ui/dom.js";
 import { hasMessage, t } from "../i18n/i18n.js";
 import { visible } from "../visible-text.js";
@@ -17,10 +18,11 @@ const WITHOUT_TREE_DETAIL = new Set(["already-exists", "forbidden", "not-found",
 
 const TEMPORARY = new Set(["timeout", "too-many-requests", "unavailable", "provider-unavailable", "provider-timeout", "request-running", "upload-taken-over"]);
 
-/** The translated message for an error code. @param {string} code */
+/** The translated message for an error code: the one for this page, if there are several. @param {string} code */
 function messageFor(code) {
   const key = `problem_${code.replaceAll("-", "_")}`;
-  return hasMessage(key) ? t(key) : "";
+  const found = [isGuestPage ? `${key}_guest` : keepsDeleted ? `${key}_trash` : "", key].find(hasMessage);
+  return found ? t(found) : "";
 }
 
 export class PageError extends Error {

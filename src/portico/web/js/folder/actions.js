@@ -120,10 +120,11 @@ export async function remove(listing, entries) {
   const names = entries.slice(0, MAX_NAMES).map((entry) => make("li", {}, bdi(entry.name)));
   const rest = entries.length - MAX_NAMES;
   const folders = entries.some((entry) => entry.folder);
+  const permanent = make("input", { type: "checkbox" });
   const body = [
     make("ul", { class: "names" }, ...names, rest > 0 ? make("li", { class: "more" }, t("andMore", { count: rest })) : null),
     make("p", {}, t(folders ? "deleteFoldersHint" : "deleteHint", { count: entries.length })),
-    keepsDeleted ? null : make("p", { class: "strong" }, t("deleteForGood")),
+    keepsDeleted ? make("label", { class: "check" }, permanent, t("deletePermanently")) : make("p", { class: "strong" }, t("deleteForGood")),
   ];
   const sure = await confirm(t("deleteTitle", { count: entries.length }), { body, yes: t("deleteYes", { count: entries.length }), danger: true });
   if (!sure) return;
@@ -132,7 +133,7 @@ export async function remove(listing, entries) {
   await forEach(entries, {
     act: async (entry) => {
       try {
-        const id = await changes.remove(join(listing.path, entry.name), { recursive: entry.folder });
+        const id = await changes.remove(join(listing.path, entry.name), { recursive: entry.folder, permanent: permanent.checked });
         if (id) trashed.push({ id, entry });
       } catch (error) {
         if (error instanceof Cancelled && error.trashId) trashed.push({ id: error.trashId, entry, inPart: true });

@@ -1,12 +1,15 @@
 /** The panel that shows the upload queue. */
 
 import { showFailures } from "../dialogs/dialogs.js";
+import { showTrash } from "../dialogs/trash.js";
 import { bdi, fill, make, sentence } from "../ui/dom.js";
 import { bytes, duration, percent } from "../i18n/formats.js";
 import { icon, setIcon } from "../ui/icons.js";
 import { VirtualList } from "../ui/virtual-list.js";
 import { announce } from "../ui/notices.js";
-import { errorText } from "../api/errors.js";
+import { codeOf, errorText } from "../api/errors.js";
+import { session } from "../api/session.js";
+import { keepsDeleted } from "../config.js";
 import { t } from "../i18n/i18n.js";
 import { visible } from "../visible-text.js";
 
@@ -38,11 +41,12 @@ export class UploadPanel {
     this.cancelAll = make("button", { type: "button", class: "small", onclick: () => queue.cancelAll() }, t("cancelAll"));
     this.retryAll = make("button", { type: "button", class: "small", onclick: () => queue.retryAll() }, t("retryAll"));
     this.details = make("button", { type: "button", class: "small", onclick: () => this.#showFailures() }, t("details"));
+    this.trash = make("button", { type: "button", class: "small", onclick: () => showTrash(() => undefined) }, t("openTrash"));
     this.rows = make("div", { class: "canvas", role: "list", "aria-label": t("uploads") });
     this.viewport = make("div", { class: "uploads", tabindex: "0", role: "group", "aria-label": t("uploads") }, this.rows);
     this.element = make("section", { class: "upload-panel", hidden: true, "aria-labelledby": "upload-panel-title" },
       make("header", {}, make("div", {}, this.title, this.detail), this.collapse, this.close),
-      this.bar, this.viewport, make("footer", {}, this.details, this.retryAll, this.cancelAll));
+      this.bar, this.viewport, make("footer", {}, this.trash, this.details, this.retryAll, this.cancelAll));
     /** @type {VirtualList<Row>} */
     this.list = new VirtualList(this.viewport, this.rows, { make: () => this.#row(), show: (row, index) => this.#show(row, index) });
     /** @type {UploadItem[]} */
@@ -107,6 +111,8 @@ export class UploadPanel {
     this.cancelAll.hidden = !busy;
     const failed = queue.count("failed");
     this.retryAll.hidden = this.details.hidden = !failed;
+    // Deleting alone makes no room.
+    this.trash.hidden = !(keepsDeleted && session.may("list", "overwrite") && queue.items.some(({ error }) => codeOf(error) === "storage-full"));
     this.element.classList.toggle("has-failed", failed > 0);
     this.shown = [...queue.items].sort((a, b) => ORDER[a.state] - ORDER[b.state]);
     this.list.setCount(this.shown.length);
