@@ -121,7 +121,7 @@ class Gateway:
             os.kill(worker, signal.SIGKILL)
         self.process.kill()
         self.process.wait(WAIT)
-        wait_until(lambda: not any(map(_lives, workers)), "the workers are gone, and their port is free")
+        wait_until(lambda: not any(map(lives, workers)), "the workers are gone, and their port is free")
 
     def workers(self) -> list[int]:
         assert self.process is not None
@@ -244,7 +244,7 @@ def wait_until(condition: Any, what: str) -> None:
         time.sleep(0.02)
 
 
-def _lives(process: int) -> bool:
+def lives(process: int) -> bool:
     """Whether a thread of it is left, and with it the sockets."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]

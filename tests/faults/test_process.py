@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..gateways import FILES, WAIT, Gateway, RunningUpload, names, wait_until
+from ..gateways import FILES, WAIT, Gateway, RunningUpload, free_port, lives, names, wait_until
 from .conftest import Start
 
 MUCH = b"x" * 4 * 2**20
@@ -201,6 +201,76 @@ def test_crashes_in_a_row_do_not_end_the_gateway(start: Start) -> None:
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: len(set(gateway.workers()) - {victim}) == 2, "another worker has come")  # noqa: B023
     wait_until(gateway.answers, "it answers")
+
+
+def test_workers_end_with_the_main_process(start: Start) -> None:
+    """Also those that were replaced, and in the middle of requests: the port is free for the next start."""
+    gateway = start("--workers", "2")
+    assert gateway.process is not None
+    with gateway.signed_in() as client:
+        client.post(f"{FILES}/", files={"data": ("kept.txt", b"old")})
+    uploads = [RunningUpload(gateway, gateway.login()["access_token"])]
+    uploads[0].begin("kept.txt", MUCH)
+    wait_until(lambda: gateway.staged, "the upload is under way")
+    retired = gateway.workers()
+    gateway.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: len(set(gateway.workers()) - set(retired)) == 2, "the workers are replaced")
+    uploads.append(RunningUpload(gateway, gateway.login()["access_token"]))
+    uploads[1].begin("new.txt", MUCH)
+    wait_until(lambda: len(gateway.staged) == 2, "the next upload is under way")
+    workers = gateway.workers()
+    assert set(workers) & set(retired)
+    gateway.process.kill()
+    gateway.process.wait(WAIT)
+    gateway.start()
+    wait_until(lambda: not any(map(lives, workers)), "no worker is left")
+    with gateway.signed_in() as client:
+        assert names(client) == ["kept.txt"]
+        assert client.get(f"{FILES}/kept.txt").content == b"old"
+    wait_until(lambda: not gateway.staged, "the left-over is swept")
+    for upload in uploads:
+        upload.vanish()
+
+
+_ORPHAN = """
+import ctypes, multiprocessing, os, sys, time
+from portico.cli import worker
+worker.KILL_WITH_PARENT = False
+def child():
+    worker._end_with_parent()
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+for _ in range(2):
+    multiprocessing.Process(target=child).start()
+time.sleep(600)
+"""
+
+
+def test_a_worker_notices_by_itself_that_its_parent_is_gone() -> None:
+    """Where the kernel does not kill it."""
+    with subprocess.Popen([sys.executable, "-c", _ORPHAN], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        workers = [int(parent.stdout.readline()) for _ in range(2)]
+        assert all(map(lives, workers))
+        parent.kill()
+    wait_until(lambda: not any(map(lives, workers)), "the workers have ended")
+
+
+def test_a_home_has_one_gateway(gateway: Gateway) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        gateway.command("serve", "--port", str(free_port()))
+    assert refused.value.returncode == 1
+    assert refused.value.stderr == (
+        f"Another gateway is running on the home {gateway.home}; stop it first, or give another home with --home DIR.\n"
+    )
+    gateway.command("user", "list")  # commands are not kept out
+    assert gateway.process is not None
+    [worker] = gateway.workers()
+    os.kill(worker, signal.SIGSTOP)  # it cannot be in the way, however long it takes to end
+    gateway.process.kill()
+    gateway.process.wait(WAIT)
+    gateway.start()
+    assert gateway.answers()
 
 
 def test_half_closed_body_gets_an_answer(shared_gateway: Gateway) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import re
+import socket
 import struct
 import zlib
 from collections.abc import AsyncIterator
@@ -18,7 +20,7 @@ from portico.operations import thumbnail_process
 from portico.operations.thumbnail_cache import Cached, ThumbnailCache
 from portico.operations.thumbnail_process import Pictures, Request, ThumbnailProcess
 
-from ..gateways import wait_until
+from ..gateways import lives, wait_until
 
 
 @pytest.fixture
@@ -233,3 +235,18 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
     cache.put("ab", Cached(b"x", 1))
     assert cache.get("ab") is None
     cache.sweep()
+
+
+async def test_the_child_of_a_file_ends_with_its_parent(process: ThumbnailProcess) -> None:
+    ours, theirs = socket.socketpair()  # which never sends the file
+    with ours, theirs:
+        await process._submit(theirs)
+        assert process._process
+        parent = process._process.pid
+        children = Path(f"/proc/{parent}/task/{parent}/children")
+        wait_until(children.read_text, "the child has begun")
+        child = int(children.read_text())
+        limits = Path(f"/proc/{child}/limits")
+        wait_until(lambda: re.search(r"Max processes +0 ", limits.read_text()), "it has limited itself")
+        process.close()
+        wait_until(lambda: not lives(child), "the child has ended")

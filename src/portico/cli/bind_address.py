@@ -2,11 +2,14 @@
 
 import errno
 import socket
+import time
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from portico.errors import PorticoError
 
 Address = IPv4Address | IPv6Address
+
+_BUSY_SECONDS = 1.0
 
 
 class AddressUnusable(PorticoError):
@@ -46,16 +49,22 @@ def check_exposure(address: Address, *, protected: bool) -> None:
 def check_free(address: Address, port: int) -> None:
     """Bind briefly, to report a failure in a sentence.
 
-    This socket does not set SO_REUSEPORT, so it conflicts with listeners that do, such as another Portico.
+    A port in use is tried for a moment: it may be that of workers that are being killed. This socket does not set
+    SO_REUSEPORT, so it conflicts with listeners that do, such as another Portico.
     """
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((str(address), port))
-            probe.listen(1)
-    except OSError as error:
-        raise AddressUnusable(_reason(error, address, port)) from None
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((str(address), port))
+                probe.listen(1)
+            return
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                raise AddressUnusable(_reason(error, address, port)) from None
+        time.sleep(0.05)
 
 
 def check_apart(metrics_port: int, port: int) -> None:

@@ -1,5 +1,6 @@
 """The home folder: where it is, whether it can be used, and its settings file."""
 
+import errno
 import os
 import shlex
 import shutil
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 PASSWORD_FILE = "web-password.txt"  # noqa: S105
 SET_UP_MARK = ".set-up"
 """Marks a home whose first user was added, so that a deleted `web` does not come back."""
+LOCK_FILE = ".serving"
 
 
 class HomeUnusable(PorticoError):
@@ -59,6 +61,25 @@ def make(home: Path) -> None:
             f"The home folder {home} cannot be made ({error.strerror}); give another with --home DIR."
         ) from None
     _check(home)
+
+
+def claim(home: Path) -> int | None:
+    """Make this process the only gateway of the home, as long as the returned descriptor is open.
+
+    The lock belongs to this process alone: workers do not inherit it, and so cannot hold it longer.
+    """
+    import fcntl  # not on Windows, where only the client runs
+
+    try:
+        descriptor = os.open(home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            return None  # some network file systems have no locks, and a disk may be full
+        raise HomeUnusable(
+            f"Another gateway is running on the home {home}; stop it first, or give another home with --home DIR."
+        ) from None
+    return descriptor
 
 
 def prepare(home: Path, overrides: Mapping[str, str] | None = None) -> "Settings":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from portico.cli.accounts import Accounts, with_settings
-from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, HomeUnusable, make, prepare
+from portico.cli.home import LOCK_FILE, PASSWORD_FILE, SET_UP_MARK, HomeUnusable, make, prepare
 from portico.errors import AlreadyExists, PorticoError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FIRST_USER = "web"
 
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters and digits that look alike
 _DATABASE = "portico.db"
-_FILES = ("application.properties", "audit.log", _DATABASE, "secret.key", PASSWORD_FILE)
+_FILES = ("application.properties", "audit.log", _DATABASE, "secret.key", PASSWORD_FILE, LOCK_FILE)
 _FOLDERS = ("tls", "metrics")
 _ROOTS = ("files/web", "files")
 """Removed only if they are empty."""

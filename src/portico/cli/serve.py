@@ -40,6 +40,8 @@ def serve(options: SimpleNamespace) -> None:
     if options.no_migrate:
         overrides["database.migrate"] = "false"
     with undone_on_failure(options.home):
+        homes.make(options.home)
+        lock = homes.claim(options.home)
         startup = _prepare(options.home, overrides)
 
     from portico.cli.server import Server
@@ -51,6 +53,8 @@ def serve(options: SimpleNamespace) -> None:
 
     server = Server(startup.settings, startup.address, overrides, startup.certificate, load_certificate)
     server.run(on_ready=lambda: _show(startup))
+    if lock is not None:
+        os.close(lock)
     _print_safely(lambda: print("Stopped.", flush=True))
 
 

@@ -3,10 +3,12 @@
 import asyncio
 import ctypes
 import gc
+import multiprocessing
 import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -22,6 +24,8 @@ from portico.settings import Settings, load
 from portico.sockets import borrowed_socket
 
 UNREAD_TIMEOUT_MS = 120_000
+KILL_WITH_PARENT = sys.platform == "linux"
+"""Whether the kernel can be asked to kill a process whose parent has ended."""
 RETIRE_SIGNAL = signal.SIGUSR1
 """From the parent: accept no more connections, and finish what is running."""
 DRAIN_SIGNAL = signal.SIGUSR2
@@ -40,7 +44,7 @@ def load_app_in_worker(
     signal.signal(DRAIN_SIGNAL, signal.SIG_IGN)  # by default it would end a worker that is starting
     # Ctrl-C goes to the parent, which then signals its workers: two signals at once may deadlock Granian's stop.
     os.setpgid(0, 0)
-    _exit_with_parent()
+    _end_with_parent()
     gc.disable()  # until it serves
     from portico import logs
     from portico.app import create_app
@@ -96,11 +100,25 @@ def _with_connection_limit(app: Any, settings: Settings) -> Any:
     return idle.tracking(app)
 
 
-def _exit_with_parent() -> None:
-    """Without its parent, a worker would occupy the port and block the next start."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+def _end_with_parent() -> None:
+    """Without its parent, a worker would occupy the port and block the next start.
+
+    It is killed: an orderly stop would wait for its requests, and whatever is killed leaves nothing half done.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    set_parent_death_signal = 1
+    if KILL_WITH_PARENT and ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL) == 0:
+        if os.getppid() != parent.pid:  # it was gone before
+            os.kill(os.getpid(), signal.SIGKILL)
+        return
+
+    def end() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=end, name="parent", daemon=True).start()
 
 
 def _with_signals_held(app: Any, listening: Connection) -> Any:

@@ -7,6 +7,7 @@ The request is a line of JSON, followed by the file: {"kind", "length", "size", 
 {"pages", "lengths"}, followed by the pictures as WebP. There is no answer if a picture cannot be made.
 """
 
+import ctypes
 import json
 import os
 import resource
@@ -69,6 +70,9 @@ def _limit() -> None:
     signal.alarm(MAX_SECONDS)
     with suppress(OSError):  # a sandbox may forbid it
         os.nice(_NICENESS)  # the gateway comes first
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
     for limited, most in (
         (resource.RLIMIT_AS, MAX_MEMORY),
         (resource.RLIMIT_CPU, MAX_CPU_SECONDS),
