@@ -31,7 +31,6 @@ from portico.operations import Authentication, Gateway, Operations
 from portico.operations.account import AccountResources, OwnAccount
 from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
-from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.idempotency import Idempotency
 from portico.operations.jobs import Jobs
 from portico.operations.readiness import Readiness
@@ -201,7 +200,7 @@ async def open_gateway(
                 operations=partial(Operations, resources),
                 account=partial(OwnAccount, AccountResources(sign_in, sessions, keys, audit)),
                 idempotency=Idempotency(idempotency_keys),
-                scheduler=FairScheduler(),
+                scheduler=resources.scheduler,
                 readiness=readiness,
                 stop=stop,
                 receipts=receipts,

@@ -5,8 +5,10 @@ and more than 65,535 entries, use the ZIP64 records. (APPNOTE.TXT 6.3.10: 4.3.7,
 """
 
 import struct
+from collections import deque
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from zlib import crc32
+from zlib import compressobj, crc32, decompressobj
 
 _LOCAL = struct.Struct("<4sHHHHHLLLHH")
 _DESCRIPTOR = struct.Struct("<4sLLL")
@@ -26,6 +28,9 @@ _UTF8, _DESCRIBED = 1 << 11, 1 << 3
 _FILE_MODE, _FOLDER_MODE = 0o100644, 0o40755
 _FOLDER_ATTRIBUTE = 0x10  # of MS-DOS
 _FIRST_YEAR, _LAST_YEAR = 1980, 2107
+_QUICK = 1
+"""Level of compression."""
+_SLICE = 256 * 1024
 
 
 class ZipWriter:
@@ -34,7 +39,12 @@ class ZipWriter:
     def __init__(self) -> None:
         self._offset = 0
         self._entries = 0
-        self._directory = bytearray()
+        self._directory_length = 0
+        self._directory: deque[bytes] = deque()
+        """Compressed, because it is kept until the end: its names have the folders above them in common."""
+        self._packer = compressobj(_QUICK)
+        self.held = 0
+        """Bytes of memory that the directory takes so far."""
         self._name = b""
         self._size = self._seen = self._checksum = 0
         self._modified: datetime | None = None
@@ -68,9 +78,19 @@ class ZipWriter:
         self._offset += local + size + record.size
         return record.pack(b"PK\x07\x08", checksum, size, size)
 
-    def finish(self) -> bytes:
-        """The directory, which ends the archive."""
-        start, length, entries = self._offset, len(self._directory), self._entries
+    def finish(self) -> Iterator[bytes]:
+        """The directory, which ends the archive, in slices."""
+        self._keep(self._packer.flush())
+        unpacker = decompressobj()
+        while self._directory:
+            packed = self._directory.popleft()
+            while packed:
+                yield unpacker.decompress(packed, _SLICE)
+                packed = unpacker.unconsumed_tail
+        yield unpacker.flush() + self._end()
+
+    def _end(self) -> bytes:
+        start, length, entries = self._offset, self._directory_length, self._entries
         end = bytearray()
         if _needs_end64(start, length, entries):
             end += _END64.pack(
@@ -79,7 +99,12 @@ class ZipWriter:
             end += _LOCATOR64.pack(b"PK\x06\x07", 0, start + length, 1)
         few = min(entries, _FULL16)
         end += _END.pack(b"PK\x05\x06", 0, 0, few, few, min(length, _FULL32), min(start, _FULL32), 0)
-        return bytes(self._directory + end)
+        return bytes(end)
+
+    def _keep(self, packed: bytes) -> None:
+        if packed:
+            self._directory.append(packed)
+            self.held += len(packed)
 
     def _record(
         self,
@@ -93,7 +118,7 @@ class ZipWriter:
     ) -> None:
         large = [value for value in (size, size, self._offset) if _is_large(value)]
         extra = _zip64_field(large) + _time_field(modified)
-        self._directory += _CENTRAL.pack(
+        record = _CENTRAL.pack(
             b"PK\x01\x02",
             _MADE_BY_UNIX | _ZIP64,
             _ZIP64 if large else _PLAIN,
@@ -111,8 +136,8 @@ class ZipWriter:
             attributes,
             min(self._offset, _FULL32),
         )
-        self._directory += name
-        self._directory += extra
+        self._keep(self._packer.compress(record + name + extra))
+        self._directory_length += len(record) + len(name) + len(extra)
         self._entries += 1
 
 

@@ -1,15 +1,26 @@
 """What one user asks for in masses does not keep others waiting."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from typing import Any
 
 import pytest
 from PIL import Image
 
+from portico.drive import Drive
+from portico.drive_walk import DriveWalk
+from portico.entries import Download, Entry, Page
+from portico.operations import RequestContext, request_context
+from portico.operations.archives import AT_ONCE
+from portico.operations.request_context import MAX_SEARCHES_OF
 from portico.operations.thumbnail_process import Pictures, ThumbnailProcess
+from portico.paths import Path
+from portico.providers.tree_walk import Found
+from portico.store.digests import FileDigest, FileDigests
 
 from ..operations.test_thumbnails import encoded
 from .gateways import Gateway, address
+from .shares import share
 
 PICTURE = encoded(Image.new("RGB", (8, 8)), "PNG")
 MANY = 24
@@ -74,3 +85,125 @@ async def test_slow_thumbnails_of_one_user_do_not_delay_those_of_another(
     held.let_go.set()
     assert await other == 200
     assert [await each for each in flood] == [200] * MANY
+
+
+async def test_archives_at_once_are_limited_by_actor(
+    gateway: Gateway, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.put("folder/a", b"a")
+    genuine = Drive.read
+
+    async def read(self: Drive, *arguments: Any, **options: Any) -> Download:
+        await held.work("")
+        return await genuine(self, *arguments, **options)
+
+    monkeypatch.setattr(Drive, "read", read)
+    own = [await asked(gateway, "web", "folder", action="ZIP") for _ in range(AT_ONCE[0])]
+    await settled(held.begins(AT_ONCE[0]))
+    refused = await gateway.call("GET", "folder", params={"action": "ZIP"})
+    assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
+    other = await asked(gateway, "reader", "folder", action="ZIP")
+    await settled(held.begins(AT_ONCE[0] + 1))
+    held.let_go.set()
+    assert [await each for each in [*own, other]] == [200] * (AT_ONCE[0] + 1)
+    assert (await gateway.call("HEAD", "folder", params={"action": "ZIP"})).status_code == 200
+    assert await (await asked(gateway, "web", "folder", action="ZIP")) == 200
+
+
+async def test_large_listings_of_one_user_do_not_delay_that_of_another(
+    gateway: Gateway, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = Drive.list_page
+
+    async def list_page(self: Drive, folder: Path, size: int, *arguments: Any, **options: Any) -> Page:
+        await held.work(str(size))
+        return await genuine(self, folder, size, *arguments, **options)
+
+    monkeypatch.setattr(Drive, "list_page", list_page)
+    flood = [await asked(gateway, "web", "", size="5000") for _ in range(MANY)]
+    await settled(held.begins(1))
+    others = [await asked(gateway, "reader", "", size=str(1000 + number)) for number in range(3)]
+    await settled(held.begins(4))
+    assert sorted(held.began) == ["1000", "1001", "1002", "5000"]
+    held.let_go.set()
+    assert [await each for each in flood + others] == [200] * (MANY + 3)
+
+
+async def test_digests_of_a_large_folder_are_looked_up_in_parts(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+    genuine = FileDigests.find
+
+    async def find(self: FileDigests, connection: str, files: Mapping[str, Entry]) -> dict[str, FileDigest]:
+        found.append(len(files))
+        return await genuine(self, connection, files)
+
+    monkeypatch.setattr(FileDigests, "find", find)
+    for number in range(1_100):
+        gateway.put(f"many/{number}", b"")
+    digest = {"Want-Repr-Digest": "sha-256=1"}
+    for name in ("first", "last"):
+        stored = await gateway.call("PUT", f"many/{name}", content=name.encode(), headers=digest)
+        assert stored.status_code == 201, stored.text
+    found.clear()
+    page = (await gateway.list("many", size=5000, fields="digest")).json()["content"]
+    assert sorted(entry["name"] for entry in page if "digest" in entry) == ["first", "last"]
+    assert (sum(found), max(found)) == (1_102, 500)
+
+
+async def test_searches_at_once_are_limited_by_actor(
+    gateway: Gateway, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = DriveWalk.page
+
+    async def page(self: DriveWalk, size: int) -> list[Found]:
+        await held.work("")
+        return await genuine(self, size)
+
+    monkeypatch.setattr(DriveWalk, "page", page)
+    most = MAX_SEARCHES_OF[0]
+    flood = [await asked(gateway, "web", "", action="SEARCH") for _ in range(most)]
+    await settled(held.begins(2))
+    other = await asked(gateway, "reader", "", action="SEARCH")
+    await settled(held.begins(3))
+    refused = await gateway.call("GET", params={"action": "SEARCH"})
+    assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
+    held.let_go.set()
+    assert [await each for each in [*flood, other]] == [200] * (most + 1)
+
+
+async def test_a_user_with_few_requests_gets_in_when_another_has_taken_all_places(
+    gateway: Gateway, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_context, "MAX_WAITING", 4)
+    genuine = Drive.stat
+
+    async def stat(self: Drive, path: Path) -> Entry:
+        await held.work("")
+        return await genuine(self, path)
+
+    monkeypatch.setattr(Drive, "stat", stat)
+    flood = [await asked(gateway, "web", "", action="STAT") for _ in range(4)]
+    await settled(held.begins(4))
+    assert await (await asked(gateway, "web", "", action="STAT")) == 503
+    others = [await asked(gateway, "reader", "", action="STAT") for _ in range(2)]
+    await settled(held.begins(6))
+    assert await (await asked(gateway, "reader", "", action="STAT")) == 503
+    held.let_go.set()
+    assert [await each for each in flood + others] == [200] * 6
+
+
+async def test_guests_of_a_link_from_one_address_are_one_actor(gateway: Gateway) -> None:
+    gateway.put("shared/a", b"")
+    link = await share(gateway, path="/shared")
+    shares = []
+    for address_ in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
+        guest = await link.guest()
+        with RequestContext("request", address_) as context:
+            actor = await gateway.services.gateway.authentication.with_token(context, guest.visit["token"])
+            shares.append(actor.share)
+    first, second, third = shares
+    assert first == second
+    assert first[0] != third[0]
+    assert first[1] == third[1] == link.body["id"]

@@ -1,12 +1,25 @@
 import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
 from portico.drive import Drive
 from portico.entries import Download, Entry
-from portico.operations.archives import Archive, ArchiveLimits
+from portico.errors import TooManyRequests
+from portico.operations.archives import AT_ONCE, MEMORY, Archive, ArchiveLimits, ArchiveMemory
 from portico.paths import Path
+
+
+@asynccontextmanager
+async def no_wait(_: int) -> AsyncIterator[None]:
+    yield
+
+
+def archive_of(drive: Drive, memory: ArchiveMemory, folder: Path) -> Archive:
+    return Archive(drive, folder, (), ArchiveLimits(100_000, 0), memory.begin((1,)), no_wait)
 
 
 class Content:
@@ -42,9 +55,100 @@ class OneFile:
 
 async def test_a_file_that_is_opened_while_the_archive_is_cancelled_is_closed() -> None:
     drive = OneFile()
-    archive = Archive(cast("Drive", drive), Path(("a",)), (), ArchiveLimits(10, 0))
+    memory = ArchiveMemory()
+    archive = archive_of(cast("Drive", drive), memory, Path(("a",)))
     await archive.plan()
     drive.reader = asyncio.create_task(anext(archive.chunks()))
     with pytest.raises(asyncio.CancelledError):
         await drive.reader
     assert drive.content.closed
+    assert memory._archives == {}
+
+
+class ManyEmptyFiles:
+    """A drive with empty files in a folder whose path is as long as an address can be."""
+
+    folder = Path(("d" * 240,) * 30)
+    files = 4_000
+
+    async def stat_for_download(self, path: Path) -> Entry:
+        return Entry(path.name, True)
+
+    def walk(self, _: Path) -> "ManyEmptyFiles":
+        self.passed = 0
+        return self
+
+    @property
+    def ended(self) -> bool:
+        return self.passed == self.files
+
+    async def page(self, size: int) -> list[tuple[Path, Entry]]:
+        names = [str(number) for number in range(self.passed, self.passed + size)]
+        self.passed += size
+        return [(self.folder.child(name), Entry(name, False, 0)) for name in names]
+
+    async def read(self, path: Path) -> Download:
+        return Download(Entry(path.name, False, 0), 0, 0, Content())
+
+
+async def test_an_archive_takes_memory_for_the_names_and_not_for_the_folders_above_them() -> None:
+    drive = ManyEmptyFiles()
+    archive = archive_of(cast("Drive", drive), ArchiveMemory(), drive.folder)
+    tracemalloc.start()
+    try:
+        await archive.plan()
+        largest = received = 0
+        async for chunk in archive.chunks():
+            largest, received = max(largest, len(chunk)), received + len(chunk)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert received > 2 * drive.files * 240  # in the archive the last folder is above them all
+    assert largest <= 2**20
+    assert peak < 12 * 2**20
+
+
+async def test_an_archive_of_long_paths_is_planned_in_part() -> None:
+    drive = ManyEmptyFiles()
+    archive = archive_of(cast("Drive", drive), ArchiveMemory(), Path(("d" * 240,)))
+    await archive.plan()
+    assert archive.size is None
+    assert drive.passed <= 2_000
+    tracemalloc.start()
+    try:
+        received = sum([len(chunk) async for chunk in archive.chunks()])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert received > 2 * drive.files * 30 * 240
+    assert peak < 12 * 2**20
+
+
+def test_memory_is_counted_by_actor_and_by_link() -> None:
+    memory = ArchiveMemory()
+    greedy, guest, other = memory.begin((1,)), memory.begin((("link", "a"), "link")), memory.begin((2,))
+    greedy.hold(MEMORY // 2)
+    with pytest.raises(TooManyRequests):
+        memory.begin((1,)).hold(1)
+    guest.hold(MEMORY // 2)
+    with pytest.raises(TooManyRequests):
+        memory.begin((("link", "b"), "link")).hold(1)
+    other.hold(MEMORY // 10)  # all is taken, but not by this one
+    with pytest.raises(TooManyRequests):
+        other.hold(MEMORY // 3)
+    greedy.release()
+    greedy.release()
+    other.hold(MEMORY // 3)
+
+
+def test_archives_are_counted_by_actor_and_by_link() -> None:
+    memory = ArchiveMemory()
+    own = [memory.begin((1,)) for _ in range(AT_ONCE[0])]
+    guests = [memory.begin((("link", number), "link")) for number in range(AT_ONCE[1])]
+    for share in ((1,), (("link", "late"), "link")):
+        with pytest.raises(TooManyRequests):
+            memory.begin(share)
+    memory.begin((2,)).release()
+    for lease in own + guests:
+        lease.release()
+    assert (memory._archives, +memory._bytes, memory._total) == ({}, {}, 0)

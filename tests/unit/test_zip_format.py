@@ -25,7 +25,7 @@ def archive(files: dict[str, bytes], modified: datetime | None = MOMENT) -> byte
         out += content
         out += writer.end()
         size.add_file(name, len(content), timed=timed)
-    out += writer.finish()
+    out += b"".join(writer.finish())
     assert size.total == len(out)
     return bytes(out)
 
@@ -107,7 +107,7 @@ def test_a_file_above_4_gib_and_one_behind_it(monkeypatch: pytest.MonkeyPatch) -
         writer.feed(_CHUNK)
     after = writer.end() + writer.begin("behind", 3, MOMENT)
     writer.feed(b"abc")
-    after += b"abc" + writer.end() + writer.finish()
+    after += b"abc" + writer.end() + b"".join(writer.finish())
     size.add_file("large", LARGE, timed=True)
     size.add_file("behind", 3, timed=True)
     assert size.total == len(before) + LARGE + len(after)

@@ -1,20 +1,26 @@
 """`Archive`: a folder, or some files and folders of it, as one ZIP that is made while it is sent."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
 from contextlib import aclosing
 
 import msgspec
 
 from portico.drive import Drive
 from portico.entries import Download, Entry
-from portico.errors import Changed, TooLarge
+from portico.errors import Changed, TooLarge, TooManyRequests
+from portico.fair_turns import Keys
+from portico.operations.request_context import Looking
 from portico.paths import Path
 from portico.zip_format import ZipSize, ZipWriter
 
 _PLANNED = 10_000
 """Entries that are looked at before the first byte is sent. If these are all, the size of the archive is announced."""
+_PLANNED_BYTES = 8 * 2**20
+"""As `_PLANNED`, in memory."""
+_ITEM_BYTES = 600
+"""What an entry takes in memory beside its path."""
 _PAGE = 1000
 _OPENED_AHEAD = 4
 """Files that are opened while an earlier one is sent: many small ones would wait for the storage each."""
@@ -26,26 +32,111 @@ class ArchiveLimits(msgspec.Struct, frozen=True):
     """Bytes; 0 is no limit."""
 
 
+AT_ONCE = (8, 32)
+"""Archives of one actor that are made at the same time, and of all guests of one link."""
+MEMORY = 128 * 2**20
+"""Bytes that all archives of a worker may take: what is planned, and the directories at their ends."""
+MEMORY_OF = (MEMORY // 2, MEMORY // 2)
+"""As `AT_ONCE`, in bytes."""
+
+
+class ArchiveMemory:
+    """The archives that this worker makes, by actor, in number and in bytes."""
+
+    def __init__(self) -> None:
+        self._archives: Counter[Hashable] = Counter()
+        self._bytes: Counter[Hashable] = Counter()
+        self._total = 0
+
+    def begin(self, share: Keys) -> "ArchiveLease":
+        """`TooManyRequests` if the actor has too many archives already."""
+        if any(self._archives[key] >= most for key, most in zip(share, AT_ONCE, strict=False)):
+            raise _too_many()
+        self._archives.update(share)
+        return ArchiveLease(self, share)
+
+    def grow(self, share: Keys, more: int) -> None:
+        """When all of it is taken, an actor with less than a fair share still gets some."""
+        if more > 0:
+            first = self._bytes[share[0]]
+            too_much = any(
+                self._bytes[key] + more > most for key, most in zip(share, MEMORY_OF, strict=False)
+            )
+            if too_much or (
+                self._total + more > MEMORY and first + more > MEMORY // max(1, len(self._archives))
+            ):
+                raise _too_many()
+        self._total += more
+        for key in share:
+            self._bytes[key] += more
+
+    def end(self, share: Keys) -> None:
+        for key in share:
+            self._archives[key] -= 1
+            if not self._archives[key]:
+                del self._archives[key], self._bytes[key]
+
+
+class ArchiveLease:
+    """The memory of one archive."""
+
+    def __init__(self, memory: ArchiveMemory, share: Keys) -> None:
+        self._memory: ArchiveMemory | None = memory
+        self._share = share
+        self._held = 0
+
+    def hold(self, size: int) -> None:
+        """From now on so many bytes; `TooManyRequests` if the actor's archives take too many."""
+        assert self._memory
+        self._memory.grow(self._share, size - self._held)
+        self._held = size
+
+    def release(self) -> None:
+        if self._memory:
+            self.hold(0)
+            self._memory.end(self._share)
+            self._memory = None
+
+
+def _too_many() -> TooManyRequests:
+    return TooManyRequests(
+        "Too many of your archives are being made; wait until one is done, or choose less.", retry_after=5
+    )
+
+
 class _Item(msgspec.Struct, frozen=True):
     path: Path
-    name: str
-    """In the archive."""
     entry: Entry
+
+    @property
+    def cost(self) -> int:
+        return _ITEM_BYTES + sum(map(len, self.path.segments))
 
 
 _Opened = tuple[_Item, asyncio.Task[Download] | None]
 
 
 class Archive:
-    def __init__(self, drive: Drive, folder: Path, chosen: Sequence[Path], limits: ArchiveLimits) -> None:
-        """`chosen`: paths below `folder`; without any, all of it."""
+    def __init__(
+        self,
+        drive: Drive,
+        folder: Path,
+        chosen: Sequence[Path],
+        limits: ArchiveLimits,
+        memory: ArchiveLease,
+        looking: Looking,
+    ) -> None:
+        """`chosen`: paths below `folder`; without any, all of it. `memory` is released with the archive."""
         self._drive = drive
         self._folder = folder
         self._chosen = _outermost(chosen) or [folder]
         self._base = folder if chosen else folder.parent
         self._limits = limits
         self._items = self._found()
+        self._memory = memory
+        self._looking = looking
         self._planned: list[_Item] = []
+        self._planned_bytes = 0
         self.size: int | None = None
         """Bytes, if it can be known before the archive is made."""
 
@@ -60,22 +151,33 @@ class Archive:
         size = ZipSize()
         async for item in self._items:
             self._planned.append(item)
+            self._planned_bytes += item.cost
+            self._memory.hold(self._planned_bytes)
             timed = item.entry.last_modified is not None
             if item.entry.is_folder:
-                size.add_folder(item.name, timed=timed)
+                size.add_folder(self._name(item), timed=timed)
             else:
-                size.add_file(item.name, item.entry.size or 0, timed=timed)
-            if len(self._planned) == _PLANNED:
+                size.add_file(self._name(item), item.entry.size or 0, timed=timed)
+            if len(self._planned) == _PLANNED or self._planned_bytes >= _PLANNED_BYTES:
                 return
         self.size = size.total
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """The archive. An error in the middle of it must reach the client: without its end it is not valid."""
+        try:
+            async with aclosing(self._chunks()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            await self.close()
+
+    async def _chunks(self) -> AsyncGenerator[bytes]:
         writer = ZipWriter()
         async with aclosing(self._opened()) as opened:
             async for item, opening in opened:
+                self._memory.hold(self._planned_bytes + writer.held)
                 if opening is None:
-                    yield writer.folder(item.name, item.entry.modified)
+                    yield writer.folder(self._name(item), item.entry.modified)
                     continue
                 download = await _result(opening)
                 try:
@@ -84,18 +186,25 @@ class Archive:
                         raise Changed(
                             f"'{item.path}' has changed since the archive was begun; download it again."
                         )
-                    yield writer.begin(item.name, size, item.entry.modified)
+                    yield writer.begin(self._name(item), size, item.entry.modified)
                     async for chunk in download.chunks:
                         writer.feed(chunk)
                         yield chunk
                     yield writer.end()
                 finally:
                     await download.chunks.aclose()
-        yield writer.finish()
+        for piece in writer.finish():
+            yield piece
+
+    def _name(self, item: _Item) -> str:
+        """In the archive."""
+        return "/".join(item.path.segments[len(self._base.segments) :])
 
     async def close(self) -> None:
-        """If `chunks` is never read."""
+        """To be called if `chunks` is never read."""
         await self._items.aclose()
+        self._planned.clear()
+        self._memory.release()
 
     async def _opened(self) -> AsyncGenerator[_Opened]:
         """The items in order, files with a download that is opened, or about to be."""
@@ -116,7 +225,9 @@ class Archive:
     async def _all(self) -> AsyncIterator[_Item]:
         self._planned.reverse()
         while self._planned:
-            yield self._planned.pop()
+            item = self._planned.pop()
+            self._planned_bytes -= item.cost
+            yield item
         async for item in self._items:
             yield item
 
@@ -132,7 +243,7 @@ class Archive:
                     )
                 if self._limits.size and size > self._limits.size:
                     raise TooLarge(f"An archive may have {self._limits.size} bytes; choose less at once.")
-                yield _Item(path, "/".join(path.segments[len(self._base.segments) :]), entry)
+                yield _Item(path, entry)
 
     async def _below(self, top: Path) -> AsyncIterator[tuple[Path, Entry]]:
         """The entry itself, unless it is the root, and everything below it."""
@@ -142,7 +253,9 @@ class Archive:
         if entry.is_folder:
             walk = self._drive.walk(top)
             while not walk.ended:
-                for each in await walk.page(_PAGE):
+                async with self._looking(_PAGE):
+                    page = await walk.page(_PAGE)
+                for each in page:
                     yield each
 
 

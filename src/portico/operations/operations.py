@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -40,6 +41,9 @@ log = structlog.get_logger()
 
 _STATS_AT_ONCE = 16
 """For the digests of a listing."""
+_DIGESTS_AT_ONCE = 500
+_DIGEST_COST = 5
+"""A digest is looked up in the database, and the file may have to be looked at: how many entries of a listing that is."""
 
 
 class Ticket(msgspec.Struct, frozen=True):
@@ -69,14 +73,19 @@ class Operations:
     ) -> Page:
         """As `Drive.list_page`."""
         self._context.action = "list"
-        return await (await self._drive()).list_page(folder, size, cursor, file_first=file_first)
+        drive = await self._drive()
+        async with self._looking(size):
+            return await drive.list_page(folder, size, cursor, file_first=file_first)
 
     async def search(
         self, folder: Path, criteria: Criteria, size: int, cursor: str | None = None
     ) -> SearchPage:
         """What is below a folder and meets the criteria; from where an earlier request has come to, if there is one."""
         self._context.action = "search"
-        return await search((await self._drive()).walk(folder, cursor), criteria, size)
+        drive = await self._drive()
+        async with self._resources.admission.searching(self._actor.share):
+            walk = drive.walk(folder, cursor)
+            return await search(walk, criteria, size, self._looking, self._resources.scheduler)
 
     async def stat(self, path: Path) -> Entry:
         self._context.action = "stat"
@@ -85,8 +94,13 @@ class Operations:
     async def digests(self, folder: Path, entries: Iterable[Entry]) -> dict[str, bytes]:
         """The known SHA-256 of files in a folder, by name: of those that are still what was hashed."""
         drive = await self._drive()
-        files = {folder.child(entry.name): entry for entry in entries if not entry.is_folder}
-        return {path.name: digest for path, digest in (await self._digests(drive, files)).items()}
+        files = iter([entry for entry in entries if not entry.is_folder])
+        digests: dict[str, bytes] = {}
+        while some := {folder.child(entry.name): entry for entry in islice(files, _DIGESTS_AT_ONCE)}:
+            async with self._looking(_DIGEST_COST * len(some)):
+                found = await self._digests(drive, some)
+            digests |= {path.name: digest for path, digest in found.items()}
+        return digests
 
     async def digest(self, path: Path, entry: Entry) -> bytes | None:
         """The known SHA-256 of a file that is about to be read."""
@@ -144,15 +158,16 @@ class Operations:
         """A folder or file as a ZIP, or `chosen` paths below a folder. Not made before it is read."""
         self._context.action = "zip"
         drive = await self._drive(download=folder)
-        archive = Archive(drive, folder, chosen, self._resources.archive_limits)
-        await archive.plan()
-        if self._rules:
-            try:
+        memory = self._resources.archive_memory.begin(self._actor.share)
+        archive = Archive(drive, folder, chosen, self._resources.archive_limits, memory, self._looking)
+        try:
+            await archive.plan()
+            if self._rules:
                 what = "\0".join(["zip", str(folder), *sorted(map(str, chosen))])
                 await self._rules.count_download("zip", folder, what, archive.size)
-            except BaseException:
-                await archive.close()
-                raise
+        except BaseException:
+            await archive.close()
+            raise
         return archive
 
     async def plan_thumbnail(self, path: Path, size: int, page: int = 1) -> PlannedThumbnail:
@@ -393,6 +408,9 @@ class Operations:
     async def _cancellable(self, work: Coroutine[Any, Any, Any]) -> Any:
         return await self._resources.long_work.run(work, self._context.client_gone())
 
+    def _looking(self, entries: int) -> AbstractAsyncContextManager[None]:
+        return self._resources.admission.looking(self._actor.user.connection, self._actor.share, entries)
+
     async def _drive(self, *, download: Path | None = None, admitted: bool = True) -> Drive:
         """The actor's drive: to download one file, or for anything.
 
@@ -404,7 +422,7 @@ class Operations:
             self._actor.require_download(download)
         user = self._actor.user
         if admitted and self._context.slot is None:
-            self._context.slot = self._resources.admission.enter(user.connection)
+            self._context.slot = self._resources.admission.enter(user.connection, self._actor.share)
         if self._opened is None:
             if self._actor.guest:
                 await require_target(self._resources.drives, self._actor.guest.open)

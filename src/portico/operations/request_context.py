@@ -1,15 +1,18 @@
-"""`RequestContext`: which request this is. `Admission`: how many of them wait for a storage service at a time."""
+"""`RequestContext`: which request this is. `Admission`: how many of them wait for, and work with, a storage service."""
 
 import asyncio
+import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import msgspec
 
 from portico.audit import DONE, AuditLine
-from portico.errors import Unavailable
+from portico.errors import TooManyRequests, Unavailable
+from portico.fair_turns import FairTurns, Keys, NoRoom
 from portico.operations.idempotency import Attempt
 
 MAX_WAITING = 1000
@@ -17,33 +20,75 @@ MAX_WAITING = 1000
 own clients."""
 
 
+LOOKED_AT = 20_000
+"""Entries that all requests to one connection look at in the storage at once: more of them wait."""
+LOOKED_AT_BY = (5_000, 10_000)
+"""Of those, how many one actor may have, and all guests of one link."""
+SEARCHES_OF = (2, 8)
+"""As `LOOKED_AT_BY`: searches that run at once."""
+MAX_SEARCHES_OF = (16, 64)
+"""With those that wait."""
+
+
+Looking: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
+"""Waits for an actor's turn to look at so many entries."""
+
+
 class Admission:
     """Counted per connection, so that a storage service that hangs does not hold up users of another one."""
 
     def __init__(self) -> None:
-        self._waiting: Counter[str] = Counter()
+        self._waiting: dict[str, Counter[Hashable]] = {}
+        """By actor."""
+        self._looking: dict[str, FairTurns] = {}
+        self._searches = FairTurns(sys.maxsize, shares=SEARCHES_OF, limits=MAX_SEARCHES_OF)
 
-    def enter(self, connection: str) -> "Slot":
-        if self._waiting[connection] >= MAX_WAITING:
-            raise Unavailable("The gateway is overloaded at the moment; try again soon.", retry_after=1)
-        self._waiting[connection] += 1
-        return Slot(self._waiting, connection)
+    def enter(self, connection: str, share: Keys) -> "Slot":
+        """One of the places. When all are taken, an actor with less than a fair share of them still gets one."""
+        waiting = self._waiting.setdefault(connection, Counter())
+        if (total := waiting.total()) >= MAX_WAITING:
+            actors = len(waiting) + (share[0] not in waiting)
+            if waiting[share[0]] >= MAX_WAITING // actors or total >= 2 * MAX_WAITING:
+                raise Unavailable("The gateway is overloaded at the moment; try again soon.", retry_after=1)
+        waiting[share[0]] += 1
+        return Slot(waiting, share[0])
+
+    def looking(self, connection: str, share: Keys, entries: int) -> AbstractAsyncContextManager[None]:
+        """Wait for the actor's turn to look at so many entries."""
+        turns = self._looking.get(connection)
+        if turns is None:
+            turns = self._looking[connection] = FairTurns(LOOKED_AT, shares=LOOKED_AT_BY)
+        return turns.turn(share, entries)
+
+    @asynccontextmanager
+    async def searching(self, share: Keys) -> AsyncIterator[None]:
+        """Wait for the actor's turn to search; `TooManyRequests` if many searches of the actor wait already."""
+        try:
+            turn = await self._searches.take(share)
+        except NoRoom:
+            raise TooManyRequests(
+                "Too many of your searches are running; wait until one is done.", retry_after=1
+            ) from None
+        try:
+            yield
+        finally:
+            turn.release()
 
 
 class Slot:
     """One request's place among those that wait."""
 
-    __slots__ = ("_connection", "_waiting")
+    __slots__ = ("_actor", "_waiting")
 
-    def __init__(self, waiting: Counter[str], connection: str) -> None:
+    def __init__(self, waiting: Counter[Hashable], actor: Hashable) -> None:
         self._waiting = waiting
-        self._connection = connection
+        self._actor = actor
 
     def release(self) -> None:
         """To be called once."""
-        self._waiting[self._connection] -= 1
-        if not self._waiting[self._connection]:
-            del self._waiting[self._connection]
+        self._waiting[self._actor] -= 1
+        if not self._waiting[self._actor]:
+            del self._waiting[self._actor]
 
 
 async def _never() -> None:

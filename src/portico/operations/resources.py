@@ -15,8 +15,9 @@ from portico.accounts.tickets import Tickets
 from portico.audit import AuditTrail
 from portico.drive import Drive
 from portico.drives import Drives
-from portico.operations.archives import ArchiveLimits
+from portico.operations.archives import ArchiveLimits, ArchiveMemory
 from portico.operations.cancellation import CancellableWork
+from portico.operations.fair_scheduling import FairScheduler
 from portico.operations.hashing import WantedDigest
 from portico.operations.jobs import Jobs
 from portico.operations.receipts import Receipts
@@ -63,6 +64,8 @@ class Resources(msgspec.Struct, frozen=True):
         default_factory=lambda: asyncio.Semaphore(READ_AHEAD_AT_ONCE)
     )
     """Of requests whose body is read before it is known what becomes of it."""
+    archive_memory: ArchiveMemory = msgspec.field(default_factory=ArchiveMemory)
+    scheduler: FairScheduler = msgspec.field(default_factory=FairScheduler)
     thumbnails: Thumbnails | None = None
     """None if this gateway makes none."""
     always_digest: bool = False

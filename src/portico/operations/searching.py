@@ -10,6 +10,8 @@ import msgspec
 
 from portico.drive_walk import DriveWalk
 from portico.entries import Entry
+from portico.operations.fair_scheduling import SLICE, FairScheduler
+from portico.operations.request_context import Looking
 from portico.paths import Path
 
 MAX_LOOKED = 20_000
@@ -18,7 +20,9 @@ MAX_SECONDS = 1.0
 _PAGE, _MIN_PAGE = 1000, 100
 """What one call asks the storage for; a call for less is hardly quicker."""
 _PATIENCE = 5
-_WILDCARDS = frozenset("*?[")
+_SLICE_SECONDS = 0.002
+_CHARACTERS = frozenset("?[")
+"""Wildcards for one character."""
 
 
 class Criteria(msgspec.Struct, frozen=True):
@@ -44,14 +48,27 @@ class SearchPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-async def search(walk: DriveWalk, criteria: Criteria, size: int) -> SearchPage:
-    """About `size` entries. There may be fewer, or none, although more follow."""
+async def search(
+    walk: DriveWalk, criteria: Criteria, size: int, looking: Looking, scheduler: FairScheduler
+) -> SearchPage:
+    """About `size` entries. There may be fewer, or none, although more follow.
+
+    `looking`: waits for the turn to look at so many entries.
+    """
     matches = _matcher(criteria)
     found: list[tuple[Path, Entry]] = []
     began, first = time.monotonic(), walk.passed
     while not walk.ended:
-        page = await walk.page(min(_PAGE, max(_MIN_PAGE, size - len(found))))
-        found += [(path, entry) for path, entry in page if matches(entry)]
+        wanted = min(_PAGE, max(_MIN_PAGE, size - len(found)))
+        async with looking(wanted):
+            page = await walk.page(wanted)
+        due = 0.0
+        for path, entry in page:
+            if (now := time.monotonic()) >= due:  # a pattern may be slow: others have their turn in between
+                await scheduler.turn(SLICE)
+                due = now + _SLICE_SECONDS
+            if matches(entry):
+                found.append((path, entry))
         looked = walk.passed - first
         enough = len(found) >= size or looked >= MAX_LOOKED or time.monotonic() - began >= MAX_SECONDS
         # Deep folders have long cursors: better to look at some more than to end where nobody can go on.
@@ -81,12 +98,32 @@ def _matcher(criteria: Criteria) -> Callable[[Entry], bool]:
 
 def _name_test(wanted: str, *, match_case: bool) -> Callable[[Entry], bool]:
     wanted = _composed(wanted)
-    flags = 0 if match_case else re.IGNORECASE
-    if _WILDCARDS.isdisjoint(wanted):
-        test = re.compile(re.escape(wanted), flags).search
-    else:
-        test = re.compile(translate(wanted), flags).match
-    return lambda entry: test(_composed(entry.name)) is not None
+    if not _CHARACTERS.isdisjoint(wanted):
+        test = re.compile(translate(wanted), 0 if match_case else re.IGNORECASE).match
+        return lambda entry: test(_composed(entry.name)) is not None
+
+    def folded(name: str) -> str:
+        return _composed(name) if match_case else _composed(name).casefold()
+
+    first, *others = folded(wanted).split("*")
+    if not others:
+        return lambda entry: first in folded(entry.name)
+    *middle, last = others
+    return lambda entry: _has_pieces(folded(entry.name), first, middle, last)
+
+
+def _has_pieces(name: str, first: str, middle: list[str], last: str) -> bool:
+    """Whether the name is made of these pieces in order, with anything between them."""
+    end = len(name) - len(last)
+    if not name.startswith(first) or not name.endswith(last):
+        return False
+    start = len(first)
+    for piece in middle:
+        found = name.find(piece, start, end)
+        if found < 0:
+            return False
+        start = found + len(piece)
+    return start <= end
 
 
 def _composed(name: str) -> str:
