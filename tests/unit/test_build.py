@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -64,3 +65,9 @@ def test_without_one(checkout: Path, compiler: str) -> None:
     name, *stats = wheel_of(checkout, compiler)
     assert name.endswith("-py3-none-any.whl")
     assert INSTALLED not in stats
+
+
+def test_all_has_what_the_page_needs() -> None:
+    """Without `thumbnails`, the grid has grey icons only, and PDF files have no preview."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert "thumbnails" in extras["all"][0]

@@ -4,7 +4,9 @@ import { make } from "../ui/dom.js";
 import { number } from "../i18n/formats.js";
 import { announce, notifyError } from "../ui/notices.js";
 import { t } from "../i18n/i18n.js";
+import { thumbnailTypes } from "../config.js";
 import { Listing } from "./listing.js";
+import { viewMode } from "./view-mode.js";
 
 /** @import { SortOrder } from "../types.js" */
 
@@ -20,8 +22,10 @@ export class StatusBar {
     this.status = make("p", { class: "status" });
     this.spinner = make("span", { class: "spinner", "aria-hidden": "true" });
     this.button = make("button", { type: "button", class: "link", onclick: () => this.#loadOrStop() });
-    this.element = make("div", { class: "status-bar" }, this.spinner, this.status, this.button);
+    this.missing = make("p", { class: "hint" }, t("noThumbnails"));
+    this.element = make("div", { class: "status-bar" }, this.spinner, this.status, this.button, this.missing);
     this.clear();
+    viewMode.addEventListener("change", () => this.#showMissing());
   }
 
   /** @param {Listing} listing */
@@ -33,7 +37,7 @@ export class StatusBar {
 
   clear() {
     this.status.textContent = "";
-    this.spinner.hidden = this.button.hidden = true;
+    this.spinner.hidden = this.button.hidden = this.missing.hidden = true;
   }
 
   update() {
@@ -42,6 +46,12 @@ export class StatusBar {
     this.spinner.hidden = !listing.isLoadingAll;
     this.button.hidden = listing.isFull;
     this.button.textContent = t(listing.isLoadingAll ? "stopLoading" : "loadAll");
+    this.#showMissing();
+  }
+
+  /** Say why there are only icons where pictures are expected. */
+  #showMissing() {
+    this.missing.hidden = thumbnailTypes.length > 0 || !viewMode.isGrid || !this.listing.shown.some(({ type }) => type.startsWith("image/"));
   }
 
   /** Load the rest first: a sorted part of a folder would be misleading. @param {SortOrder} order */
