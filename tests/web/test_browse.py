@@ -217,3 +217,22 @@ def test_rights_decide_what_is_offered(open_page: OpenPage, gateway: Gateway, ro
         "dropper": ["Upload", "New folder", "Automate"],
         "sender": ["Upload", "New folder", "Automate"],
     }
+
+
+def test_a_folder_opens_when_the_network_is_back(user: BrowserUser, root: Path) -> None:
+    (root / "folder").mkdir()
+    (root / "folder" / "file.txt").write_text("x")
+    user.press("r")
+    user.expect_refusal("ERR_INTERNET_DISCONNECTED")
+    user.page.context.set_offline(True)
+    user.row("folder").locator(".open").click()
+    expect(user.page.get_by_role("button", name="Try again")).to_be_visible()
+    user.page.context.set_offline(False)
+    expect(user.row("file.txt")).to_be_visible()
+
+
+def test_a_new_folder_has_its_date(user: BrowserUser) -> None:
+    user.page.get_by_role("button", name="New folder").click()
+    user.dialog.get_by_label("Folder name").fill("new")
+    user.press("Enter")
+    expect(user.row("new").locator(".modified")).to_have_text(re.compile(r"\d{4}"))

@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, Route, expect
 
 import portico
@@ -322,3 +323,45 @@ def test_no_text_keeps_the_page_busy(modules: Page) -> None:
         text = unit * (length // len(unit)) + "x"
         code = "text => [markdown.markdownView(text).childElementCount > 0, csv.parseTable(text).rows.length > 0]"
         assert modules.evaluate(code, text) == [True, True], unit
+
+
+def test_text_in_the_encodings_of_spreadsheets(user: BrowserUser, root: Path) -> None:
+    text = "Größe;Straße\n5 €;“Köln”\n"
+    (root / "ansi.csv").write_bytes(text.encode("cp1252"))
+    (root / "big-endian.csv").write_bytes(b"\xfe\xff" + text.encode("utf-16-be"))
+    (root / "little-endian.csv").write_bytes(text.encode("utf-16"))
+    (root / "utf-8.csv").write_bytes(text.encode())
+    (root / "ansi.txt").write_bytes(text.encode("cp1252"))
+    # One wrong byte does not make another encoding of it.
+    (root / "broken.txt").write_bytes("äöü ÄÖÜ ß € ".encode() + b"\xff")
+    user.press("r")
+    for name in ("ansi.csv", "big-endian.csv", "little-endian.csv", "utf-8.csv"):
+        user.row(name).locator(".open").click()
+        expect(user.dialog.locator("thead th")).to_have_text(["Größe", "Straße"])
+        expect(user.dialog.locator("tbody td")).to_have_text(["5 €", "“Köln”"])
+        user.press("Escape")
+    for name, content in (("ansi.txt", "Größe;Straße"), ("broken.txt", "äöü ÄÖÜ ß € \ufffd")):
+        user.row(name).locator(".open").click()
+        expect(user.dialog.locator("pre")).to_contain_text(content)
+        user.press("Escape")
+
+
+def test_a_gateway_without_thumbnails_says_so(open_page: OpenPage, tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path / "home", settings={"PORTICO_THUMBNAILS_CACHE_SIZE": "0"})
+    gateway.start()
+    try:
+        root = gateway.empty_root()
+        (root / "paper.pdf").write_bytes(pdf(1))
+        Image.new("RGB", (64, 64), "red").save(root / "photo.png")
+        user = open_page(gateway, signed_in=True)
+        missing = user.page.get_by_text("Thumbnails aren't set up on this gateway (extra “thumbnails”).")
+        expect(missing).to_be_hidden()
+        user.press("g")
+        expect(missing).to_be_visible()
+        user.row("paper.pdf").locator(".open").click()
+        expect(user.dialog).to_contain_text(
+            "PDF previews aren't set up on this gateway (extra “thumbnails”)."
+        )
+        expect(user.dialog).not_to_contain_text("script")
+    finally:
+        gateway.kill()

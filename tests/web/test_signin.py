@@ -176,3 +176,17 @@ def test_uploads_continue_after_signing_in_again(
     user.sign_in()
     expect(user.upload_panel.locator("h2")).to_have_text("5 files uploaded")
     assert len(list(root.iterdir())) == 5
+
+
+def test_signing_out_ends_the_other_tabs(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
+    (root / "secret.txt").write_text("x")
+    user = open_page(gateway)
+    user.sign_in()
+    other = BrowserUser(gateway, user.page.context.new_page())
+    other.page.goto(gateway.url)
+    expect(other.row("secret.txt")).to_be_visible()
+    user.user_menu("Sign out")
+    expect(other.page.get_by_label("Username")).to_be_visible()
+    expect(other.page.get_by_text("secret.txt")).to_have_count(0)
+    assert other.page.evaluate("sessionStorage.length") == 0
+    other.check_silence()

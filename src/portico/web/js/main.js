@@ -73,6 +73,7 @@ class Page {
     document.addEventListener("visibilitychange", () => {
       if (document.visibilityState === "visible" && session.isOpen) this.folder.refresh({ quiet: true });
     });
+    addEventListener("online", () => session.isOpen && this.folder.refresh({ quiet: true }));
     addEventListener("popstate", ({ state }) => this.#route(state));
     addEventListener("beforeunload", (event) => {
       this.#remember(); // a reload ignores what `pagehide` stores

@@ -24,10 +24,11 @@ class Session extends EventTarget {
     this.stored = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
     /** @type {Promise<string> | null} */
     this.renewing = null;
-    // All tabs have the same cookie: the one that renews it shares the new access token.
+    // All tabs have the same cookie: the one that renews it shares the new access token, and the one that signs out ends all.
     this.others = new BroadcastChannel("portico.session");
     this.others.onmessage = ({ data }) => {
-      if (this.stored && this.stored.access === data.replaced) this.#store(data.stored);
+      if (data.signedOut && this.username === data.signedOut) this.end({ requested: true });
+      else if (this.stored && this.stored.access === data.replaced) this.#store(data.stored);
     };
   }
 
@@ -112,6 +113,7 @@ class Session extends EventTarget {
     // One that has expired could not end the session.
     const access = await this.token().catch(() => "");
     localStorage.removeItem(SIGNED_IN_KEY);
+    this.others.postMessage({ signedOut: this.username });
     this.end({ requested: true });
     if (!access) return;
     const headers = { Authorization: `Bearer ${access}`, ...COOKIE_HEADER };

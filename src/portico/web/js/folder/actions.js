@@ -1,7 +1,7 @@
 /** Actions on entries, and who may use them. */
 
 import * as changes from "../api/changes.js";
-import { makeFolder } from "../api/client.js";
+import { makeFolder, stat } from "../api/client.js";
 import { keepsDeleted } from "../config.js";
 import { askConflict, askName, confirm } from "../dialogs/dialogs.js";
 import { copyText } from "../ui/clipboard.js";
@@ -64,10 +64,13 @@ export async function newFolder(listing) {
     },
   });
   if (!created) return "";
-  listing.put({ name: created, folder: true, type: "folder" });
+  listing.put({ name: created, folder: true, type: "folder", ...(await dateOf(join(listing.path, created))) });
   notify(t("folderMade", { name: created }));
   return created;
 }
+
+/** When a new folder was made, if the storage knows it. @param {string} path @returns {Promise<{modified?: string}>} */
+const dateOf = (path) => (session.may("list") ? stat(path).then(({ lastModified }) => ({ modified: lastModified }), () => ({})) : Promise.resolve({}));
 
 /** @param {Listing} listing @param {Entry} entry @returns {Promise<string>} the new name, or empty */
 export async function rename(listing, entry) {

@@ -11,10 +11,12 @@ import { announce, notifyError } from "../ui/notices.js";
 import { join, link, nameOf } from "../paths.js";
 import { FilePreview } from "./file-preview.js";
 import { openFile, showAddress } from "./addresses.js";
-import { codeOf, isAbort, SignedOut } from "../api/errors.js";
+import { codeOf, isAbort, isTemporary, SignedOut } from "../api/errors.js";
 import { SearchView } from "../search/search-view.js";
 import { Placeholder } from "./placeholder.js";
 import { Selection } from "./selection.js";
+import { listPage } from "../api/client.js";
+import { Retries } from "../uploads/retries.js";
 import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
 import { watchRowDrag } from "./row-drag.js";
@@ -244,5 +246,22 @@ export class FolderView {
   #failed(error) {
     if (error instanceof SignedOut) return;
     this.placeholder.showError(error, this.path, () => this.refresh());
+    if (isTemporary(error)) this.#openLater(error);
+  }
+  /** Open the folder when it can be listed again. What is shown stays until then. @param {unknown} error */
+  async #openLater(error) {
+    const { listing } = this;
+    const { signal } = listing.aborter;
+    const retries = new Retries();
+    for (let failure = error; isTemporary(failure); ) {
+      try {
+        await retries.wait(failure, signal);
+        await listPage(listing.path, { cursor: null, size: 1, signal });
+        failure = null;
+      } catch (reason) {
+        failure = reason;
+      }
+    }
+    if (!listing.closed && !listing.opened) await this.open(this.path, this.position);
   }
 }

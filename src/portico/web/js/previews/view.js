@@ -70,11 +70,19 @@ async function textView(path, file, kind, signal) {
 /** @param {string} note */
 const noteOf = (note) => (note ? make("p", { class: "hint note" }, note) : null);
 
-/** UTF-8, or UTF-16 if it says so. The last character may be cut. @param {ArrayBuffer} data @param {boolean} cut */
+/** UTF-8 or UTF-16, else Windows-1252: spreadsheets in much of Europe write it. The last character may be cut. @param {ArrayBuffer} data @param {boolean} cut */
 function decoded(data, cut) {
   const [first, second] = new Uint8Array(data, 0, Math.min(2, data.byteLength));
   const encoding = first === 0xff && second === 0xfe ? "utf-16le" : first === 0xfe && second === 0xff ? "utf-16be" : "utf-8";
-  return new TextDecoder(encoding).decode(data, { stream: cut });
+  try {
+    return new TextDecoder(encoding, { fatal: encoding === "utf-8" }).decode(data, { stream: cut });
+  } catch {
+    // A file with zeros is binary; a text that is UTF-8 but for a few bytes is shown as such.
+    const text = new TextDecoder().decode(data, { stream: cut });
+    const wrong = text.split("\ufffd").length - 1;
+    const right = text.match(/[\x80-\ufffc]/g)?.length ?? 0;
+    return text.includes("\0") || wrong < right ? text : new TextDecoder("windows-1252").decode(data);
+  }
 }
 
 /** A text with the numbers of its lines beside it. @param {string} text */
