@@ -20,7 +20,13 @@ class Outcome:
 
     @property
     def data(self) -> Any:
+        """The one object that `--json` printed."""
         return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """What `--json` printed: an object on each line."""
+        return [json.loads(line) for line in self.out.splitlines()]
 
 
 Portico = Callable[..., Outcome]

@@ -125,7 +125,7 @@ def test_the_database_is_searched(portico: Portico, home: Path, monkeypatch: pyt
     monkeypatch.setenv("PORTICO_NODE_NAME", "one")
     portico("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
     portico("user", "disable", "ann")
-    found = portico("audit", "list", "--json").data
+    found = portico("audit", "list", "--json").lines
     assert [(each["action"], each["subject"], each["node"]) for each in found] == [
         ("connection.add", "local", "one"),
         ("user.add", "ann", "one"),
@@ -134,7 +134,7 @@ def test_the_database_is_searched(portico: Portico, home: Path, monkeypatch: pyt
     assert found == lines(home / "audit.log")
     (last,) = portico(
         "audit", "list", "--limit", "1", "--since", "1d", "--user", f"OS:{my_name()}", "--json"
-    ).data
+    ).lines
     assert last["action"] == "user.disable"
     table = portico("audit", "list", "--action", "user.add").out.splitlines()
     assert table[0].split() == ["time", "node", "user", "client", "action", "outcome", "subject"]
@@ -144,9 +144,29 @@ def test_the_database_is_searched(portico: Portico, home: Path, monkeypatch: pyt
         assert portico("audit", "list", *wrong).code == 2
 
 
-def test_a_search_says_where_the_log_is_if_not_in_the_database(portico: Portico, home: Path) -> None:
+def test_the_file_is_searched_by_default(portico: Portico, home: Path, file: Path) -> None:
     portico("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
-    outcome = portico("audit", "list")
+    old = json.dumps({"time": "2020-01-01T00:00:00.000Z", "action": "x" * 1000}) + "\n"
+    with file.open("a") as stream:
+        stream.write(old * 300)  # more than is read at once
+        stream.write('{"time": "2026-01-01T00:00:00.000Z", "act')  # torn
+    for action in ("disable", "enable"):
+        portico("user", action, "ann")
+    found = portico("audit", "list", "--limit", "2", "--user", f"OS:{my_name()}", "--json").lines
+    assert [each["action"] for each in found] == ["user.disable", "user.enable"]
+    assert len(portico("audit", "list", "--since", "1d", "--json").lines) == 2
+    assert len(portico("audit", "list", "--limit", "1000", "--json").lines) == 304
+    (first, *_) = portico("audit", "list", "--action", "user.add", "--json").lines
+    assert first["subject"] == "ann"
+    file.unlink()
+    assert portico("audit", "list").out == "No audit line fits.\n"
+
+
+@pytest.mark.parametrize("place", ["off", "stdout"])
+def test_a_log_that_cannot_be_searched_is_one_sentence(
+    anna: Portico, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_AUDIT_LOG", place)
+    outcome = anna("audit", "list")
     assert (outcome.code, outcome.out) == (1, "")
-    assert f"written to {home / 'audit.log'}" in outcome.err
-    assert "audit.log=database" in outcome.err
+    assert "so it can't be searched; set audit.log to a file" in outcome.err

@@ -177,7 +177,7 @@ def test_a_database_with_users_is_replaced_only_if_confirmed(
     confirmed = anna("restore", str(file), "--replace", stdin="yes\n")
     assert confirmed.code == 0
     assert f"All users and connections in {home / 'portico.db'} will be replaced" in confirmed.err
-    assert [user["name"] for user in anna("user", "list", "--json").data] == ["anna"]
+    assert [user["name"] for user in anna("user", "list", "--json").lines] == ["anna"]
     assert not (home / PASSWORD_FILE).exists()
     assert '"action":"restore"' in (home / "audit.log").read_text()
 
@@ -192,9 +192,9 @@ def test_another_key_is_refused_unless_the_key_is_lost(
     assert refused.code == 1
     assert "The secret key of this node is not that of the gateway that the backup is of" in refused.err
     assert "--lost-key" in refused.err
-    assert [user["name"] for user in elsewhere("user", "list", "--json").data] == ["bob"]
+    assert [user["name"] for user in elsewhere("user", "list", "--json").lines] == ["bob"]
     assert elsewhere("restore", str(file), "--replace", "--yes", "--lost-key").code == 0
-    assert [user["name"] for user in elsewhere("user", "list", "--json").data] == ["anna"]
+    assert [user["name"] for user in elsewhere("user", "list", "--json").lines] == ["anna"]
     assert (tmp_path / "elsewhere" / "secret.key").read_text() == key
 
 
@@ -264,7 +264,7 @@ def test_from_sqlite_to_postgresql_and_back(
     with_cloud: Portico, home: Path, postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, file = postgres.new_database(), f"sqlite:///{home / 'portico.db'}"
-    users = with_cloud("user", "list", "--json").data
+    users = with_cloud("user", "list", "--json").lines
     moved = with_cloud("migrate-database", file, url)
     assert (moved.code, moved.err) == (0, "")
     assert re.search(r"^users +1$", moved.out, re.MULTILINE)
@@ -277,7 +277,7 @@ def test_from_sqlite_to_postgresql_and_back(
     assert "is not empty" in again.err
 
     monkeypatch.setenv("PORTICO_DATABASE_URL", url)
-    assert with_cloud("user", "list", "--json").data == users
+    assert with_cloud("user", "list", "--json").lines == users
     shown = with_cloud("connection", "show", "local", "--json").data
     assert shown["options"] == {"folder": str(home / "files")}
     assert with_cloud("user", "add", "bob", "--generate").code == 0
@@ -294,7 +294,7 @@ def test_from_sqlite_to_postgresql_and_back(
     os.replace(back, home / "portico.db")
     for leftover in home.glob("portico.db-*"):
         leftover.unlink()
-    assert [user["name"] for user in with_cloud("user", "list", "--json").data] == ["anna", "bob"]
+    assert [user["name"] for user in with_cloud("user", "list", "--json").lines] == ["anna", "bob"]
 
 
 def test_a_copied_database_belongs_to_the_same_key(
@@ -355,7 +355,7 @@ def test_a_shared_database_is_saved_and_restored(
     monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
     assert portico("restore", str(file), "--passphrase-stdin", stdin="correct horse").code == 0
     assert (home / "secret.key").read_text() == key
-    assert [user["name"] for user in portico("user", "list", "--json").data] == ["bob"]
+    assert [user["name"] for user in portico("user", "list", "--json").lines] == ["bob"]
     assert portico("cluster", "show", "--json").data["secretKey"] is not None
 
 

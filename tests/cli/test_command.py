@@ -345,7 +345,7 @@ def test_other_exit_codes(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(users, "with_accounts", fail)
+    monkeypatch.setattr(users, "read_accounts", fail)
     outcome = portico("user", "list")
     assert (outcome.code, outcome.err.count("\n")) == (code, 1)
 

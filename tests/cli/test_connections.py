@@ -161,7 +161,7 @@ def test_a_damaged_volume_id_is_refused(anna: Portico, tmp_path: Path, content: 
 
 def test_delete(cloud: Portico) -> None:
     assert cloud("connection", "delete", "cloud").code == 0
-    assert [row["name"] for row in cloud("connection", "list", "--json").data] == ["local"]
+    assert [row["name"] for row in cloud("connection", "list", "--json").lines] == ["local"]
 
 
 def test_a_connection_in_use_is_not_deleted(anna: Portico) -> None:
@@ -292,7 +292,7 @@ def test_the_list_has_a_status(portico: Portico, tmp_path: Path) -> None:
     )
 
     def statuses(*flags: str) -> dict[str, str]:
-        return {row["name"]: row["status"] for row in portico("connection", "list", "--json", *flags).data}
+        return {row["name"]: row["status"] for row in portico("connection", "list", "--json", *flags).lines}
 
     assert statuses() == {"archive": "ok", "cloud": "not checked", "local": "ok"}
     shutil.rmtree(folder)

@@ -90,10 +90,10 @@ def test_an_older_database_is_not_migrated_unless_wanted(
 
 
 READING = (
-    *("user list", "user show anna", "key list", "key list anna", "uploads list"),
+    *("user list", "user show anna", "key list", "key list anna", "uploads list", "audit list"),
     *("connection list", "connection show local", "connection test local", "cluster show", "config check"),
 )
-WITHIN_0002 = ("user list", "user show anna", "config check")
+WITHIN_0002 = ("user list", "user show anna", "audit list", "config check")
 """Commands that read only what schema 0002 has."""
 
 

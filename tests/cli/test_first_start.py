@@ -116,7 +116,7 @@ def test_a_home_with_users_keeps_them_when_its_first_start_fails(portico: Portic
     before = tree(home)
     assert portico("serve", "--port", "many").code == 2
     assert tree(home) == before
-    assert [user["name"] for user in portico("user", "list", "--json").data] == ["anna"]
+    assert [user["name"] for user in portico("user", "list", "--json").lines] == ["anna"]
 
 
 def test_folders_on_the_way_to_the_home_go_with_it(tmp_path: Path) -> None:

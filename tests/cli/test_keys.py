@@ -14,7 +14,7 @@ def test_keys_are_added_shown_and_ended(anna: Portico, home: Path) -> None:
     added = anna("key", "add", "ANNA", "--name", "backup", *scope)
     [text] = re.findall(r"shown only now: (\S+)\n", added.out)
     assert is_key(text)
-    [key] = anna("key", "list", "--json").data
+    [key] = anna("key", "list", "--json").lines
     assert {**key, "id": "", "expiresAt": ""} == {
         "user": "anna",
         "id": "",
@@ -30,7 +30,7 @@ def test_keys_are_added_shown_and_ended(anna: Portico, home: Path) -> None:
     assert anna("key", "end", "anna", key["id"]).out == "Ended the key backup of ANNA.\n".replace(
         "ANNA", "anna"
     )
-    assert [each["name"] for each in anna("key", "list", "anna", "--json").data] == ["all"]
+    assert [each["name"] for each in anna("key", "list", "anna", "--json").lines] == ["all"]
     for words, sentence in (
         (("key", "add", "anna"), "--name is missing"),
         (("key", "add", "bob", "--name", "x"), "There is no user 'bob'"),

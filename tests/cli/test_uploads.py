@@ -1,5 +1,4 @@
 import asyncio
-import json
 from pathlib import Path
 
 from portico import settings
@@ -27,13 +26,13 @@ def test_uploads_are_listed_and_ended(portico: Portico, home: Path) -> None:
     portico("user", "add", "ann", "--password-stdin", stdin="correct horse")
     assert portico("uploads", "list").out == "No upload is unfinished.\n"
     asyncio.run(add(home))
-    (listed,) = json.loads(portico("uploads", "list", "--json").out)
+    (listed,) = portico("uploads", "list", "--json").lines
     assert (listed["id"], listed["user"], listed["path"]) == (ID, "ann", "/in/a.bin")
     assert (listed["received"], listed["size"], listed["sending"]) == (4, 10, False)
     assert "/in/a.bin" in portico("uploads", "list").out
     assert portico("uploads", "end", ID).code == 0
     assert "upload-end" in (home / "audit.log").read_text()
-    assert json.loads(portico("uploads", "list", "--json").out) == []
+    assert portico("uploads", "list", "--json").lines == []
     assert portico("uploads", "end", ID).code == 1
     missing = portico("uploads", "end", "nothing")
     assert missing.code == 1

@@ -59,7 +59,7 @@ def test_a_made_up_password_is_shown_once(anna: Portico) -> None:
 
 def test_lists(anna: Portico) -> None:
     anna("user", "add", "Bob")
-    assert [user["name"] for user in anna("user", "list", "--json").data] == ["anna", "Bob"]
+    assert [user["name"] for user in anna("user", "list", "--json").lines] == ["anna", "Bob"]
     lines = anna("user", "list").out.splitlines()
     assert lines[0].split() == ["name", "connection", "root", "rights", "disabled"]
     assert lines[1].split()[:3] == ["anna", "local", "/anna"]
@@ -67,7 +67,7 @@ def test_lists(anna: Portico) -> None:
 
 def test_no_users_yet(anna: Portico) -> None:
     anna("user", "delete", "anna")
-    assert anna("user", "list", "--json").data == []
+    assert anna("user", "list", "--json").lines == []
     assert "no Web User yet" in anna("user", "list").out
 
 
@@ -271,7 +271,7 @@ def test_only_add_makes_a_home(portico: Portico, home: Path) -> None:
     assert not home.exists()
     assert portico("user", "add", "bob").code == 0
     assert not (home / SET_UP_MARK).exists()
-    assert [connection["name"] for connection in portico("connection", "list", "--json").data] == ["local"]
+    assert [connection["name"] for connection in portico("connection", "list", "--json").lines] == ["local"]
 
 
 def failures(home: Path) -> list[int]:

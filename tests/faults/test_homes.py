@@ -89,14 +89,14 @@ def test_a_missing_folder_is_not_ready_and_not_made_anew(start: Start) -> None:
     assert answer.json()["faults"] == {"storage": "The folder of the connection 'local' is missing."}
     assert str(gateway.home) not in answer.text
     assert upload(gateway, "a.txt") == 503
-    (facts,) = json.loads(gateway.command("connection", "list", "--json"))
+    facts = json.loads(gateway.command("connection", "list", "--json"))
     assert "is missing" in facts["problem"]
     assert not gateway.files.exists()
     (gateway.files / "web").mkdir(parents=True)
     # It looks like a disk that is not mounted.
     wait_until(lambda: "volume id" in readiness(gateway).text, "the folder is noticed")
     assert upload(gateway, "a.txt") == 503
-    (facts,) = json.loads(gateway.command("connection", "list", "--json"))
+    facts = json.loads(gateway.command("connection", "list", "--json"))
     assert f"connection set local --option folder={gateway.files}" in facts["problem"]
     gateway.command("connection", "set", "local", "--option", f"folder={gateway.files}")
     wait_until(lambda: readiness(gateway).status_code == 200, "the administrator's word counts")
@@ -119,7 +119,7 @@ def test_a_damaged_volume_id_is_not_ready(start: Start) -> None:
         ):
             assert (answer.status_code, answer.json()["code"]) == (503, "provider-unavailable")
     assert upload(gateway, "b.txt") == 503
-    (facts,) = json.loads(gateway.command("connection", "list", "--json"))
+    facts = json.loads(gateway.command("connection", "list", "--json"))
     assert "is a symbolic link" in facts["problem"]
     file.unlink()
     (gateway.home / "kept").rename(file)

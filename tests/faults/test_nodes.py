@@ -58,7 +58,9 @@ def sign_in(gateway: Gateway) -> httpx2.Client:
 
 
 def audit(gateway: Gateway, *filters: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(gateway.command("audit", "list", "--json", *filters))
+    found: list[dict[str, Any]] = [
+        json.loads(line) for line in gateway.command("audit", "list", "--json", *filters).splitlines()
+    ]
     return found
 
 

@@ -82,7 +82,7 @@ def test_an_unmounted_share_is_not_an_empty_folder(
             assert answer.headers["Retry-After"]
             assert str(folder) not in answer.text
         wait_until(lambda: readiness(gateway).status_code == 503, "it is not ready")
-        (facts,) = json.loads(gateway.command("connection", "list", "--json"))
+        facts = json.loads(gateway.command("connection", "list", "--json"))
         assert "its disk or share is probably not mounted" in facts["problem"]
         assert facts["options"] == {"folder": str(folder)}
         assert list(folder.iterdir()) == []

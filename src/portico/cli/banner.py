@@ -70,6 +70,12 @@ def url(startup: Startup) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}{port}"
 
 
+def known_url(startup: Startup) -> str:
+    """The address for users; empty if it is that of a proxy, which is not known here."""
+    settings = startup.settings
+    return "" if settings.behind_proxy and not settings.public_url else url(startup)
+
+
 def _local_address(address: Address) -> str:
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"

@@ -4,13 +4,13 @@ These commands work without the secret key, and with another one.
 """
 
 import asyncio
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from portico import timestamps
 from portico.cli.accounts import opened_database, run_audited
 from portico.cli.home import existing_or_shared
-from portico.cli.output import show_one, timestamp
+from portico.cli.output import json_option, show_one
 from portico.cli.parser import Command, Group, Parser
 from portico.cli.running_nodes import check_stopped, force_option
 from portico.cli.terminal import confirm
@@ -67,7 +67,7 @@ async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
             {
                 "name": row.name,
                 "owner": row.owner,
-                "expiresAt": timestamp(datetime.fromtimestamp(row.expires_at / 1000, UTC)),
+                "expiresAt": timestamps.from_epoch(row.expires_at),
             }
             for row in held
         ],
@@ -93,10 +93,6 @@ def forget(options: SimpleNamespace) -> None:
     print(f"Forgot what the nodes on the database {name} agreed on; the next node that starts decides anew.")
 
 
-def _json_option(parser: Parser) -> None:
-    parser.add_flag("--json", dest="as_json", help="Print JSON.")
-
-
 def _yes_option(parser: Parser) -> None:
     parser.add_flag("--yes", help="Do not ask for a confirmation.")
 
@@ -109,7 +105,7 @@ COMMANDS = {
                 show,
                 "Show what all nodes agree on, which nodes run, and who holds which lease.\n\nOf the secret key, the beginning of its "
                 "fingerprint is shown, next to that of the key here.",
-                (_json_option,),
+                (json_option,),
             ),
             "forget": Command(
                 forget,

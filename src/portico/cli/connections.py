@@ -12,7 +12,7 @@ from portico.cli.accounts import Accounts, change, read_accounts, with_accounts
 from portico.cli.connection_checks import problem
 from portico.cli.exits import DONE, FAILED, UsageMistake, exit_code, sentence
 from portico.cli.home_setup import with_new_accounts
-from portico.cli.output import Facts, show_list, show_one
+from portico.cli.output import Facts, json_option, print_json, show_list, show_one
 from portico.cli.parser import Command, Group, Parser
 from portico.cli.terminal import read_standard_input, something_is_piped
 from portico.errors import NotPossible, PorticoError
@@ -97,12 +97,13 @@ def show(options: SimpleNamespace) -> None:
 
 def test(options: SimpleNamespace) -> int:
     name = options.name
-    errors = read_accounts(options.home, lambda accounts: _probe(accounts, name))
+    errors = read_accounts(options.home, lambda accounts: _probe(accounts, name, as_json=options.as_json))
     if errors:
         print(f"The connection {name} does not work.", file=sys.stderr)
         codes = {exit_code(error) for error in errors}
         return codes.pop() if len(codes) == 1 else FAILED
-    print(f"The connection {name} works.")
+    if not options.as_json:
+        print(f"The connection {name} works.")
     return DONE
 
 
@@ -153,7 +154,7 @@ async def _refusal(accounts: Accounts, connection: "Connection") -> str | None:
     return None
 
 
-async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
+async def _probe(accounts: Accounts, name: str, *, as_json: bool) -> list[PorticoError]:
     from portico.paths import Path
     from portico.providers.probe import probe
     from portico.providers.registry import PREFIX_OPTION, open_provider
@@ -168,7 +169,11 @@ async def _probe(accounts: Accounts, name: str) -> list[PorticoError]:
         async for step in probe(provider, folder):
             if step.error:
                 errors.append(step.error)
-            print(f"{step.name}: {sentence(step.error) if step.error else 'ok'}")
+            wrong = sentence(step.error) if step.error else None
+            if as_json:
+                print_json({"step": step.name, "ok": wrong is None, "problem": wrong})
+            else:
+                print(f"{step.name}: {wrong or 'ok'}")
     finally:
         await provider.close()
     return errors
@@ -242,10 +247,6 @@ def _name_argument(parser: Parser) -> None:
     parser.add_argument("name", "NAME", help="The connection's name.")
 
 
-def _json_option(parser: Parser) -> None:
-    parser.add_flag("--json", dest="as_json", help="Print JSON.")
-
-
 def _check_option(parser: Parser) -> None:
     parser.add_flag("--check", help="Ask every storage service for a listing, too.")
 
@@ -295,13 +296,15 @@ COMMANDS = {
             "list": Command(
                 list_,
                 "List all connections, with the problems of local folders but no secrets.",
-                (_check_option, _json_option),
+                (_check_option, json_option),
             ),
             "show": Command(
-                show, "Show one connection, with its secrets hidden.", (_name_argument, _json_option)
+                show, "Show one connection, with its secrets hidden.", (_name_argument, json_option)
             ),
             "test": Command(
-                test, "List, write, read and delete a probe file, and report what fails.", (_name_argument,)
+                test,
+                "List, write, read and delete a probe file, and report what fails.",
+                (_name_argument, json_option),
             ),
             "delete": Command(
                 delete, "Delete a connection that no Web User needs, but not its files.", (_name_argument,)

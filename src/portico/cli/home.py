@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ PASSWORD_FILE = "web-password.txt"  # noqa: S105
 SET_UP_MARK = ".set-up"
 """Marks a home whose first user was added, so that a deleted `web` does not come back."""
 LOCK_FILE = ".serving"
+_ADDRESS_FILE = ".address"
 
 
 class HomeUnusable(PorticoError):
@@ -122,6 +124,24 @@ def existing_or_shared(home: Path) -> "Settings":
 def _names_database() -> bool:
     """Whether the environment names a database."""
     return any(os.environ.get(name) for name in ("PORTICO_DATABASE_URL", "PORTICO_DATABASE_URL_FILE"))
+
+
+def remember_address(home: Path, url: str) -> None:
+    """Keep the address at which the gateway was started, for links that commands print; an empty one is forgotten."""
+    from portico.client.auth.private_files import write_private
+
+    with suppress(OSError):  # a full disk does not keep the gateway from serving
+        if url:
+            write_private(home / _ADDRESS_FILE, url + "\n")
+        else:
+            (home / _ADDRESS_FILE).unlink(missing_ok=True)
+
+
+def remembered_address(home: Path) -> str:
+    try:
+        return (home / _ADDRESS_FILE).read_text("utf-8").strip()
+    except OSError:
+        return ""
 
 
 def _check(home: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from portico import clock, setting_parsers
 from portico.cli.accounts import Accounts, read_accounts, with_accounts
 from portico.cli.exits import UsageMistake
-from portico.cli.output import Facts, show_list, show_one, timestamp
+from portico.cli.output import Facts, json_option, show_list, show_one
 from portico.cli.parser import Command, Group, Parser
 from portico.errors import NotFound
 from portico.paths import Path
@@ -99,8 +99,8 @@ def _facts(key: "ApiKey") -> Facts:
         "rights": [right for right in Right if right in key.rights],
         "folder": str(key.folder),
         "addresses": [str(each) for each in key.addresses],
-        "expiresAt": key.expires_at and timestamp(key.expires_at),
-        "lastUsedAt": key.used_at and timestamp(key.used_at),
+        "expiresAt": key.expires_at,
+        "lastUsedAt": key.used_at,
         "lastUsedFrom": key.used_from,
     }
 
@@ -140,10 +140,6 @@ def _scope_options(parser: Parser) -> None:
     parser.add_option("--expires", metavar="TIME", help="After which it ends, such as 90d. Default: never.")
 
 
-def _json_option(parser: Parser) -> None:
-    parser.add_flag("--json", dest="as_json", help="Print JSON.")
-
-
 COMMANDS = {
     "key": Group(
         "Manage API keys: what programs may do for a Web User.",
@@ -151,10 +147,10 @@ COMMANDS = {
             "add": Command(
                 add,
                 "Add a key and print it; it is shown only now. A key never does more than its owner may do at that moment.",
-                (_user_argument, _scope_options, _json_option),
+                (_user_argument, _scope_options, json_option),
                 "Example:\n  portico key add anna --name backup --rights list,upload --folder /backup --expires 90d",
             ),
-            "list": Command(list_, "List keys, without the keys themselves.", (_optional_user, _json_option)),
+            "list": Command(list_, "List keys, without the keys themselves.", (_optional_user, json_option)),
             "end": Command(end, "End a key, everywhere within a second.", (_user_argument, _id_argument)),
         },
         "Example:\n  portico key add anna --name backup --rights list,upload",

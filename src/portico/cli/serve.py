@@ -147,9 +147,10 @@ async def _first_start(accounts: Accounts, startup: "Startup") -> "Startup":
 
 
 def _show(startup: "Startup") -> None:
-    """Show the banner; a password that was shown is removed from its file."""
+    """Show the banner, and remember its address; a password that was shown is removed from its file."""
     from portico.cli import banner
 
+    homes.remember_address(startup.settings.home, banner.known_url(startup))
     if _print_safely(lambda: banner.show(startup)) and startup.password:
         forget_password_file(startup.settings.home, FIRST_USER)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from portico import timestamps
 from portico.cli.accounts import Accounts, read_accounts, with_accounts
-from portico.cli.output import show_list
+from portico.cli.output import json_option, show_list
 from portico.cli.parser import Command, Group, Parser
 from portico.errors import NotFound
 
@@ -25,8 +25,8 @@ def list_(options: SimpleNamespace) -> None:
                 "received": row.offset,
                 "size": row.size,
                 "sending": row.owned_until > now,
-                "begun": timestamps.from_epoch(row.created_at),
-                "expires": timestamps.from_epoch(row.expires_at),
+                "startedAt": timestamps.from_epoch(row.created_at),
+                "expiresAt": timestamps.from_epoch(row.expires_at),
             }
             for row in await unfinished(accounts.database)
         ]
@@ -48,10 +48,6 @@ def end(options: SimpleNamespace) -> None:
     )
 
 
-def _json(parser: Parser) -> None:
-    parser.add_flag("--json", dest="as_json", help="Print JSON.")
-
-
 def _id(parser: Parser) -> None:
     parser.add_argument("id", metavar="ID", help="The id of an upload, as the list shows it.")
 
@@ -60,7 +56,7 @@ COMMANDS = {
     "uploads": Group(
         "List and end resumable uploads that are not finished.",
         {
-            "list": Command(list_, "List unfinished uploads, the oldest first.", (_json,)),
+            "list": Command(list_, "List unfinished uploads, the oldest first.", (json_option,)),
             "end": Command(end, "End an upload; its user has to send the file again.", (_id,)),
         },
         "Example:\n  portico uploads list",

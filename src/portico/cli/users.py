@@ -1,19 +1,24 @@
 """`portico user …`: manage Web Users."""
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from portico.cli.accounts import Accounts, change, read_accounts, with_accounts
 from portico.cli.exits import UsageMistake
+from portico.cli.home import remembered_address
 from portico.cli.home_setup import forget_password_file, generate_password, with_new_accounts
-from portico.cli.output import Facts, show_list, show_one, timestamp
+from portico.cli.output import Facts, json_option, print_json, show_list, show_one
 from portico.cli.parser import Command, Group, Parser
 from portico.cli.terminal import ask_new_password, at_terminal, read_standard_input, something_is_piped
 from portico.rights import DEFAULT_RIGHTS, Right, parse_rights
 
 if TYPE_CHECKING:
     from portico.accounts.users import User
+
+Invited = Mapping[str, object]
+"""The link of an invitation and its end, by their names in JSON."""
 
 
 def add(options: SimpleNamespace) -> None:
@@ -34,7 +39,7 @@ def add(options: SimpleNamespace) -> None:
     if not options.invite:
         password = _new_password(stdin=options.password_stdin, generate=generate)
 
-    async def action(accounts: Accounts) -> "tuple[User, str]":
+    async def action(accounts: Accounts) -> "tuple[User, Invited | None]":
         async with accounts.audited("user.add", options.name):
             user = await accounts.users.add(
                 options.name,
@@ -43,24 +48,29 @@ def add(options: SimpleNamespace) -> None:
                 root=options.root,
                 rights=rights,
             )
-            return user, await _invitation(accounts, user.name) if options.invite else ""
+            return user, await _invitation(accounts, user.name) if options.invite else None
 
-    user, link = with_new_accounts(options.home, action)
+    user, invited = with_new_accounts(options.home, action)
+    if options.as_json:
+        print_json({**_facts(user), "password": password if generate else None, **(invited or {})})
+        return
     print(f"Added the Web User {user.name}, whose root is {user.root} in the connection {user.connection}.")
     if generate and password:
         _show_generated(password)
-    if link:
-        _show_invitation(link)
+    if invited:
+        _show_invitation(invited)
 
 
 def invite(options: SimpleNamespace) -> None:
-    link = change(
-        options.home, "user.invite", options.name, lambda accounts: _invitation(accounts, options.name)
-    )
-    _show_invitation(link)
+    name = options.name
+    invited = change(options.home, "user.invite", name, lambda accounts: _invitation(accounts, name))
+    if options.as_json:
+        print_json({"name": name, **invited})
+    else:
+        _show_invitation(invited)
 
 
-async def _invitation(accounts: Accounts, name: str) -> str:
+async def _invitation(accounts: Accounts, name: str) -> Invited:
     """The link of a new invitation. The token is in its fragment, which browsers do not send: no log has it."""
     from portico.accounts.invitations import Invitations
     from portico.accounts.passwords import Passwords
@@ -70,10 +80,25 @@ async def _invitation(accounts: Accounts, name: str) -> str:
         made = await Invitations(accounts.database, passwords).make(name)
     finally:
         passwords.close()
-    return f"{accounts.settings.public_url.rstrip('/')}/invite#{made.token}"
+    base = await _address(accounts)
+    return {"invitation": f"{base.rstrip('/')}/invite#{made.token}", "invitationExpiresAt": made.expires_at}
 
 
-def _show_invitation(link: str) -> None:
+async def _address(accounts: Accounts) -> str:
+    """Where users find the gateway: as the settings or the other nodes say, or else where it was last started."""
+    settings = accounts.settings
+    if settings.public_url:
+        return settings.public_url
+    if not settings.database_in_home:
+        from portico.accounts.cluster import Cluster
+
+        if agreed := (await Cluster(accounts.database).identity()).get("server.public-url"):
+            return agreed
+    return remembered_address(settings.home)
+
+
+def _show_invitation(invited: Invited) -> None:
+    link = str(invited["invitation"])
     print(f"The link to set a password, for once within 7 days: {link}")
     if link.startswith("/"):
         print("Put the address of your gateway before it, or set server.public-url.")
@@ -102,7 +127,9 @@ def set_(options: SimpleNamespace) -> None:
 
 def list_(options: SimpleNamespace) -> None:
     users = read_accounts(options.home, lambda accounts: accounts.users.list())
-    rows = [{key: value for key, value in _facts(user).items() if not key.endswith("At")} for user in users]
+    rows = [_facts(user) for user in users]
+    if not options.as_json:
+        rows = [{key: value for key, value in row.items() if not key.endswith("At")} for row in rows]
     empty = "There is no Web User yet; add one with 'portico user add NAME'."
     show_list(rows, as_json=options.as_json, empty=empty)
 
@@ -119,6 +146,9 @@ def password(options: SimpleNamespace) -> None:
     read_accounts(options.home, lambda accounts: accounts.users.get(name))  # before the prompt
     new = _new_password(stdin=options.password_stdin, generate=options.generate)
     change(options.home, "user.password", name, lambda accounts: _set_password(accounts, name, new))
+    if options.as_json:
+        print_json({"name": name, "password": new if options.generate else None})
+        return
     print(f"Changed the password of {name}.")
     if options.generate:
         _show_generated(new)
@@ -195,17 +225,13 @@ def _facts(user: "User") -> Facts:
         "root": user.root,
         "rights": [right for right in Right if right in user.rights],
         "disabled": user.disabled,
-        "createdAt": timestamp(user.created_at),
-        "passwordChangedAt": timestamp(user.password_changed_at),
+        "createdAt": user.created_at,
+        "passwordChangedAt": user.password_changed_at,
     }
 
 
 def _name_argument(parser: Parser) -> None:
     parser.add_argument("name", "NAME", help="The user's name.")
-
-
-def _json_option(parser: Parser) -> None:
-    parser.add_flag("--json", dest="as_json", help="Print JSON.")
 
 
 def _account_options(parser: Parser) -> None:
@@ -242,7 +268,14 @@ COMMANDS = {
                 "Add a Web User.\n\nBy default, the connection is 'local', the root is /NAME, and the user has all rights but share. On a "
                 "terminal, the password is prompted for. Without one, such as in a service, a password is generated; if standard "
                 "input is a pipe, --password-stdin or --generate is required.",
-                (_name_argument, _account_options, _password_option, _generate_option, _invite_option),
+                (
+                    _name_argument,
+                    _account_options,
+                    _password_option,
+                    _generate_option,
+                    _invite_option,
+                    json_option,
+                ),
                 "Examples:\n"
                 "  portico user add anna\n"
                 "  portico user add bob --root /team --rights list,download --generate\n"
@@ -254,18 +287,18 @@ COMMANDS = {
                 (_name_argument, _account_options, _password_option),
                 "Example:\n  portico user set anna --rights list,download",
             ),
-            "list": Command(list_, "List all Web Users.", (_json_option,)),
-            "show": Command(show, "Show one Web User.", (_name_argument, _json_option)),
+            "list": Command(list_, "List all Web Users.", (json_option,)),
+            "show": Command(show, "Show one Web User.", (_name_argument, json_option)),
             "password": Command(
                 password,
                 "Set a new password, and sign the user out everywhere.",
-                (_name_argument, _password_option, _generate_option),
+                (_name_argument, _password_option, _generate_option, json_option),
             ),
             "invite": Command(
                 invite,
                 "Print a link with which a Web User sets a password, once within 7 days. An earlier link ends. The present "
                 "password works until then.",
-                (_name_argument,),
+                (_name_argument, json_option),
             ),
             "disable": Command(
                 disable, "Sign a Web User out everywhere, and refuse new sign-ins.", (_name_argument,)

@@ -1,7 +1,6 @@
 """`portico jobs`, and the line that shows a long change."""
 
 import io
-import json
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -43,7 +42,7 @@ def test_list_and_cancel(remote: Portico, gateway: Gateway, there: Path) -> None
         job_id = answer.json()["id"]
         while client.get(answer.headers["Location"]).json()["state"] == "running":
             pass
-    [job] = json.loads(remote("jobs", "list", "--json").out)
+    [job] = remote("jobs", "list", "--json").lines
     assert (job["id"], job["kind"], job["state"], job["target"]) == (job_id, "copy", "done", "/new")
     assert job_id in remote("jobs", "list").out
     assert remote("jobs", "cancel", job_id).out == "Copying /tree had ended: done. It is forgotten.\n"

@@ -402,3 +402,10 @@ def test_a_refused_token_of_the_environment(
         assert (outcome.code, outcome.err.count("\n")) == (1, 1), outcome.err
         assert "PORTICO_TOKEN" in outcome.err
     assert remote("ls", "--profile", "default").code == 0
+
+
+def test_an_invitation_has_the_address_that_serve_printed(gateway: Gateway) -> None:
+    made = gateway.command("user", "add", "invited", "--invite")
+    assert f"within 7 days: {gateway.url}/invite#" in made
+    assert "server.public-url" not in made
+    gateway.command("user", "delete", "invited")

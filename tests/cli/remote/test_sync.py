@@ -195,6 +195,8 @@ def test_down_as_json(remote: Portico, gateway: Gateway, here: Path) -> None:
         "target": "copy/a",
         "size": 1,
         "lastModified": "2023-11-14T22:13:20.000Z",
+        "digest": None,
+        "verified": None,
     }
     assert remote("sync", "down", "--json", "/d", "copy").out == ""
 

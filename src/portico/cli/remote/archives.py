@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 from portico.cli.exits import DONE
+from portico.cli.output import print_json
 from portico.cli.remote import units
 from portico.cli.remote.connect import connect
 from portico.cli.remote.paths import expand_patterns, report_missing
@@ -22,7 +23,10 @@ def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
         folder, chosen = _below_one_folder(paths)
         place = _place(folder, target)
         if options.dry_run:
-            print(visible(f"download {', '.join(paths)} to {place}"))
+            if options.as_json:
+                print_json({"paths": paths, "target": place, "dryRun": True})
+            else:
+                print(visible(f"download {', '.join(paths)} to {place}"))
             return DONE
         if options.no_clobber and os.path.lexists(place):
             print(f"'{visible(place)}' exists and is kept.", file=sys.stderr)
@@ -31,7 +35,9 @@ def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
         with ProgressBar(report), report_missing(paths[0]):
             destination = standard_output().buffer if place == "-" else place
             client.download_zip(folder, destination, paths=chosen, progress=report.progress)
-    if place != "-" and not options.quiet:
+    if options.as_json:
+        print_json({"paths": paths, "target": place, "size": os.path.getsize(place)})
+    elif place != "-" and not options.quiet:
         print(f"Downloaded {visible(place)}, {units.size(os.path.getsize(place))}.", file=sys.stderr)
     return DONE
 

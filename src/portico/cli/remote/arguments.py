@@ -1,6 +1,7 @@
 """The commands that talk to a gateway: their arguments, options and help texts."""
 
 from portico.cli.exits import UsageMistake
+from portico.cli.output import json_option
 from portico.cli.parser import Command, Parser
 from portico.cli.remote.command import runs
 
@@ -82,7 +83,7 @@ def _get(parser: Parser) -> None:
         help="Keep partial files when interrupted, and resume those of an earlier run.",
     )
     parser.add_flag("--zip", help="Download the sources as one ZIP; TARGET is that file, or its folder.")
-    parser.set_defaults(no_times=False, verify=False, as_json=False)
+    parser.set_defaults(no_times=False, verify=False)
 
 
 def _sync(parser: Parser) -> None:
@@ -181,9 +182,6 @@ def _upload(parser: Parser) -> None:
     parser.add_flag(
         "--verify", help="Compare SHA-256 digests of files of any size; by default, of files up to 8 MiB."
     )
-    parser.add_flag(
-        "--json", dest="as_json", help="Print what was stored, with a receipt, as one JSON object per line."
-    )
 
 
 def _sync_transfer(parser: Parser) -> None:
@@ -197,11 +195,6 @@ def _sync_transfer(parser: Parser) -> None:
         help="Compare SHA-256 digests; with up, of files of any size instead of up to 8 MiB; with down, of those that "
         "the gateway has recorded.",
     )
-    parser.add_flag(
-        "--json",
-        dest="as_json",
-        help="Print what was transferred, with up also a receipt, as one JSON object per line.",
-    )
 
 
 def _jobs(parser: Parser) -> None:
@@ -214,10 +207,6 @@ def _job_count(text: str) -> int:
     if text.isdecimal() and 1 <= int(text) <= MAX_JOBS:
         return int(text)
     raise UsageMistake(f"--jobs must be a whole number from 1 to {MAX_JOBS}.")
-
-
-def json_option(parser: Parser) -> None:
-    parser.add_flag("--json", dest="as_json", help="Print JSON, one object per line.")
 
 
 def profile_option(parser: Parser) -> None:
@@ -235,6 +224,7 @@ _TRANSFER = (
     _quiet,
     _checksum,
     _jobs,
+    json_option,
     profile_option,
 )
 
@@ -285,7 +275,17 @@ COMMANDS = {
     "sync": Command(
         runs("sync", "sync"),
         "Make a folder on the gateway like a local one (up), or a local one like one on the gateway (down).",
-        (_sync, _dry_run, _continue_on_error, _quiet, _checksum, _sync_transfer, _jobs, profile_option),
+        (
+            _sync,
+            _dry_run,
+            _continue_on_error,
+            _quiet,
+            _checksum,
+            _sync_transfer,
+            _jobs,
+            json_option,
+            profile_option,
+        ),
         "Examples:\n  portico sync up photos /backup/photos\n  portico sync down --delete /backup/photos photos",
     ),
     "cat": Command(
@@ -297,25 +297,25 @@ COMMANDS = {
     "mkdir": Command(
         runs("changes", "mkdir"),
         "Make folders, with their parents. Existing folders are fine.",
-        (_mkdir, profile_option),
+        (_mkdir, json_option, profile_option),
         "Example:\n  portico mkdir /reports/2026",
     ),
     "mv": Command(
         runs("changes", "mv"),
         "Move or rename files and folders on the gateway.",
-        (_source_and_target, _no_clobber, _continue_on_error, profile_option),
+        (_source_and_target, _no_clobber, _continue_on_error, json_option, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico mv '/reports/2025*' /archive/",
     ),
     "cp": Command(
         runs("changes", "cp"),
         "Copy files and folders on the gateway.",
-        (_source_and_target, _recursive, _no_clobber, _continue_on_error, profile_option),
+        (_source_and_target, _recursive, _no_clobber, _continue_on_error, json_option, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico cp -r /reports /archive/",
     ),
     "rm": Command(
         runs("changes", "rm"),
         "Remove files and empty folders on the gateway.",
-        (_rm, _recursive, _continue_on_error, _dry_run, profile_option),
+        (_rm, _recursive, _continue_on_error, _dry_run, json_option, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico rm -r --dry-run /old",
     ),
 }

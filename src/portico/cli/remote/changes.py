@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 
 from portico.cli.exits import DONE, Missing, UsageMistake
+from portico.cli.output import print_json
 from portico.cli.remote.connect import connect
 from portico.cli.remote.errors import common_code, sentence
 from portico.cli.remote.job_progress import JobLine
@@ -26,6 +27,8 @@ def mkdir(options: SimpleNamespace) -> int:
     with connect(options) as client:
         for path in options.paths:
             client.make_folder(path)
+            if options.as_json:
+                print_json({"path": clean(path)})
     return DONE
 
 
@@ -43,12 +46,15 @@ def rm(options: SimpleNamespace) -> int:
         def remove(path: str) -> None:
             if options.dry_run:
                 entry = find(client, path, folder=options.recursive)
-                print(f"delete {visible(entry.path)}{'/' * entry.is_folder}")
+                if options.as_json:
+                    print_json({"path": entry.path, "deleted": False, "dryRun": True})
+                else:
+                    print(f"delete {visible(entry.path)}{'/' * entry.is_folder}")
                 return
             try:
                 is_named_folder = options.recursive or path.endswith("/")
                 with report_missing(path, folder=is_named_folder), JobLine(client) as line:
-                    client.delete(
+                    trash_id = client.delete(
                         path,
                         recursive=options.recursive,
                         permanent=options.permanent,
@@ -58,6 +64,8 @@ def rm(options: SimpleNamespace) -> int:
                 raise NotPossible(
                     f"'{clean(path)}' is not empty; add -r to delete the folder with its content."
                 ) from None
+            if options.as_json:
+                print_json({"path": clean(path), "deleted": True, "trashId": trash_id})
 
         return _each(expand_patterns(client, options.paths, folder=options.recursive), remove, options)
 
@@ -85,6 +93,9 @@ def _transfer(options: SimpleNamespace, act: Callable[..., object]) -> int:
                 if not options.no_clobber:
                     raise
                 print(f"'{visible(place)}' already exists; it was not replaced.", file=sys.stderr)
+                return
+            if options.as_json:
+                print_json({"source": entry.path, "path": place})
 
         return _each(paths, transfer, options)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 from portico.cli.exits import DONE, Missing, UsageMistake
+from portico.cli.output import print_json
 from portico.cli.remote.archives import get_zip
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import connect
@@ -18,7 +19,7 @@ from portico.cli.remote.paths import (
     parse_source,
     report_missing,
 )
-from portico.cli.remote.report import Report, bare, print_json
+from portico.cli.remote.report import Report, bare
 from portico.cli.remote.transfers import Item, print_plan, transfer
 from portico.cli.terminal import standard_output
 from portico.client.client import Client
@@ -31,6 +32,8 @@ _NO_FOLDERS = "A folder cannot be written to standard output."
 
 def get(options: SimpleNamespace) -> int:
     *sources, target = options.paths if len(options.paths) > 1 else [*options.paths, "."]
+    if target == "-" and options.as_json:
+        raise UsageMistake("--json can't be combined with standard output as the target.")
     if target == "-" and not options.zip:
         if any(parse_source(source)[1] for source in sources):
             raise UsageMistake(_NO_FOLDERS)
@@ -72,7 +75,7 @@ def download(
 ) -> None:
     """Download the files of a plan; with --dry-run, print them."""
     if options.dry_run:
-        print_plan("download", plan, report)
+        print_plan(plan, report, up=False, as_json=options.as_json)
         return
 
     unverified: list[str] = []

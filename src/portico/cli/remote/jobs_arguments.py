@@ -1,12 +1,9 @@
 """`portico jobs`: long changes on the gateway, also those that the page or another program began."""
 
+from portico.cli.output import json_option
 from portico.cli.parser import Command, Group, Parser
 from portico.cli.remote.arguments import profile_option
 from portico.cli.remote.command import runs
-
-
-def _json(parser: Parser) -> None:
-    parser.add_flag("--json", dest="as_json", help="Print JSON.")
 
 
 def _id(parser: Parser) -> None:
@@ -18,7 +15,7 @@ COMMANDS = {
         "List and cancel long moves, copies, deletions, restores and removals from the trash on the gateway.",
         {
             "list": Command(
-                runs("jobs", "list_jobs"), "List your jobs, the newest first.", (_json, profile_option)
+                runs("jobs", "list_jobs"), "List your jobs, the newest first.", (json_option, profile_option)
             ),
             "cancel": Command(
                 runs("jobs", "cancel_job"),

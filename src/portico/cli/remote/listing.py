@@ -1,14 +1,14 @@
 """`portico ls`."""
 
-import json
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 from portico.cli.exits import DONE
+from portico.cli.output import print_json
 from portico.cli.remote import units
 from portico.cli.remote.connect import connect
 from portico.cli.remote.paths import expand_patterns, find, report_missing
-from portico.cli.terminal import speaks_unicode, standard_output
+from portico.cli.terminal import standard_output
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import NotAFolder
@@ -61,10 +61,9 @@ def _below(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:
 
 def shown(options: SimpleNamespace) -> Callable[[str | None, Entry], None]:
     """Prints an entry, as the options want it; with its path if one is given."""
-    out = standard_output()
+    standard_output()  # if it is closed, say so before the first request
     if options.as_json:
-        escaped = not speaks_unicode(out)
-        return lambda _, entry: print(json.dumps(_fields(entry), ensure_ascii=escaped))
+        return lambda _, entry: print_json(_fields(entry))
 
     def shown_name(path: str | None, entry: Entry) -> str:
         return visible(path or entry.name) + "/" * entry.is_folder
@@ -84,7 +83,7 @@ def shown(options: SimpleNamespace) -> Callable[[str | None, Entry], None]:
 
 def _fields(entry: Entry) -> dict[str, object]:
     """The entry with the field names of the API."""
-    facts = {
+    return {
         "name": entry.name,
         "absolutePath": entry.path,
         "type": "DIRECTORY" if entry.is_folder else "REGULAR",
@@ -92,4 +91,3 @@ def _fields(entry: Entry) -> dict[str, object]:
         "contentType": entry.content_type,
         "lastModified": entry.last_modified,
     }
-    return {key: value for key, value in facts.items() if value is not None}

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from portico.cli.exits import DONE, Missing, UsageMistake
+from portico.cli.output import print_json
 from portico.cli.remote.connect import connect
-from portico.cli.terminal import read_standard_input, speaks_unicode, standard_output
+from portico.cli.terminal import read_standard_input
 from portico.client.auth import profiles
 from portico.client.auth.private_files import write_private
 from portico.client.errors import NotAGateway, ProfileUnusable
@@ -57,7 +58,7 @@ def verify_receipt(options: SimpleNamespace) -> int:
         raise NotVerified(_difference(options.file, size, sha256, claims))
     (claim, *_) = fitting
     if options.as_json:
-        print(json.dumps(claim, ensure_ascii=not speaks_unicode(standard_output())))
+        print_json(claim)
         return DONE
     issuer = f" at {claim['issuer']}" if claim.get("issuer") else ""
     text = (

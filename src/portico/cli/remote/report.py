@@ -1,17 +1,15 @@
 """Counts and failures of a transfer command, collected by many threads and printed at the end."""
 
-import json
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TypeVar
 
 from portico.cli.exits import DONE
 from portico.cli.remote import units
 from portico.cli.remote.errors import common_code, sentence
-from portico.cli.terminal import speaks_unicode
 from portico.visible_text import visible
 
 T = TypeVar("T")
@@ -19,12 +17,6 @@ T = TypeVar("T")
 
 class Halt(Exception):
     """An error occurred, and the command stops at the first one."""
-
-
-def print_json(facts: Mapping[str, object]) -> None:
-    """Print what is known of a transferred file; in one write, since several threads print."""
-    known = {key: value for key, value in facts.items() if value is not None}
-    sys.stdout.write(json.dumps(known, ensure_ascii=not speaks_unicode(sys.stdout)) + "\n")
 
 
 def bare(etag: str | None) -> str | None:

@@ -1,13 +1,11 @@
 """What the commands of `portico share` do."""
 
-import json
 from dataclasses import asdict
 from types import SimpleNamespace
-from typing import Any
 
 from portico import setting_parsers
 from portico.cli.exits import DONE, UsageMistake
-from portico.cli.output import show_list
+from portico.cli.output import print_json, show_list
 from portico.cli.remote.connect import connect
 from portico.cli.remote.option_values import from_now, parsed
 from portico.cli.terminal import read_standard_input
@@ -29,12 +27,10 @@ def add(options: SimpleNamespace) -> int:
 def list_(options: SimpleNamespace) -> int:
     with connect(options) as client:
         links = client.links()
-    if options.as_json:
-        for link in links:
-            print(json.dumps(_facts(link), ensure_ascii=False))
-        return DONE
     rows = [
-        {
+        asdict(link)
+        if options.as_json
+        else {
             "id": link.id,
             "path": link.path,
             "kind": link.kind,
@@ -45,7 +41,9 @@ def list_(options: SimpleNamespace) -> int:
         }
         for link in links
     ]
-    show_list(rows, as_json=False, empty="You have no links; make one with 'portico share add PATH'.")
+    show_list(
+        rows, as_json=options.as_json, empty="You have no links; make one with 'portico share add PATH'."
+    )
     return DONE
 
 
@@ -65,23 +63,16 @@ def end(options: SimpleNamespace) -> int:
 def log(options: SimpleNamespace) -> int:
     with connect(options) as client:
         accesses = client.link_accesses(options.id)
-    if options.as_json:
-        for access in accesses:
-            print(json.dumps(asdict(access), ensure_ascii=False))
-    else:
-        show_list([asdict(access) for access in accesses], as_json=False, empty="Nobody has used it yet.")
+    rows = [asdict(access) for access in accesses]
+    show_list(rows, as_json=options.as_json, empty="Nobody has used it yet.")
     return DONE
 
 
 def _show_new(link: ShareLink, *, as_json: bool) -> None:
-    print(json.dumps(_facts(link), ensure_ascii=False) if as_json else link.address)
-
-
-def _facts(link: ShareLink) -> dict[str, Any]:
-    facts = asdict(link)
-    if link.address is None:
-        del facts["address"]
-    return facts
+    if as_json:
+        print_json(asdict(link))
+    else:
+        print(link.address)
 
 
 def _of(count: int, most: int | None) -> str:

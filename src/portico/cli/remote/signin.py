@@ -1,7 +1,6 @@
 """`portico login`, `logout` and `whoami`."""
 
 import getpass
-import json
 import os
 import sys
 from contextlib import suppress
@@ -12,9 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portico.cli.exits import DONE, FAILED, UsageMistake
+from portico.cli.output import print_json
 from portico.cli.remote.connect import Gateway, connect, describe, profile_name
 from portico.cli.remote.errors import exit_code, sentence
-from portico.cli.terminal import at_terminal, read_standard_input, speaks_unicode, standard_output
+from portico.cli.terminal import at_terminal, read_standard_input
 from portico.client.auth import profiles
 from portico.client.auth.profiles import Profile, ProfileTokenStore, normalize, same_address
 from portico.client.auth.tokens import Tokens
@@ -92,13 +92,11 @@ def logout(options: SimpleNamespace) -> int:
 
 
 def whoami(options: SimpleNamespace) -> int:
-    out = standard_output()
     with connect(options) as gateway:
         session = gateway.whoami()
     url, profile = describe(options)
     if options.as_json:
-        facts = {**session, "url": url, "profile": profile}
-        print(json.dumps(facts, ensure_ascii=not speaks_unicode(out)))
+        print_json({**session, "url": url, "profile": profile})
         return DONE
     by = f" (profile {profile})" if profile and profile != profiles.DEFAULT else ""
     print(

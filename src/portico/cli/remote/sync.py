@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 from portico.cli.exits import Missing, UsageMistake
+from portico.cli.output import print_json
 from portico.cli.remote import transfer_record
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import Gateway, connect
@@ -47,7 +48,7 @@ def _up(
     plan = UploadPlan(client, options, report, comparison, whole=options.delete)
     upload(client, options, plan.of_folder(local, clean(remote)), report, comparison.sent)
     found = [(f"{entry.path}{'/' * entry.is_folder}", entry.path) for entry in plan.extra]
-    _delete(found, lambda path: client.delete(path, recursive=True), options, report)
+    _delete(found, "path", lambda path: client.delete(path, recursive=True), options, report)
 
 
 def _down(
@@ -57,24 +58,36 @@ def _down(
         raise NotAFolder(f"'{clean(remote)}' is a file; use 'portico get' for it.")
     plan = DownloadPlan(client, options, report, comparison, whole=options.delete)
     download(client, options, plan.of_folder(clean(remote), local), report, comparison.fetched)
-    _delete([(path, path) for path in plan.extra], _remove, options, report)
+    _delete([(path, path) for path in plan.extra], "target", _remove, options, report)
 
 
 def _delete(
-    found: list[tuple[str, str]], remove: Callable[[str], object], options: SimpleNamespace, report: Report
+    found: list[tuple[str, str]],
+    name: str,
+    remove: Callable[[str], str | None],
+    options: SimpleNamespace,
+    report: Report,
 ) -> None:
-    """Delete what the source does not have, but only if everything was transferred."""
+    """Delete what the source does not have, but only if everything was transferred.
+
+    `name`: of the path in JSON. `remove` returns the id in the trash, if there is one.
+    """
     if found and report.failures:
         report.note("Nothing was deleted, because not everything could be transferred.")
         return
     for shown, path in found:
         if options.dry_run:
-            print(f"delete {visible(shown)}")
             report.deleted += 1
+            if options.as_json:
+                print_json({name: path, "deleted": False, "dryRun": True})
+            else:
+                print(f"delete {visible(shown)}")
             continue
         try:
-            remove(path)
+            trash_id = remove(path)
             report.deleted += 1
+            if options.as_json:
+                print_json({name: path, "deleted": True, "trashId": trash_id})
         except (ClientError, OSError) as error:
             try:
                 report.fail(path, error)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
 
+from portico.cli.output import print_json
 from portico.cli.remote.progress_bar import ProgressBar
 from portico.cli.remote.report import Halt, Report
 from portico.client.entries import Entry
@@ -52,11 +53,16 @@ def transfer(plan: Iterator[Item], send: Send, report: Report) -> None:
                 _note(error, report)
 
 
-def print_plan(verb: str, plan: Iterator[Item], report: Report) -> None:
+def print_plan(plan: Iterator[Item], report: Report, *, up: bool, as_json: bool) -> None:
     """With --dry-run: what would be done."""
     for item in report.halting(plan):
         report.plan(item.size)
-        print(visible(f"{verb} {item.source} to {item.target}"))
+        if as_json:  # with the names that a transfer has
+            names = ("source", "path") if up else ("path", "target")
+            places = dict(zip(names, (item.source, item.target), strict=True))
+            print_json({**places, "size": item.size, "dryRun": True})
+        else:
+            print(visible(f"{'upload' if up else 'download'} {item.source} to {item.target}"))
 
 
 def _note(error: TransfersFailed, report: Report) -> None:

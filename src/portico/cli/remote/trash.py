@@ -1,28 +1,28 @@
 """The work of `portico trash`."""
 
-import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from types import SimpleNamespace
 
 from portico.cli.exits import DONE, UsageMistake
+from portico.cli.output import print_json
 from portico.cli.remote.connect import connect
 from portico.cli.remote.job_progress import JobLine
-from portico.cli.terminal import speaks_unicode, standard_output
+from portico.cli.terminal import standard_output
 from portico.client.client import Client
 from portico.client.errors import NotFound
 from portico.client.files import OnConflict
 from portico.client.paths import clean
-from portico.client.trash import TrashedItem
 from portico.visible_text import visible
 
 
 def list_trash(options: SimpleNamespace) -> int:
-    out = standard_output()
+    standard_output()  # if it is closed, say so before the first request
     with connect(options) as client:
         for item in client.trash():
             if options.as_json:
-                print(json.dumps(_fields(item), ensure_ascii=not speaks_unicode(out)))
+                print_json(asdict(item))
                 continue
             size = "" if item.size is None else item.size
             name = visible(item.path) + "/" * item.is_folder
@@ -38,7 +38,10 @@ def restore_items(options: SimpleNamespace) -> int:
         for trash_id in _ids(client, options.paths):
             with JobLine(client) as line:
                 path = client.restore(trash_id, on_conflict=on_conflict, progress=line.progress)
-            print(visible(path))
+            if options.as_json:
+                print_json({"id": trash_id, "path": path})
+            else:
+                print(visible(path))
     return DONE
 
 
@@ -73,17 +76,3 @@ def _ids(client: Client, items: list[str]) -> Iterator[str]:
         if found is None:
             raise NotFound(f"'{path}' is not in the trash.")
         yield found
-
-
-def _fields(item: TrashedItem) -> dict[str, object]:
-    """The item with the field names of the API."""
-    return {
-        "id": item.id,
-        "path": item.path,
-        "name": item.name,
-        "isFolder": item.is_folder,
-        "size": item.size,
-        "reason": item.reason,
-        "deletedAt": item.deleted_at.isoformat(),
-        "expiresAt": item.expires_at.isoformat(),
-    }

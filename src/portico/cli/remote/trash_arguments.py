@@ -1,7 +1,8 @@
 """`portico trash`: what was deleted or replaced on the gateway."""
 
+from portico.cli.output import json_option
 from portico.cli.parser import Command, Group, Parser
-from portico.cli.remote.arguments import json_option, profile_option
+from portico.cli.remote.arguments import profile_option
 from portico.cli.remote.command import runs
 
 
@@ -32,7 +33,7 @@ COMMANDS = {
             "restore": Command(
                 runs("trash", "restore_items"),
                 "Bring items back to where they were.",
-                (_items, _restore, profile_option),
+                (_items, _restore, json_option, profile_option),
                 "Examples:\n  portico trash restore /reports/2026.csv\n"
                 "  portico trash restore --replace 019d8a2b4c5d6e7f80911223",
             ),

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import BinaryIO
 
 from portico.cli.exits import DONE, UsageMistake
+from portico.cli.output import print_json
 from portico.cli.remote import transfer_record
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.local_sources import LocalSource, local_sources
 from portico.cli.remote.paths import is_folder
 from portico.cli.remote.progress_bar import ProgressBar
-from portico.cli.remote.report import Report, bare, print_json
+from portico.cli.remote.report import Report, bare
 from portico.cli.remote.transfers import Item, print_plan, transfer
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.terminal import standard_input
@@ -60,7 +61,7 @@ def upload(
 ) -> None:
     """Upload the files of a plan; with --dry-run, print them."""
     if options.dry_run:
-        print_plan("upload", plan, report)
+        print_plan(plan, report, up=True, as_json=options.as_json)
         return
     conflict = _on_conflict(options)
 
@@ -96,7 +97,10 @@ def _put_stream(
     if is_folder(client, target):
         raise UsageMistake(f"'{target}' is a folder; add a file name.")
     if options.dry_run:
-        print(f"upload a stream to {visible(clean(target))}")
+        if options.as_json:
+            print_json({"source": "-", "path": clean(target), "dryRun": True})
+        else:
+            print(f"upload a stream to {visible(clean(target))}")
         return DONE
     with ProgressBar(report):
         entry = client.upload(
