@@ -19,7 +19,7 @@ from portico.api.requests import OpeningServices
 from portico.api.routes import router
 from portico.api.services import Services
 from portico.bootstrap import open_gateway
-from portico.errors import Misconfigured, PorticoError, Unavailable
+from portico.errors import PorticoError, Unavailable
 from portico.logs import RequestLog
 from portico.metrics import Metrics, render
 from portico.operations import Gateway
@@ -122,11 +122,10 @@ async def _opened(
     async with AsyncExitStack() as stack:
         try:
             services.open(await stack.enter_async_context(open_services()))
-        except Misconfigured:
-            raise
-        except Unavailable as error:
+        except Unavailable as error:  # also of a role or a password that was changed since the start
             if stopping is None or stopping.is_set():
                 raise
+            services.wait_for_database(error)
             log.warning("database-not-available", cause=error.cause)
             ended = asyncio.Event()
             opening = asyncio.create_task(
@@ -159,7 +158,8 @@ async def _open_later(
                 await ended.wait()
                 return
         except Exception as error:
-            if isinstance(error, Unavailable) and not isinstance(error, Misconfigured):
+            if isinstance(error, Unavailable):
+                services.wait_for_database(error)
                 if error.cause != reported:
                     reported = error.cause
                     log.warning("database-not-available", cause=reported)

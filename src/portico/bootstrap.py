@@ -1,6 +1,7 @@
 """From settings to an open `Gateway`: database, accounts, drives, audit log, sweeps. No front end is involved."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -53,6 +54,7 @@ from portico.store.idempotency import IdempotencyKeys
 from portico.store.jobs import JobRecords
 from portico.store.leases import Leases
 from portico.store.running_nodes import running_node
+from portico.store.schema_changes import file_of
 from portico.store.sealed import Sealed
 from portico.store.trash import TrashRecords
 from portico.store.upload_log import UploadLogs
@@ -119,7 +121,13 @@ async def open_gateway(
         )
         stack.push_async_callback(audit.close)
 
-        readiness = Readiness(database, drives, None if settings.database_in_home else key.fingerprint())
+        readiness = Readiness(
+            database,
+            drives,
+            None if settings.database_in_home else key.fingerprint(),
+            audit if settings.audit_required else None,
+            _folders_to_write(settings),
+        )
         stack.push_async_callback(readiness.close)
         _watch_queues(metrics, passwords, database, upload_memory)
         metrics.watch_all(
@@ -219,6 +227,13 @@ async def agreed(settings: Settings, database: Database) -> tuple[Settings, Secr
     cluster = Cluster(database)
     key = await cluster.load_key(settings.secret_key_file)
     return settings.with_values(await cluster.agree(settings.of_the_cluster(), generated_client())), key
+
+
+def _folders_to_write(settings: Settings) -> set[str]:
+    """Without room in them, sign-ins and changes fail."""
+    audit = settings.audit_file if settings.audit_required else None
+    files = (file_of(settings.database_url), audit if audit != "stdout" else None)
+    return {os.path.dirname(file) for file in files if file}
 
 
 def _share_policy(settings: Settings) -> SharePolicy:

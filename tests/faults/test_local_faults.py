@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,21 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """64 MiB of memory as a disk: by root, or by sudo without a password."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64m,mode=0777", "tmpfs", str(folder)]
+    with mounted(folder):
+        yield folder
+
+
+@contextmanager
+def mounted(folder: Path, megabytes: int = 64) -> Iterator[None]:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0777", "tmpfs", str(folder)]
     if os.geteuid() != 0:
         command = ["sudo", "-n", *command]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("nobody here may mount a disk")
-    yield folder
-    subprocess.run([*command[: command.index("mount")], "umount", "--lazy", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*command[: command.index("mount")], "umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +73,10 @@ async def _is_not_ready(gateway: TunedGateway) -> bool:
     return (await gateway.ask(get("/readyz"))).status == 503
 
 
+async def _is_ready(gateway: TunedGateway) -> bool:
+    return (await gateway.ask(get("/readyz"))).status == 200
+
+
 async def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
     async with Effort(False, tmp_path).gateway() as set_:
         gateway = set_.gateway
@@ -86,6 +99,34 @@ async def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
         for name in stored:
             assert (await gateway.ask(head("DELETE", f"{FILES}/{name}", gateway.token))).status == 204
         assert await gateway.put("after", bytes(20 * MIB)) == 204
+
+
+async def test_a_node_is_not_ready_while_the_disk_of_its_home_is_full(tmp_path: Path) -> None:
+    gateway = TunedGateway(tmp_path / "home")
+    gateway.start()
+    gateway.stop()
+    gateway.home.rename(tmp_path / "kept")
+    gateway.home.mkdir()
+    with mounted(gateway.home):
+        shutil.copytree(tmp_path / "kept", gateway.home, dirs_exist_ok=True)
+        gateway.begin()
+        try:
+            assert await gateway.put("a", b"x") == 204
+            assert not await _is_not_ready(gateway)
+            with (gateway.home / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
+                while True:
+                    ballast.write(bytes(4096))
+            await _until(lambda: _is_not_ready(gateway), "it is not ready")
+            answer = await gateway.ask(get("/readyz"))
+            assert answer.json()["faults"] == {
+                "disk": "The disk of the gateway's home is full; free some space."
+            }
+            assert (await gateway.get()).status == 200  # it can still be read
+            (gateway.home / "ballast").unlink()
+            await _until(lambda: _is_ready(gateway), "it is ready again")
+            assert (await gateway.ask(head("DELETE", f"{FILES}/a", gateway.token))).status == 204
+        finally:
+            gateway.kill()
 
 
 async def test_a_locked_database(gateway: TunedGateway) -> None:

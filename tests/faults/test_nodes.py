@@ -3,10 +3,14 @@
 import json
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 
 from ..gateways import FILES, Gateway, wait_until
@@ -185,6 +189,65 @@ def test_a_reload_without_a_database_keeps_the_old_workers(
         assert gateway.answers()
         wait_until(lambda: gateway.workers() == workers, "the new worker is gone")
         assert "Traceback" not in gateway.output
+
+
+@pytest.fixture
+def role(url: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A role that owns the database, and that every gateway uses."""
+    role, name = f"gateway_{url.rpartition('_')[2]}", url.rpartition("/")[2]
+    postgres.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+    postgres.execute(f"ALTER DATABASE {name} OWNER TO {role}")
+    monkeypatch.setenv("PORTICO_DATABASE_URL", f"postgresql://{role}:x@127.0.0.1:{postgres.port}/{name}")
+    yield role
+    postgres.drop_database(url)
+    postgres.execute(f"DROP ROLE {role}")
+
+
+def test_a_role_that_may_only_read(
+    start: Start, url: str, role: str, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """A start is refused; a gateway that runs is not ready, and its workers do not end again and again."""
+    gateway = start("--workers", "1")
+    name, writes = url.rpartition("/")[2], "INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
+    postgres.execute(f"REVOKE {writes} FROM {role}", name)
+    wait_until(lambda: list(faults(gateway)) == ["privileges"], "it is noticed")
+    [old] = gateway.workers()
+    os.kill(old, signal.SIGKILL)
+    wait_until(lambda: _causes(gateway), "the next worker waits")
+    [worker] = gateway.workers()
+    wait_until(gateway.answers, "it is alive")
+    assert "make it the owner" in faults(gateway)["privileges"]
+    postgres.execute(f"GRANT {writes} TO {role}", name)
+    wait_until(lambda: faults(gateway) == {}, "it serves again")
+    assert gateway.workers() == [worker]
+    assert gateway.stop() == 0
+
+    postgres.execute(f"REVOKE {writes} FROM {role}", name)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        gateway.command("serve", "--port", str(gateway.port))
+    assert refused.value.returncode == 1
+    assert refused.value.stderr.startswith(
+        "The role of database.url may not write the database postgresql://"
+    )
+    assert refused.value.stderr.count("\n") == 1
+
+
+def test_a_node_says_that_it_waits_for_a_connection(
+    start: Start, role: str, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    postgres.execute(f"ALTER ROLE {role} CONNECTION LIMIT 4")
+    held = [psycopg.connect(os.environ["PORTICO_DATABASE_URL"]) for _ in range(4)]
+    output = tmp_path / "gateway-0" / "output.txt"
+    with ThreadPoolExecutor(1) as thread:
+        starting = thread.submit(start, settings={"PORTICO_DATABASE_CONNECTIONS": "2"})
+        try:
+            line = "has no free connection (connection failed"
+            wait_until(lambda: output.exists() and line in output.read_text(), "it says why it waits")
+        finally:
+            for connection in held:
+                connection.close()
+        assert faults(starting.result()) == {}
+    assert output.read_text().count("has no free connection") == 1
 
 
 _TWO_HOURS_AHEAD = """

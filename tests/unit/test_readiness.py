@@ -10,6 +10,7 @@ from sqlalchemy import insert, text, update
 from portico.accounts.cluster import KEY
 from portico.accounts.connections import Connections
 from portico.accounts.users import Users
+from portico.audit import AuditLog, AuditTrail
 from portico.cursors import CursorSeal
 from portico.drives import Drives
 from portico.errors import Unavailable
@@ -143,6 +144,42 @@ async def test_a_database_that_can_only_be_read_is_not_ready(
         await database.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
         await database.close()  # for new connections only
     assert (await faults(readiness))["read-only"].startswith("The database can only be read")
+
+
+async def test_a_database_that_accepts_no_writes_is_not_ready(
+    database: Database, drives: Drives, clock: Clock, url: str
+) -> None:
+    """It is tried only after a write has failed."""
+    impatient = Database(url, wait=0.2)
+    readiness = Readiness(impatient, drives, KEY_HERE)
+    try:
+        async with database.begin() as transaction:
+            if database.dialect == "postgresql":
+                await transaction.execute(text("LOCK TABLE cluster IN EXCLUSIVE MODE"))
+            assert await faults(readiness) == {}
+            with pytest.raises(Unavailable):
+                await impatient.execute(update(cluster).values(value="f2"))
+            clock.advance(1)
+            await readiness.watch()
+            assert await faults(readiness) == {"writes": "The database accepts no writes; the log says why."}
+        clock.advance(1)
+        assert await faults(readiness) == {}
+    finally:
+        await readiness.close()
+        await impatient.close()
+
+
+async def test_a_required_audit_log_that_cannot_be_written_is_not_ready(
+    database: Database, drives: Drives, clock: Clock, tmp_path: pathlib.Path
+) -> None:
+    audit = AuditTrail(AuditLog(str(tmp_path / "audit"), required=True))
+    readiness = Readiness(database, drives, KEY_HERE, audit)
+    assert await faults(readiness) == {}
+    (tmp_path / "audit").unlink()
+    (tmp_path / "audit").mkdir()
+    clock.advance(1)
+    assert list(await faults(readiness)) == ["audit"]
+    await audit.close()
 
 
 async def test_a_clock_that_differs_is_not_ready(

@@ -15,9 +15,9 @@ from starlette.types import Scope
 
 from portico import timestamps
 from portico.api.services import Services
-from portico.errors import InvalidRequest, NotSignedIn
+from portico.errors import InvalidRequest, NotSignedIn, Unavailable
 from portico.operations import Actor, Operations, RequestContext
-from portico.operations.readiness import DATABASE_FAULT, NotReady
+from portico.operations.readiness import DATABASE_FAULT, NotReady, database_fault
 from portico.paths import Path
 
 FILESYSTEM = "/backend/1.0.0/filesystem"
@@ -45,6 +45,11 @@ class OpeningServices:
 
     def __init__(self) -> None:
         self._services: Services | None = None
+        self._fault = DATABASE_FAULT
+
+    def wait_for_database(self, error: Unavailable) -> None:
+        """The database has failed with this error."""
+        self._fault = database_fault(error)
 
     def open(self, services: Services) -> None:
         self._services = services
@@ -52,7 +57,7 @@ class OpeningServices:
     def get(self) -> Services:
         """`NotReady` until they are open."""
         if self._services is None:
-            raise NotReady((DATABASE_FAULT,))
+            raise NotReady((self._fault,))
         return self._services
 
 

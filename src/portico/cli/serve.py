@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,14 @@ from portico.cli.home_setup import (
     undone_on_failure,
 )
 from portico.cli.parser import Command, Parser
+from portico.errors import NotPossible
 from portico.rights import Right
 
 if TYPE_CHECKING:
     from portico.cli.banner import Startup
     from portico.cli.tls import Certificate
     from portico.settings import Settings
+    from portico.store.database import Database
 
 
 def serve(options: SimpleNamespace) -> None:
@@ -118,6 +121,7 @@ async def _first_start(accounts: Accounts, startup: "Startup") -> "Startup":
     """Add the first connection and user if they are missing; the result has what the banner shows of the accounts."""
     from portico.bootstrap import agreed
 
+    await _check_rights(accounts.database)
     await accounts.connections.keep_paths_relative()
     await add_local_connection(accounts)
     # Right before the home is marked as set up: a start that fails earlier removes the new home and its key.
@@ -144,6 +148,15 @@ async def _first_start(accounts: Accounts, startup: "Startup") -> "Startup":
         return replace(startup, user=FIRST_USER, password=password)
     file = accounts.settings.home / homes.PASSWORD_FILE
     return replace(startup, user=FIRST_USER, password_file=file if file.exists() else None)
+
+
+async def _check_rights(database: "Database") -> None:
+    """A worker would fail without them, and so would the next one."""
+    if missing := (await database.state()).missing_rights:
+        raise NotPossible(
+            f"The role of database.url may not write the database {database.name}: make it the owner of the database and "
+            f"of its tables. It lacks {shorten(missing, 100, placeholder=' …')}."
+        )
 
 
 def _show(startup: "Startup") -> None:

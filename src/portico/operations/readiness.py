@@ -1,32 +1,45 @@
-"""`Readiness`: whether this node can serve, and if not, why."""
+"""`Readiness`: whether this node can serve, and if not, why.
+
+Anyone may ask, so a check writes nothing, unless a write of a request has failed: then it tries whether writes work again.
+"""
 
 import asyncio
+import os
+from collections.abc import Collection
 
 import msgspec
 import structlog
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from portico import clock
 from portico.accounts.cluster import KEY
+from portico.audit import AuditTrail
 from portico.drives import Drives, StorageUnusable
 from portico.errors import NotPossible, PorticoError, TableMissing, Unavailable
 from portico.single_flight import SingleFlight
 from portico.store.database import Database
 from portico.store.postgres import NotPermitted
-from portico.store.schema import OLDEST_CODE_VALUE, is_usable
+from portico.store.schema import OLDEST_CODE, OLDEST_CODE_VALUE, is_usable
 from portico.store.tables import cluster
 
 SHARED_SECONDS = 1.0
 """How old an answer may be: anyone may ask, as often as they like."""
 MAX_CLOCK_OFFSET = 5000
 """Milliseconds that the clocks of this machine and of the database may differ."""
+NEEDED_BYTES = 2**20
+"""How much room the disk of the database and of a required audit log must have: a sign-in writes some kilobytes."""
 
+_SAME_VALUE = update(cluster).where(cluster.c.name == OLDEST_CODE).values(value=cluster.c.value)
+"""A write that changes nothing."""
 _CLUSTER_KEY = select(cluster.c.value).where(cluster.c.name == KEY).scalar_subquery()
 _OLD_SCHEMA = (
     "The database is older than this version of Portico; run 'portico migrate', or restart this node."
 )
 _LOST_TABLES = "The database has lost tables, which the log names; restore it from a backup."
 _NO_RIGHTS = "The role of database.url lacks rights; make it the owner of the database and of its tables."
+_FULL = "The disk of the gateway's home is full; free some space."
+_NO_WRITES = "The database accepts no writes; the log says why."
+_NO_AUDIT = "The audit log, which is required, cannot be written; the log says why."
 _WAIT_SECONDS = 1.0
 """For the database's answer."""
 _ANSWER_SECONDS = 1.0
@@ -56,10 +69,19 @@ class NotReady(Unavailable):
 
 
 class Readiness:
-    def __init__(self, database: Database, drives: Drives, key_fingerprint: str | None) -> None:
-        """`key_fingerprint`: of this node's key, if other nodes share the database."""
+    def __init__(
+        self,
+        database: Database,
+        drives: Drives,
+        key_fingerprint: str | None,
+        audit: AuditTrail | None = None,
+        folders: Collection[str] = (),
+    ) -> None:
+        """`key_fingerprint`: of this node's key, if other nodes share the database. `folders`: where there must be room."""
         self._database = database
         self._drives = drives
+        self._audit = audit
+        self._folders = folders
         self._key_fingerprint = key_fingerprint
         self._checks: SingleFlight[None, tuple[Fault, ...]] = SingleFlight()
         self._faults: tuple[Fault, ...] = ()
@@ -126,7 +148,7 @@ class Readiness:
             self._began = None
 
     async def _find_faults(self) -> tuple[Fault, ...]:
-        found = await self._database_faults()
+        found = await self._database_faults() or self._disk_faults() or await self._write_faults()
         self._asking_database = False
         if not found and (found := await self._storage_faults()):
             # Without the database, no connection can be looked up.
@@ -143,12 +165,8 @@ class Readiness:
     async def _database_faults(self) -> list[Fault]:
         try:
             state = await self._database.state(_CLUSTER_KEY, OLDEST_CODE_VALUE, wait=_WAIT_SECONDS)
-        except TableMissing as error:
-            return [Fault("schema", _OLD_SCHEMA, error.cause)]
-        except NotPermitted as error:
-            return [Fault("privileges", _NO_RIGHTS, error.cause)]
         except Unavailable as error:
-            return [_database_fault(error)]
+            return [database_fault(error)]
         faults = []
         try:
             if not is_usable(state.revision, state.values[1]):
@@ -174,6 +192,24 @@ class Readiness:
             )
         return faults
 
+    def _disk_faults(self) -> list[Fault]:
+        full = [folder for folder in self._folders if _is_full(folder)]
+        return [Fault("disk", _FULL, f"{folder} has less than {NEEDED_BYTES} bytes left") for folder in full]
+
+    async def _write_faults(self) -> list[Fault]:
+        """What keeps changes from being stored, after one has failed."""
+        try:
+            if self._database.write_failed:
+                await self._database.execute(_SAME_VALUE, wait=_WAIT_SECONDS, durable=False)
+        except Unavailable as error:
+            return [Fault("writes", _NO_WRITES, error.cause)]
+        try:
+            if self._audit:
+                await self._audit.check()
+        except Unavailable as error:
+            return [Fault("audit", _NO_AUDIT, error.cause)]
+        return []
+
     def _clock_faults(self) -> list[Fault]:
         offset = self._database.clock_offset
         if abs(offset) <= MAX_CLOCK_OFFSET:
@@ -187,9 +223,24 @@ class Readiness:
         except StorageUnusable as error:
             return [Fault("storage", error.detail, error.cause)]
         except Unavailable as error:
-            return [_database_fault(error)]
+            return [database_fault(error)]
         return []
 
 
-def _database_fault(error: Unavailable) -> Fault:
+def database_fault(error: Unavailable) -> Fault:
+    """What is wrong with a database that raised this error."""
+    if isinstance(error, TableMissing):
+        return Fault("schema", _OLD_SCHEMA, error.cause)
+    if isinstance(error, NotPermitted):
+        return Fault("privileges", _NO_RIGHTS, error.cause)
     return msgspec.structs.replace(DATABASE_FAULT, cause=error.cause)
+
+
+def _is_full(folder: str) -> bool:
+    """As the file system says, which costs nothing; unknown is not full."""
+    try:
+        info = os.statvfs(folder)
+    except OSError:
+        return False
+    free = info.f_bfree if os.geteuid() == 0 else info.f_bavail
+    return info.f_blocks > 0 and free * info.f_frsize < NEEDED_BYTES

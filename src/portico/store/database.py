@@ -2,7 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -73,6 +79,8 @@ class Database:
         """For messages: without user and password."""
         self._learned: tuple[int, float] | None = None
         """The database's time at a moment of this machine's uptime."""
+        self.write_failed = False
+        """Whether the last write of this process did: then others may fail, too."""
 
     async def fetch(
         self, query: Executable, parameters: Parameters = None, *, wait: float | None = None
@@ -129,6 +137,12 @@ class Database:
     @asynccontextmanager
     async def begin(self, wait: float | None = None) -> "AsyncGenerator[AsyncConnection]":
         """A transaction that is tried once: prefer `transact`."""
+        with self._noted():
+            async with self._begun(wait) as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def _begun(self, wait: float | None) -> "AsyncGenerator[AsyncConnection]":
         async with self._opened(self._backend.writing, wait) as connection:
             committing = False
             try:
@@ -213,8 +227,19 @@ class Database:
     ) -> T:
         """What `read` makes of the result of one statement, which is a transaction by itself."""
         autocommit = partial(self._backend.autocommit, writes=writes, durable=durable)
-        async with self._opened(autocommit, wait) as execute:
-            return read(await execute(statement, parameters))
+        with self._noted() if writes else nullcontext():
+            async with self._opened(autocommit, wait) as execute:
+                return read(await execute(statement, parameters))
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note whether the write inside fails."""
+        try:
+            yield
+        except Unavailable:
+            self.write_failed = True
+            raise
+        self.write_failed = False
 
     @asynccontextmanager
     async def _opened(

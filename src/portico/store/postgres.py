@@ -7,6 +7,7 @@ import asyncio
 import re
 import select
 import socket
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -91,6 +92,7 @@ class Postgres:
         }
         self.name = _name_of(parameters)
         self.queued = 0
+        self._reported_full = False
         try:
             self.engine = self._engine(connections)
         except ModuleNotFoundError:
@@ -220,13 +222,29 @@ class Postgres:
         async with asyncio.timeout(self._connect_seconds):
             while True:
                 try:
-                    return await psycopg.AsyncConnection.connect(
+                    connection = await psycopg.AsyncConnection.connect(
                         self._url, prepare_threshold=None, **self._options
                     )
+                    self._reported_full = False
+                    return connection
                 except psycopg.OperationalError as error:
                     if not _FULL.search(str(error)):
                         raise
+                    self._report_full(error)
                 await asyncio.sleep(_FULL_PAUSE_SECONDS)
+
+    def _report_full(self, error: Exception) -> None:
+        """Say once what is waited for: in the log of a gateway, or to the user of a command."""
+        import structlog  # slow to import, and rarely needed
+
+        if self._reported_full:
+            return
+        self._reported_full = True
+        cause = f"the database {self.name} has no free connection ({self.why(error)})"
+        if structlog.is_configured():
+            structlog.get_logger().warning("waiting-for-database", cause=cause)
+        else:
+            print(f"Waiting: {cause}.", file=sys.stderr, flush=True)
 
 
 def libpq_url(url: str) -> str:
