@@ -14,7 +14,7 @@ from typing import Self
 import structlog
 
 from portico.entries import Entry
-from portico.errors import IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError
+from portico.errors import InvalidPath, IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError, changed
 from portico.paths import Path
 from portico.providers.base import TRASH, NotKept, Provider
 from portico.providers.tasks import for_each, run_to_end
@@ -134,14 +134,20 @@ class DriveTrash:
         Whether there were any.
         """
         kept = False
+        too_long = ""
 
         async def keep(file: Path) -> None:
-            nonlocal kept
+            nonlocal kept, too_long
             try:
                 await self._provider.keep(file.under(path), file.under(place))
                 kept = True
-            except (NotFound, IsAFolder, NotAFolder, NotKept):
-                pass  # nothing is replaced, or the merge fails
+            except (NotFound, IsAFolder, NotAFolder) as error:
+                # Usually nothing is replaced, or the merge fails.
+                if await self._provider.find_file(file.under(path)):
+                    raise changed(file.name) from error
+            except NotKept:
+                too_long = file.name
+                raise
 
         try:
             provider = self._provider
@@ -150,6 +156,12 @@ class DriveTrash:
                 await for_each(keep, files)
         except (NotFound, NotAFolder):
             pass
+        except NotKept:
+            await run_to_end(self._provider.purge(place))
+            raise InvalidPath(
+                f"The path of '{too_long}' is too long to be kept in the trash, so nothing was replaced. "
+                "Delete that file for good first, with permanent=true."
+            ) from None
         return kept
 
     def new_record(self, path: Path, entry: Entry, reason: str) -> Trashed:
@@ -345,6 +357,8 @@ class Replacement:
         try:
             await self._provider.keep(self._path, place)
         except (NotFound, NotKept) as error:
+            if isinstance(error, NotFound) and await self._provider.find_file(self._path):
+                raise changed(self._path.name) from error
             self.replaces = isinstance(error, NotKept)
             await run_to_end(self._records.remove(record.id))
             self._record = None

@@ -17,7 +17,7 @@ from portico.errors import (
     ProviderUnavailable,
 )
 from portico.paths import Path
-from portico.providers.base import Provider
+from portico.providers.base import TRASH, Provider
 from portico.providers.keys import folder_key
 from portico.store.trash import TrashRecords
 from portico.tally import CURRENT, Tally
@@ -280,3 +280,25 @@ async def test_a_path_may_be_too_long_below_another_name(
     monkeypatch.undo()
     await drive.restore(await newest(drive), OnConflict.REPLACE)
     assert await content(drive, "w/b/d/e ö.txt") == b"e"
+
+
+@pytest.mark.key_stores
+@pytest.mark.parametrize("how", ["copy", "move", "restore"])
+async def test_merge_that_cannot_keep_a_file_replaces_nothing(
+    drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    for name in ("a", "b", "long"):
+        await put(drive, f"old/{name}", b"old")
+        await put(drive, f"new/{name}", b"new")
+    if how == "restore":
+        await drive.delete(at("old"), recursive=True)
+        await drive.move(at("new"), at("old"))
+    before, in_trash = await tree(drive), await trashed(drive)
+    monkeypatch.setattr(provider, "fits", lambda key: not (TRASH in key and key.endswith("/long")))
+    change = drive.restore(in_trash[0], OnConflict.REPLACE) if in_trash else None
+    change = change or (drive.copy if how == "copy" else drive.move)(at("new"), at("old"), OnConflict.REPLACE)
+    with pytest.raises(InvalidPath, match="'long' is too long to be kept in the trash, so nothing was"):
+        await change
+    monkeypatch.undo()
+    assert await tree(drive) == before
+    assert await trashed(drive) == in_trash

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path as Folder
@@ -260,3 +261,22 @@ async def test_a_folder_that_is_moved_away_meanwhile_leads_nowhere_else(
         (top / "from/a").rename(outside / "a")
         with pytest.raises(NotFound):
             descent.up()
+
+
+@pytest.mark.parametrize("how", ["copy", "merge"])
+async def test_target_that_is_removed_meanwhile_is_an_error(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Files that are still at the source were not copied or moved, so this is no success."""
+    await put(provider, "from/a", b"1")
+    await put(provider, "to/other", b"2")
+    work = getattr(trees, "commit_staged" if how == "copy" else "move_into")
+
+    def remove_target(*arguments: Any, **options: Any) -> None:
+        shutil.rmtree(top / "to", ignore_errors=True)
+        work(*arguments, **options)
+
+    monkeypatch.setattr(trees, "commit_staged" if how == "copy" else "move_into", remove_target)
+    with pytest.raises(NotFound):
+        await (provider.copy if how == "copy" else provider.move)(at("from"), at("to"))
+    assert await content(provider, "from/a") == b"1"

@@ -9,6 +9,7 @@ from portico.errors import NotFound
 from portico.paths import Path
 from portico.providers.base import TRASH
 from portico.providers.parts import MIN_PART_BYTES
+from portico.providers.registry import open_provider
 from portico.providers.s3 import S3Provider
 
 from ...servers.s3_buckets import make_buckets, remove_buckets
@@ -24,8 +25,8 @@ async def provider() -> AsyncIterator[S3Provider]:
     endpoint = {"endpoint-url": swift_s3(), **KEYS}
     bucket = f"bucket-{token_hex(8)}"
     await make_buckets(endpoint, [bucket])
-    options = {name.replace("-", "_"): value for name, value in endpoint.items()}
-    provider = S3Provider(bucket, **options)
+    provider = open_provider("s3", {"bucket": bucket, **endpoint})
+    assert isinstance(provider, S3Provider)
     yield provider
     await provider.close()
     await remove_buckets(endpoint, [bucket])

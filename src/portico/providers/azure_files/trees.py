@@ -139,6 +139,8 @@ async def _copy_tree(share: Share, source: Path, target: Path, *, replace: bool)
         try:
             await _copy_file(share, here.child(entry.name), there.child(entry.name), replace=replace)
         except NotFound:
+            if await share.file(here.child(entry.name)):
+                raise
             return  # deleted in the meantime
         done += 1
         count(size=entry.size)

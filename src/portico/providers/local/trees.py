@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from portico.errors import NotFound, NotPossible, PorticoError, already_exists, cannot_replace_folder
 from portico.paths import Path, name_flaw
@@ -118,7 +118,7 @@ def merge(token: CancelToken, top: Volume, source: Path, target: Path) -> None:
         shared = []
         for name, info in _content(here.folder):
             token.check()
-            with suppress(FileNotFoundError):  # removed meanwhile
+            with _unless_removed(here.folder, name):
                 if not is_folder(info):
                     check_replaceable(lstat(there.folder, name), Path((name,)), replace=True)
                     move_into(here.folder, name, there.folder, Path((name,)), replace=True)
@@ -132,16 +132,33 @@ def merge(token: CancelToken, top: Volume, source: Path, target: Path) -> None:
         return shared
 
     def leave(name: str) -> None:
-        with suppress(OSError):  # it has new content
-            os.rmdir(name, dir_fd=here.folder)
+        _remove_emptied(here.folder, name)
 
     with _counting(lambda: f"{moved} files and folders were moved", target):
         with Traversal(top, source) as here, Traversal(top, target) as there:
             traverse(token, here, there, visit, leave=leave)
         with opened_folder(top, source.parent) as folder:
-            with suppress(OSError):
-                os.rmdir(source.name, dir_fd=folder)
+            _remove_emptied(folder, source.name)
             os.fsync(folder)
+
+
+@contextmanager
+def _unless_removed(folder: int, name: str) -> Iterator[None]:
+    """Around a change of a file that may be removed meanwhile. A file that is still there is not done with."""
+    try:
+        yield
+    except (FileNotFoundError, NotFound):
+        if lstat(folder, name) is not None:
+            raise
+
+
+def _remove_emptied(folder: int, name: str) -> None:
+    """Remove a folder whose content was moved, unless it has new content."""
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            raise
 
 
 def _shared_folders(here: int, there: int) -> list[str]:
@@ -210,7 +227,7 @@ def _copy_tree(token: CancelToken, top: Volume, source: Path, target: Path, repl
             if is_folder(info):
                 folders.append(name)
             else:
-                with suppress(FileNotFoundError, NotFound):  # removed meanwhile
+                with _unless_removed(here.folder, name):
                     _copy_within(token, here.folder, there.folder, name, staging, replace)
                     copied += 1
                     count()
