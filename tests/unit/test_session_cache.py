@@ -103,6 +103,17 @@ async def test_the_cache_is_bounded(tokens: Sessions, alice: User, monkeypatch: 
     assert not tokens._cache._queries._calls
 
 
+async def test_sessions_that_nobody_uses_leave_the_cache(tokens: Sessions, alice: User, clock: Any) -> None:
+    busy = (await tokens.issue(alice)).access_token
+    for _ in range(10):
+        for _ in range(5):
+            await tokens.session((await tokens.issue(alice)).access_token)
+        await tokens.session(busy)
+        clock.advance(CACHED_SECONDS)
+    await tokens.session(busy)
+    assert len(tokens._cache._cache) == 1
+
+
 async def test_without_the_database_nobody_is_believed(
     tokens: Sessions, alice: User, clock: Any, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

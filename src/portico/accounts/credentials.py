@@ -70,8 +70,17 @@ class CredentialCache(Generic[T]):
             return None
         value, expires_at = found
         if generation == self._generation:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
+            self._cache.pop(digest, None)
+            self._drop_expired()
             left = (expires_at - self._now()) / 1000
             self._cache[digest] = (min(queried_at + CACHED_SECONDS, clock.monotonic() + left), value)
         return value
+
+    def _drop_expired(self) -> None:
+        """They are nearly in the order in which they expire: the first that still holds ends it."""
+        now = clock.monotonic()
+        while self._cache:
+            digest, (until, _) = next(iter(self._cache.items()))
+            if now < until and len(self._cache) < _MAX_CACHED:
+                break
+            del self._cache[digest]
