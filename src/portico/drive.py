@@ -4,9 +4,8 @@ A drive confines its user below the root, checks the user's rights, clamps and o
 settles name conflicts. Paths given to it count from the user's root.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from copy import copy
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from portico.cursors import CursorSeal
+from portico.drive_errors import named_as_it_was, with_advice, with_whole_path
 from portico.drive_trash import DriveTrash
 from portico.drive_walk import DriveWalk
 from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page, presentable
@@ -28,7 +28,6 @@ from portico.errors import (
     NotAFolder,
     NotFound,
     NotPossible,
-    PorticoError,
     root_is_a_folder,
 )
 from portico.listing_order import sort_entries
@@ -133,7 +132,7 @@ class Drive:
                 raise InvalidCursor("The folder of this cursor is gone; list the folder above it.") from error
             if folder.is_root and isinstance(error, NotFound):
                 return Page([])
-            raise
+            raise with_whole_path(error, folder) from None
         sort_entries(page.entries)
         if page.token is not None:
             page.token = self._seal.close(page.token, scope)
@@ -179,7 +178,10 @@ class Drive:
     async def _stat(self, path: Path) -> Entry:
         if path.is_root:
             return Entry("/", True, content_type=FOLDER_TYPE)
-        return presentable(await self._provider.stat(path.under(self._root)))
+        try:
+            return presentable(await self._provider.stat(path.under(self._root)))
+        except NotFound as error:
+            raise with_whole_path(error, path) from None
 
     # Content
 
@@ -194,7 +196,10 @@ class Drive:
         self.require(Right.DOWNLOAD)
         if path.is_root:
             raise root_is_a_folder()
-        download = await self._provider.read(path.under(self._root), start, stop, etag=etag)
+        try:
+            download = await self._provider.read(path.under(self._root), start, stop, etag=etag)
+        except NotFound as error:
+            raise with_whole_path(error, path) from None
         presentable(download.entry)
         return download
 
@@ -357,7 +362,7 @@ class Drive:
         if path.is_root:
             raise NotPossible("The root folder cannot be deleted.")
         place = path.under(self._root)
-        with _with_advice("Repeat the request to continue."):
+        with with_advice("Repeat the request to continue.", path):
             if permanent or not (self._keeps and await self.trash.delete(place, recursive=recursive)):
                 await self._provider.delete(place, recursive=recursive)
 
@@ -380,7 +385,7 @@ class Drive:
         """Move it back to where it was; the path that it has then. What it replaces is kept, too."""
         self.require(Right.UPLOAD, Right.OVERWRITE)
         target = self.trash.path_of(record)
-        with _named_as_it_was(record, target):
+        with named_as_it_was(record, target):
             return await self._restore_record(record, target, on_conflict)
 
     async def _restore_record(self, record: Trashed, target: Path, on_conflict: OnConflict) -> Path:
@@ -392,7 +397,7 @@ class Drive:
 
     async def _restore(self, place: Path, target: Path, *, replace: bool) -> Path:
         again = "To continue, restore it again with onConflict=replace."
-        with _with_advice(again, gone="Remove it from the trash if you need nothing more of it."):
+        with with_advice(again, target, gone="Remove it from the trash if you need nothing more of it."):
             async with self._replacing(target, replace, place, restoring=True):
                 await self._provider.restore(place, target.under(self._root), replace=replace)
         return target
@@ -432,7 +437,7 @@ class Drive:
             raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
         self._check_depth(target)
         place = source.under(self._root)
-        with _with_advice(self._resume_advice(target, replace)):
+        with with_advice(self._resume_advice(target, replace), source):
             async with self._replacing(target, replace, place):
                 await transfer(place, target.under(self._root), replace=replace)
         return target
@@ -467,30 +472,3 @@ class Drive:
 
 def _partial(upload_id: str) -> Path:
     return Path((f"{RESERVED_PREFIX}uploads", f"part-{upload_id}"))
-
-
-@contextmanager
-def _named_as_it_was(record: Trashed, target: Path) -> Iterator[None]:
-    """In the trash it has an id as its name, which says nothing to users."""
-    try:
-        yield
-    except PorticoError as error:
-        if record.id not in error.detail:
-            raise
-        if isinstance(error, NotFound):
-            raise NotFound(f"The content of '{target.name}' is no longer in the storage.") from error
-        renamed = copy(error)
-        renamed.detail = error.detail.replace(record.id, target.name)
-        renamed.args = (renamed.detail,)
-        raise renamed from error
-
-
-@contextmanager
-def _with_advice(advice: str, *, gone: str | None = None) -> Iterator[None]:
-    """Add to a partial failure how to continue. `gone`: what to do instead if the rest is not there any more."""
-    try:
-        yield
-    except PorticoError as error:
-        if not error.partial:
-            raise
-        raise error.with_sentence(gone if gone and isinstance(error, NotFound) else advice) from error

@@ -1,4 +1,5 @@
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from portico.cli.parser import Command, Group, Parser
 from portico.cli.serve import _absolute
 from portico.cli.tls import Certificate
 from portico.errors import Unavailable
+from portico.settings import Settings
 
 from .conftest import Portico
 
@@ -172,6 +174,33 @@ def test_a_synonym_suggests_the_command(portico: Portico, word: str, command: st
     outcome = portico(word)
     assert outcome.code == 2
     assert f"did you mean '{command}'?" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [
+        (("user", "rename"), None),
+        (("user", "remove"), "delete"),
+        (("user", "create"), "add"),
+        (("user", "enabel"), "enable"),
+        (("trash", "delete"), "remove"),
+        (("key", "delete"), "end"),
+    ],
+)
+def test_a_word_with_a_meaning_is_no_misspelling(
+    portico: Portico, words: tuple[str, ...], suggested: str | None
+) -> None:
+    outcome = portico(*words)
+    assert outcome.code == 2
+    found = re.search("did you mean '(.*?)'", outcome.err)
+    assert (found[1] if found else None) == suggested
+
+
+def test_help_of_serve_has_the_defaults_of_the_settings(portico: Portico) -> None:
+    text = " ".join(portico("serve", "--help").out.split())
+    for name in ("host", "port", "tls", "workers"):
+        default = Settings.__dataclass_fields__[name].default
+        assert re.search(rf"--{name} [^-].*?Default: {re.escape(str(default))}\.", text), name
 
 
 def test_help_and_version_are_commands_too(portico: Portico) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.drive import _named_as_it_was
+from portico.drive_errors import named_as_it_was
 from portico.errors import already_exists
 from portico.paths import Path
 from portico.store.trash import DELETED, MOVING, Trashed
@@ -12,7 +12,7 @@ def test_no_id_of_the_trash_is_in_an_error() -> None:
     record = Trashed("0123abcd", "c", "/w/f", False, 1, DELETED, MOVING, "alice", 0, 1)
     with (
         pytest.raises(Exception, match="'f' already exists") as caught,
-        _named_as_it_was(record, Path(("f",))),
+        named_as_it_was(record, Path(("f",))),
     ):
         raise already_exists(record.id)
     assert record.id not in f"{caught.value} {caught.value.args}"

@@ -20,6 +20,8 @@ FOLDER_MISSING = 3
 FILE_MISSING = 4
 TEMPORARY = 5
 INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""What the shell reports of other programs in this case: ended by SIGPIPE."""
 
 _TEMPORARY = (Unavailable, ProviderUnavailable, ProviderTimeout, TooManyRequests)
 

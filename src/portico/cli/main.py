@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from portico import __version__
 from portico.cli.commands import COMMANDS, load
-from portico.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, UsageMistake, exit_code, sentence
+from portico.cli.exits import DONE, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, UsageMistake, exit_code, sentence
 from portico.errors import PorticoError
 from portico.visible_text import visible
 
@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
         code = INTERRUPTED
     except BrokenPipeError:
         sys.stdout = None  # or the interpreter reports it again when it exits
-        return FAILED
+        return PIPE_CLOSED
     except OSError as error:
         _print_error(f"{error.filename or 'The system'}: {error.strerror or error}.")
         return FAILED

@@ -169,16 +169,18 @@ def _show(startup: "Startup") -> None:
 
 
 def _options(parser: Parser) -> None:
-    parser.add_option("--host", metavar="ADDRESS", help="The address to listen on.")
-    parser.add_option("--port", metavar="PORT", help="The port to listen on.")
+    parser.add_option("--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1.")
+    parser.add_option("--port", metavar="PORT", help="The port to listen on. Default: 8080.")
     parser.add_option(
-        "--tls", metavar="auto|off|CERT,KEY", help="Serve HTTPS; auto makes a self-signed certificate."
+        "--tls",
+        metavar="auto|off|CERT,KEY",
+        help="Serve HTTPS; auto makes a self-signed certificate. Default: off.",
     )
-    parser.add_option("--workers", metavar="N", help="The number of worker processes.")
+    parser.add_option("--workers", metavar="N", help="The number of worker processes. Default: 1.")
     parser.add_option(
         "--behind-proxy",
         metavar="RANGES",
-        help="Addresses of the proxies in front of the gateway; no other address may connect.",
+        help="Addresses of the proxies in front of the gateway; no other address may connect. Default: no proxy.",
     )
     parser.add_flag("--no-migrate", help="Refuse to start on a database that has to be migrated.")
 
@@ -188,8 +190,8 @@ COMMANDS = {
         serve,
         "Start the gateway. The first start creates the home folder and a Web User.",
         (_options,),
-        "Each option overrides the setting of the same name in application.properties; --no-migrate sets database.migrate "
-        "to false.\n\n"
+        "Each option overrides the setting of the same name in application.properties, such as server.port; --no-migrate sets "
+        "database.migrate to false. The defaults are those of the settings.\n\n"
         "Examples:\n"
         "  portico serve\n"
         "  portico serve --host 0.0.0.0 --tls auto\n"

@@ -2,19 +2,18 @@
 
 from collections.abc import Iterable
 
-_SYNONYMS = {
-    "upload": "put",
-    "download": "get",
-    "delete": "rm",
-    "remove": "rm",
-    "move": "mv",
-    "rename": "mv",
-    "copy": "cp",
-    "list": "ls",
-    "search": "find",
-    "dir": "ls",
-}
-"""Words for commands that have other names here."""
+_SYNONYMS = (
+    ("put", "upload"),
+    ("get", "download"),
+    ("rm", "delete", "remove", "end"),
+    ("mv", "move", "rename"),
+    ("cp", "copy"),
+    ("ls", "list", "dir"),
+    ("find", "search"),
+    ("add", "create", "new"),
+    ("set", "change", "update"),
+)
+"""Words with one meaning. A word that has one is not taken for a misspelling of another: `rename` is not `enable`."""
 _MIN_SIMILARITY = 0.65
 _SHORTEST_PREFIX = 2
 
@@ -29,8 +28,9 @@ def suggestion(word: str, known: list[str]) -> str | None:
     """The known word that is most likely meant."""
     from difflib import get_close_matches
 
-    if _SYNONYMS.get(word) in known:
-        return _SYNONYMS[word]
+    for meaning in _SYNONYMS:
+        if word in meaning:
+            return next((each for each in meaning if each in known), None)
     letters = word.lstrip("-")
     if len(letters) < _SHORTEST_PREFIX:
         return None

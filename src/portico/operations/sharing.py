@@ -71,7 +71,7 @@ class Sharing:
         self._require_rights(kind)
         entry = await (await self._drive()).find(path)
         if entry is None:
-            raise not_found(path.name)
+            raise not_found(str(path))
         if kind.takes_files and not entry.is_folder:
             raise InvalidRequest("Files can be sent to a folder only; share the folder.")
         values = {

@@ -1,13 +1,18 @@
 """`portico mkdir`, `mv`, `cp` and `rm`."""
 
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import portico
 from portico.cli.remote.errors import sentence
 from portico.client.errors import ClientError
 from portico.errors import already_exists, storage_full
 
+from ...gateways import FILES, Gateway
 from ..conftest import Portico
 from .conftest import make, tree
 
@@ -131,3 +136,43 @@ def test_none_of_two_of_a_name_is_lost(
     assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome.err
     assert "the name 'a.txt'" in outcome.err
     assert tree(there) == {"b.txt": "0", "d/a.txt": "1", "e/a.txt": "2"}
+
+
+_PARAMETER = re.compile("onConflict|(recursive|permanent)=true")
+
+
+def sentences_with_parameters() -> Iterator[str]:
+    """Sentences of the gateway that tell how to change a request, below the API, which only programs talk to."""
+    root = Path(portico.__file__).parent
+    files = [*root.glob("*.py"), *root.glob("operations/*.py"), *root.glob("providers/**/*.py")]
+    for file in files:
+        tree = ast.parse(file.read_text())
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or id(node) in docs or not isinstance(node.value, str):
+                continue
+            if _PARAMETER.search(node.value) and " " in node.value:
+                yield node.value
+
+
+def test_errors_name_options_of_the_command() -> None:
+    found = list(sentences_with_parameters())
+    assert len(found) > 5
+    for text in found:
+        assert not _PARAMETER.search(sentence(ClientError(text))), text
+
+
+def test_what_is_missing_is_named_by_its_whole_path(remote: Portico, gateway: Gateway, there: Path) -> None:
+    make(there, folder__a="1")
+    with gateway.signed_in() as client:
+        for method, address in (
+            ("GET", "folder/nope?action=LIST"),
+            ("GET", "folder/nope?action=STAT"),
+            ("GET", "folder/nope?action=DOWNLOAD"),
+            ("DELETE", "folder/nope"),
+            ("DELETE", "folder/nope?permanent=true"),
+            ("POST", "folder/nope?action=MOVE&target=/new"),
+            ("POST", "folder/nope?action=COPY&target=/new"),
+        ):
+            answer = client.request(method, f"{FILES}/{address}")
+            assert answer.json()["detail"] == "There is no '/folder/nope'.", f"{method} {address}"

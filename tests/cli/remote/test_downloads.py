@@ -172,7 +172,7 @@ def test_a_reader_that_goes_away_is_no_drama(process: Start, there: Path, argume
     assert command.stdout is not None
     command.stdout.read(10)
     command.stdout.close()
-    assert command.wait(20) == 1
+    assert command.wait(60) == 141
     assert command.stderr is not None
     assert command.stderr.read() == b""
 
@@ -184,7 +184,7 @@ def test_a_reader_that_was_never_there(process: Start, there: Path) -> None:
     command = process("ls", stdout=writer)
     os.close(writer)
     assert command.communicate()[1] == b""
-    assert command.returncode == 1
+    assert command.returncode == 141
 
 
 def test_a_file_is_called_here_as_it_was_asked_for(

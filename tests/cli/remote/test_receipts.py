@@ -81,6 +81,11 @@ def test_what_is_not_right(remote: Portico, receipt: dict[str, Any], here: Path)
     assert "signature is not valid" in refused(
         CONTENT, f"{head}.{body}.{'B' if signature[0] == 'A' else 'A'}{signature[1:]}"
     )
+    # Other spellings of the same bytes: the last character has unused bits, and padding, line ends and signs are ignored.
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    last = alphabet[alphabet.index(signature[-1]) + 1]
+    for other in (f"{signature[:-1]}{last}", f"{signature}==", f"{signature[:9]}!{signature[9:]}"):
+        assert "not a receipt" in refused(CONTENT, f"{head}.{body}.{other}")
     for text in (
         "",
         "{}",

@@ -26,7 +26,11 @@ _WORDS = (
         "repeat the command without --no-clobber, with the target",
     ),
     (re.compile("epeat the request"), "epeat the command"),
+    (re.compile("with onConflict=replace"), "with --replace"),
+    (re.compile("recursive=true"), "-r"),
+    (re.compile("permanent=true"), "--permanent"),
 )
+"""The gateway's words for parameters of a request, and what a user of the command can do instead."""
 
 
 def exit_code(error: Exception) -> int:

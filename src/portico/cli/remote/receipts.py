@@ -4,7 +4,7 @@ import binascii
 import hashlib
 import json
 import sys
-from base64 import urlsafe_b64decode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -228,7 +228,11 @@ def _keep(keys: dict[str, Any]) -> None:
 
 
 def _decoded(text: str) -> bytes:
+    """Only as RFC 7515 writes it: other spellings of the same bytes are not what the gateway sent."""
     try:
-        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        decoded = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error:
         raise ValueError("not Base64") from None
+    if urlsafe_b64encode(decoded).decode().rstrip("=") != text:
+        raise ValueError("not canonical Base64")
+    return decoded
