@@ -2,9 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path as FilePath
 
 import structlog
 
@@ -34,6 +35,7 @@ from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
 from portico.operations.idempotency import Idempotency
 from portico.operations.jobs import Jobs
+from portico.operations.node_status import NodeStatus
 from portico.operations.readiness import Readiness
 from portico.operations.receipts import Receipts
 from portico.operations.request_context import Admission
@@ -67,6 +69,9 @@ WATCH_INTERVAL_SECONDS = 60
 """How often the clock is compared with the database's, and connections are looked at."""
 FIRST_RUN_DELAY_SECONDS = 0.2
 """How long sweeps and watches wait after the start, so that requests that waited for it are answered first."""
+
+Sweeps = Mapping[str, Callable[[], Awaitable[object]]]
+"""What is repeated, by its name."""
 
 log = structlog.get_logger()
 
@@ -185,21 +190,33 @@ async def open_gateway(
             for credentials in (sessions, keys, invitations, guests):
                 await credentials.sweep()
 
+        rows: Sweeps = {
+            "sessions": sweep_credentials,
+            "links": lambda: links.sweep(settings.audit_keep or None),
+            "leases": leases.sweep,
+            "throttle": throttle.sweep,
+            "uploads": lambda: sweep_uploads(uploads, drives),
+            "trash": lambda: sweep_trash(trash, drives, settings.trash_keep),
+            "idempotency-keys": idempotency_keys.sweep,
+            "jobs": jobs.records.sweep,
+            **_retention(settings, database),
+        }
+        sweeps: Sweeps = {
+            **{name: _in_turn(leases, name, sweep) for name, sweep in rows.items()},
+            "connections": drives.sweep,
+            **({"thumbnails": thumbnails.sweep} if thumbnails else {}),
+        }
+        status = NodeStatus(database, settings.home, _certificate(settings))
+        status.show(metrics, drives)
+        watches: Sweeps = {
+            "readiness": readiness.watch,
+            "connection-checks": drives.watch,
+            **({"status": status.watch} if settings.metrics_address else {}),
+        }
+
         async with (
-            _sweeping(
-                drives.sweep,
-                _in_turn(leases, "sessions", sweep_credentials),
-                _in_turn(leases, "links", lambda: links.sweep(settings.audit_keep or None)),
-                _in_turn(leases, "leases", leases.sweep),
-                _in_turn(leases, "throttle", throttle.sweep),
-                _in_turn(leases, "uploads", lambda: sweep_uploads(uploads, drives)),
-                _in_turn(leases, "trash", lambda: sweep_trash(trash, drives, settings.trash_keep)),
-                _in_turn(leases, "idempotency-keys", idempotency_keys.sweep),
-                _in_turn(leases, "jobs", jobs.records.sweep),
-                *([thumbnails.sweep] if thumbnails else []),
-                *(_in_turn(leases, "audit", sweep) for sweep in _retention(settings, database)),
-            ),
-            _sweeping(readiness.watch, drives.watch, interval=WATCH_INTERVAL_SECONDS),
+            _sweeping(metrics, sweeps),
+            _sweeping(metrics, watches, interval=WATCH_INTERVAL_SECONDS),
         ):
             yield Gateway(
                 authentication=Authentication(
@@ -236,6 +253,13 @@ def _folders_to_write(settings: Settings) -> set[str]:
     return {os.path.dirname(file) for file in files if file}
 
 
+def _certificate(settings: Settings) -> FilePath | None:
+    """The file of the certificate, if the gateway terminates TLS."""
+    if not settings.tls_enabled:
+        return None
+    return settings.tls_files[0] if settings.tls_files else settings.tls_folder / "certificate.pem"
+
+
 def _share_policy(settings: Settings) -> SharePolicy:
     return SharePolicy(
         settings.share_enabled,
@@ -245,11 +269,11 @@ def _share_policy(settings: Settings) -> SharePolicy:
     )
 
 
-def _retention(settings: Settings, database: Database) -> list[Callable[[], Awaitable[object]]]:
+def _retention(settings: Settings, database: Database) -> Sweeps:
     """The removal of old audit lines, if there can be any."""
     if not (settings.audit_in_database and settings.audit_keep):
-        return []
-    return [partial(remove_lines, database, older_than=settings.audit_keep)]
+        return {}
+    return {"audit": partial(remove_lines, database, older_than=settings.audit_keep)}
 
 
 def _watch_queues(
@@ -277,11 +301,13 @@ def _in_turn(
 
 
 @asynccontextmanager
-async def _sweeping(
-    *works: Callable[[], Awaitable[object]], interval: float | None = None
-) -> AsyncIterator[None]:
-    """Each repeats by itself: none waits for another."""
-    tasks = [asyncio.create_task(_repeat(work, interval or SWEEP_INTERVAL_SECONDS)) for work in works]
+async def _sweeping(metrics: Metrics, works: Sweeps, interval: float | None = None) -> AsyncIterator[None]:
+    """Each repeats by itself: none waits for another. Failures are counted by their names."""
+    tasks = []
+    for name, work in works.items():
+        failed = partial(metrics.failed_sweeps.add, (name,))
+        failed(0)  # so that an alert sees the first one
+        tasks.append(asyncio.create_task(_repeat(work, interval or SWEEP_INTERVAL_SECONDS, failed)))
     try:
         yield
     finally:
@@ -291,16 +317,21 @@ async def _sweeping(
             await asyncio.wait(tasks)
 
 
-async def _repeat(work: Callable[[], Awaitable[object]], interval: float) -> None:
+async def _repeat(
+    work: Callable[[], Awaitable[object]], interval: float, failed: Callable[[], object]
+) -> None:
     await asyncio.sleep(min(interval, FIRST_RUN_DELAY_SECONDS))
     while True:
         try:
             async with asyncio.timeout(interval):
                 await work()
         except PorticoError as error:
+            failed()
             log.warning("sweep-failed", code=error.code, detail=error.detail, cause=error.cause)
         except TimeoutError:
+            failed()
             log.warning("sweep-failed", cause=f"not over after {interval:.0f} s")
         except Exception as error:  # a bug in one must not end them all
+            failed()
             log.error("bug", exc_info=error)
         await asyncio.sleep(interval)

@@ -59,6 +59,15 @@ _UNUSABLE = (ProviderRefused, ProviderFailed, ProviderUnavailable, ProviderTimeo
 log = structlog.get_logger()
 
 
+_SWEEPS = {
+    "sweep-failed": "connections",
+    "uploads-not-swept": "uploads",
+    "upload-not-swept": "uploads",
+    "trash-not-swept": "trash",
+}
+"""The sweep that each event is about, as the metrics call it."""
+
+
 class StorageUnusable(Unavailable):
     """No connection works on this machine. The detail is for the administrator."""
 
@@ -106,6 +115,7 @@ class Drives:
         self._checking: SingleFlight[tuple[str, int, bool], None] = SingleFlight()
         self._retired: list[tuple[float, Provider]] = []
         self._usable: dict[str, bool] = {}
+        self._spaces: dict[str, tuple[int, int]] = {}
         self._bugs: dict[str, str] = {}
         """What was logged of connections that fail in a way that nobody has foreseen."""
         self._not_swept: dict[tuple[str, str], tuple[str, str | None]] = {}
@@ -207,6 +217,11 @@ class Drives:
         """Which connections worked when `watch` last looked; those that nobody has used yet are left out."""
         return self._usable
 
+    @property
+    def spaces(self) -> Mapping[str, tuple[int, int]]:
+        """The size and the free space of the disks of connections, when `watch` last looked."""
+        return self._spaces
+
     async def watch(self) -> None:
         """Notice and log which connections work: folders by a look at them, services by the last call to them."""
         in_use = await self._connections.in_use()
@@ -214,6 +229,8 @@ class Drives:
         looks = (self._look_at(name, writable=Right.UPLOAD in in_use.get(name, ())) for name in names)
         for name, (usable, why) in zip(names, await asyncio.gather(*looks), strict=True):
             before = self._usable.get(name)
+            if not usable:
+                self._spaces.pop(name, None)
             if usable is None:
                 self._usable.pop(name, None)
                 continue
@@ -224,6 +241,8 @@ class Drives:
                 log.info("connection-up-again", connection=name)
         for name in self._usable.keys() - names.keys():
             del self._usable[name]
+        for name in self._spaces.keys() - names.keys():
+            del self._spaces[name]
         for name in self._bugs.keys() - names.keys():
             del self._bugs[name]
         for key in [key for key in self._not_swept if key[0] not in names]:
@@ -233,7 +252,13 @@ class Drives:
         if error := await self._check(name, writable=writable):
             return False, error.cause
         opened = self._opened.get(name)
-        return (opened.provider.usable, opened.provider.failure) if opened else (None, None)
+        if opened is None:
+            return None, None
+        with suppress(PorticoError, TimeoutError):  # it was there a moment ago; the next look says more
+            async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
+                if space := await opened.provider.space():
+                    self._spaces[name] = space
+        return opened.provider.usable, opened.provider.failure
 
     async def sweep(self) -> None:
         """Remove what broken uploads left in any connection.
@@ -268,7 +293,8 @@ class Drives:
             log.error("bug", connection=name, exc_info=error)
 
     def not_swept(self, name: str, event: str, error: PorticoError) -> None:
-        """Log why a connection was not swept, unless it is why that sweep failed the last time."""
+        """Count it, and log why a connection was not swept, unless it is why that sweep failed the last time."""
+        self._metrics.failed_sweeps.add((_SWEEPS[event],))
         what = error.code, error.cause
         if self._not_swept.get((name, event)) != what:
             log.warning(event, connection=name, code=error.code, cause=error.cause)

@@ -146,6 +146,9 @@ class InstrumentedProvider(Provider):
         if type(self._inner).check is not Provider.check:  # otherwise it asks nothing, and says nothing
             await self.timed("check", self._inner.check(writable=writable))
 
+    async def space(self) -> tuple[int, int] | None:
+        return await self._inner.space()
+
     async def volume_id(self) -> str | None:
         return await self._inner.volume_id()
 

@@ -56,8 +56,13 @@ FAMILIES: Mapping[str, Family] = {
     "portico_requests_in_progress": Family("gauge", "Requests that are being served."),
     "portico_password_checks_queued": Family("gauge", "Password checks running or queued.", ("lane",)),
     "portico_database_writers_queued": Family("gauge", "Transactions waiting for the write lock."),
+    "portico_database_connections_in_use": Family("gauge", "Database connections that are in use."),
+    "portico_database_connections_max": Family("gauge", "Database connections that may be in use at once."),
     "portico_upload_memory_bytes": Family("gauge", "Memory that uploads to cloud storage hold."),
     "portico_uploads_waiting_for_memory": Family("gauge", "Uploads that wait for memory."),
+    "portico_uploads_unfinished": Family(
+        "gauge", "Resumable uploads that are neither finished nor expired, on all nodes.", merge=max
+    ),
     "portico_jobs_running": Family("gauge", "Changes that go on after their request was answered."),
     "portico_workers": Family("gauge", "Processes that serve."),
     "portico_connection_up": Family(
@@ -72,6 +77,23 @@ FAMILIES: Mapping[str, Family] = {
     "portico_ready": Family("gauge", "1 if the last check found this node ready, 0 if not.", merge=min),
     "portico_clock_offset_seconds": Family(
         "gauge", "How far the database's clock is ahead of this node's.", merge=_further_from_zero
+    ),
+    "portico_storage_size_bytes": Family(
+        "gauge", "Size of the disk of a connection of kind local.", ("connection",), merge=max
+    ),
+    "portico_storage_free_bytes": Family(
+        "gauge", "Free space on the disk of a connection of kind local.", ("connection",), merge=min
+    ),
+    "portico_home_size_bytes": Family("gauge", "Size of the disk that the home folder is on.", merge=max),
+    "portico_home_free_bytes": Family("gauge", "Free space on the disk that the home is on.", merge=min),
+    "portico_certificate_expiry_timestamp_seconds": Family(
+        "gauge", "When the certificate of server.tls expires, as Unix time.", merge=min
+    ),
+    "portico_last_backup_timestamp_seconds": Family(
+        "gauge", "When 'portico backup' last wrote a backup, as Unix time; 0 if never.", merge=max
+    ),
+    "portico_sweeps_failed": Family(
+        "counter", "Clean-ups and periodic checks that failed; they are tried again.", ("sweep",)
     ),
 }
 """Every metric, by name. A counter's name is written with `_total` behind it."""
@@ -117,6 +139,7 @@ class Metrics:
         self.provider_calls = self._totals["portico_provider_seconds"]
         self.provider_errors = self._totals["portico_provider_errors"]
         self.lost_audit_lines = self._totals["portico_audit_lost_lines"]
+        self.failed_sweeps = self._totals["portico_sweeps_failed"]
         self.lag = self._totals["portico_event_loop_lag_seconds"]
         self.in_progress = 0
         for series in (self.broken, self.lost_audit_lines):

@@ -72,10 +72,10 @@ def given(command: str) -> dict[str, Any]:
         if option == "--set":
             path, _, text = value.partition("=")
             assert "," not in text, "helm reads a comma as the start of another value"
-            value = yaml.safe_load(text)
+            more = yaml.safe_load(text)
             for key in reversed(path.split(".")):
-                value = {key: value}
-            values = merged(values, value)
+                more = {key: more}
+            values = merged(values, more)
     return values
 
 

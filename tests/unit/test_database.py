@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
 from tests.unit.released_schemas import BACK_TO_0002
 
+from portico.accounts.cluster import Cluster
 from portico.accounts.sessions import _ENABLED, _REFRESHABLE, SESSION
 from portico.accounts.tickets import _TICKET
 from portico.errors import InvalidRequest, NotPossible, Unavailable
@@ -392,3 +393,19 @@ async def test_counts_of_an_older_database_are_kept(database: Database, url: str
     async with database.connect() as reading:
         row = (await reading.execute(select(attempts))).one()
     assert tuple(row) == (b"pair", 1, 2, 3, None, None)
+
+
+async def test_connections_in_use_are_counted(database: Database) -> None:
+    async with database.connect(), database.connect():
+        in_use, most = database.connections
+        assert in_use == 2 <= most
+    assert database.connections == (0, most)
+
+
+async def test_the_time_of_a_backup_is_not_something_to_agree_on(database: Database) -> None:
+    cluster = Cluster(database)
+    assert await cluster.last_backup() == 0
+    for at in (1, 2):
+        await cluster.note_backup(at)
+    assert await cluster.last_backup() == 2
+    assert await cluster.identity() == {}

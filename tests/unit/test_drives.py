@@ -350,7 +350,8 @@ async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) ->
             rounds.release()
 
     monkeypatch.setattr("portico.bootstrap.asyncio.timeout", lambda _: contextlib.nullcontext())
-    async with _sweeping(Endless().sweep, Quick().sweep, Quick().sweep):
+    sweeps = {"endless": Endless().sweep, "one": Quick().sweep, "two": Quick().sweep}
+    async with _sweeping(Metrics(), sweeps):
         for _ in range(6):
             await asyncio.wait_for(rounds.acquire(), 60)
 
@@ -447,3 +448,22 @@ async def test_a_folder_that_hangs_takes_nobody_else_down(
     await drives.watch()
     assert drives.usable["hanging"] is False
     assert drives.usable["local"] is True
+
+
+@pytest.mark.parametrize("error", [Unavailable("The database is down."), TimeoutError(), ValueError("a bug")])
+async def test_sweeps_that_fail_are_counted(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portico.bootstrap.SWEEP_INTERVAL_SECONDS", 0.001)
+    metrics, rounds = Metrics(), asyncio.Semaphore(0)
+
+    async def nothing() -> None:
+        pass
+
+    async def fail() -> None:
+        rounds.release()
+        raise error
+
+    async with _sweeping(metrics, {"trash": fail, "links": nothing}):
+        assert metrics.failed_sweeps[("links",)] == [0]
+        for _ in range(3):
+            await asyncio.wait_for(rounds.acquire(), 60)
+    assert metrics.failed_sweeps[("trash",)][0] >= 2

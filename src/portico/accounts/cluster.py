@@ -12,15 +12,15 @@ from sqlalchemy.exc import IntegrityError
 from portico.accounts.vault import VARIABLE, SecretKey
 from portico.errors import PorticoError
 from portico.store.database import Database, upsert
-from portico.store.schema import OLDEST_CODE
+from portico.store.schema import LAST_BACKUP, OLDEST_CODE
 from portico.store.tables import cluster
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 KEY = "secret-key"
-_AGREED = cluster.c.name != OLDEST_CODE
-"""Not the row that belongs to the schema."""
+_AGREED = cluster.c.name.not_in((OLDEST_CODE, LAST_BACKUP))
+"""Not the row that belongs to the schema, nor the one that a backup writes."""
 
 
 class ClusterMismatch(PorticoError):
@@ -85,6 +85,16 @@ class Cluster:
 
     async def identity(self) -> dict[str, str]:
         return {row.name: row.value for row in await self._database.fetch(select(cluster).where(_AGREED))}
+
+    async def note_backup(self, at: int) -> None:
+        """Note when a backup was made, in seconds since 1970."""
+        statement = upsert(self._database.dialect, cluster, {"value": str(at)})
+        await self._database.execute(statement.values(name=LAST_BACKUP, value=str(at)))
+
+    async def last_backup(self) -> int:
+        """When the last backup was made, in seconds since 1970; 0 if none was."""
+        row = await self._database.first(select(cluster.c.value).where(cluster.c.name == LAST_BACKUP))
+        return int(row.value) if row else 0
 
     async def forget(self) -> None:
         """Let the next start decide anew."""

@@ -62,7 +62,28 @@ async def _backup(
             found = content.with_values(found, settings.client())
         created = timestamps.from_epoch(clock.now())
         facts = backup.Facts(__version__, found.revision, created, key, files)
-        return await backup.write(file, facts, found, passphrase)
+        counts = await backup.write(file, facts, found, passphrase)
+    await _note(settings)
+    return counts
+
+
+async def _note(settings: "Settings") -> None:
+    """Note in the database when the backup was made, for the metrics of running nodes."""
+    from sqlalchemy.exc import ProgrammingError
+
+    from portico import clock
+    from portico.accounts.cluster import Cluster
+    from portico.errors import Unavailable
+    from portico.store.database import Database
+
+    database = Database(settings.database_url, blocking=True)
+    try:
+        await Cluster(database).note_backup(clock.now() // 1000)
+    except (ProgrammingError, Unavailable):  # an older schema, a replica, a role that may only read
+        text = "Warning: the database can't be written, so the metrics don't show the time of this backup."
+        print(text, file=sys.stderr)
+    finally:
+        await database.close()
 
 
 async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:

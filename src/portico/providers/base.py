@@ -216,6 +216,10 @@ class Provider(ABC):
     async def check(self, *, writable: bool) -> None:  # noqa: B027
         """Raise what prevents this machine from using the storage, or from writing if `writable`. Sends no request."""
 
+    async def space(self) -> tuple[int, int] | None:
+        """The size of the disk and the free space on it, in bytes; None if the kind has no limit of its own."""
+        return None
+
     async def volume_id(self) -> str | None:
         """An id that the storage carries, made by the first call; None if the kind has none, or it cannot be made."""
         return None

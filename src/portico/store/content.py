@@ -216,7 +216,7 @@ def _content_of(connection: Connection, tables: list[Table]) -> str:
         if each.name not in MOMENTARY:
             query = select(func.count()).select_from(each)
             if each.name == "cluster":
-                query = query.where(each.c.name != schema.OLDEST_CODE)
+                query = query.where(each.c.name.not_in((schema.OLDEST_CODE, schema.LAST_BACKUP)))
             if count := connection.execute(query).scalar_one():
                 found.append(f"{each.name} ({count})")
     return ", ".join(found)

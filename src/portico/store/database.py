@@ -23,6 +23,7 @@ from sqlalchemy.exc import (
     ProgrammingError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
 from portico import clock
 from portico.errors import InvalidRequest, Unavailable
@@ -211,6 +212,13 @@ class Database:
     def queued(self) -> int:
         """Writers of this process that wait for SQLite's write lock."""
         return self._backend.queued
+
+    @property
+    def connections(self) -> tuple[int, int]:
+        """How many connections of this process are in use, and how many may be."""
+        pool = self._backend.engine.pool
+        assert isinstance(pool, QueuePool | AsyncAdaptedQueuePool)
+        return pool.checkedout(), pool.size()
 
     async def close(self) -> None:
         await self._backend.close()

@@ -31,6 +31,8 @@ REVISIONS = "alembic_version"
 _NEEDED = {REVISIONS, "users", "connections"}
 OLDEST_CODE = "oldest-code"
 """The row of the table `cluster` with the oldest revision whose code can still use the database. Migrations set it."""
+LAST_BACKUP = "last-backup"
+"""The row of the same table with the time of the last backup, in seconds since 1970."""
 OLDEST_CODE_VALUE = select(cluster.c.value).where(cluster.c.name == OLDEST_CODE).scalar_subquery()
 
 

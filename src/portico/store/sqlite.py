@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from sqlalchemy import Connection, Engine, Executable, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import Pool, QueuePool
 
 from portico.errors import TableMissing
 from portico.store.prepared import Outcome, Prepared, PreparedForSqlite
@@ -267,6 +267,10 @@ class SqliteEngine:
             return
         async with asyncio.timeout(wait):
             await self._free.acquire()
+
+    @property
+    def pool(self) -> Pool:
+        return self._engine.pool
 
     async def dispose(self) -> None:
         """Close the connections that are not in use; others are opened when they are needed."""

@@ -336,6 +336,12 @@ async def unfinished(database: Database) -> Sequence[AnyRow]:
     return await database.fetch(query.order_by(uploads.c.created_at, uploads.c.id))
 
 
+async def count_unfinished(database: Database) -> int:
+    mine = and_(uploads.c.status == OPEN, uploads.c.kind == RESUMABLE, uploads.c.expires_at > database.now())
+    row = await database.first(select(func.count().label("number")).where(mine))
+    return int(row.number) if row else 0
+
+
 async def end(database: Database, upload_id: str) -> bool:
     """End an upload: no request can go on with it, and the next sweep removes it. False if there is none."""
     mine = and_(

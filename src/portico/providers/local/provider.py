@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator
 
 from portico.entries import Download, Entry, Page
@@ -160,6 +161,10 @@ class LocalProvider(Provider):
         if problem := access_problem(self._top.path, writable=writable):
             raise unusable(self._top.path, problem)
         os.close(self._top.open())
+
+    async def space(self) -> tuple[int, int]:
+        usage = await self._threads.run(self._threads.metadata, Path(), shutil.disk_usage, self._top.path)
+        return usage.total, usage.free
 
     async def volume_id(self) -> str | None:
         return await self._threads.run(self._threads.metadata, Path(), self._volume_id)
