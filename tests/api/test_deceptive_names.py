@@ -17,12 +17,11 @@ async def guest_of(gateway: Gateway, kind: str = "both") -> GuestClient:
 async def statuses(guest: GuestClient, name: str, folder: str = "") -> dict[str, int]:
     """What a guest is answered who adds the name, in every way."""
     place = f"{folder}/" if folder else ""
-    body = {"files": [("data", (name, b"x"))]}
     tus = {"Upload-Length": "1", "Upload-Metadata": metadata(filename=name, folder=f"/{folder}")}
     part = await guest.tus("POST", headers={"Upload-Length": "0", "Upload-Concat": "partial"})
     final = {"Upload-Concat": f"final;{part.headers['Location']}", "Upload-Metadata": tus["Upload-Metadata"]}
     return {
-        "form": (await guest.call("POST", place, **body)).status_code,
+        "form": (await guest.call("POST", place, files=[("data", (name, b"x"))])).status_code,
         "put": (await guest.put(place + name)).status_code,
         "tus": (await guest.tus("POST", headers=tus)).status_code,
         "concatenation": (await guest.tus("POST", headers=final)).status_code,

@@ -18,7 +18,7 @@ BATCH = 400
 AT_ONCE = 64
 """More calls than any provider makes at the same time."""
 KEYS = [f"item-{number:03}" for number in range(BATCH)]
-REMOVALS: dict[str, Callable[[ObjectStore], Awaitable[None]]] = {
+REMOVALS: dict[str, Callable[[ObjectStore], Awaitable[object]]] = {
     "delete": lambda store: object_trees.remove_tree(store, "folder/"),
     "move": lambda store: object_trees.remove_copied(store, [Version(f"folder/{key}", "e") for key in KEYS]),
 }
