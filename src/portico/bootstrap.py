@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path as FilePath
 
@@ -69,6 +69,8 @@ WATCH_INTERVAL_SECONDS = 60
 """How often the clock is compared with the database's, and connections are looked at."""
 FIRST_RUN_DELAY_SECONDS = 0.2
 """How long sweeps and watches wait after the start, so that requests that waited for it are answered first."""
+FIRST_RUN_SECONDS = 1.0
+"""How long the first run of a sweep may take before the next one begins nevertheless."""
 
 Sweeps = Mapping[str, Callable[[], Awaitable[object]]]
 """What is repeated, by its name."""
@@ -302,25 +304,41 @@ def _in_turn(
 
 @asynccontextmanager
 async def _sweeping(metrics: Metrics, works: Sweeps, interval: float | None = None) -> AsyncIterator[None]:
-    """Each repeats by itself: none waits for another. Failures are counted by their names."""
-    tasks = []
-    for name, work in works.items():
-        failed = partial(metrics.failed_sweeps.add, (name,))
-        failed(0)  # so that an alert sees the first one
-        tasks.append(asyncio.create_task(_repeat(work, interval or SWEEP_INTERVAL_SECONDS, failed)))
+    """Each repeats by itself: none waits for another, except for a moment at the start. Failures are counted by their names.
+
+    If all began at once, the first sign-in would wait behind all of them for SQLite's write lock, or give up.
+    """
+    interval = interval or SWEEP_INTERVAL_SECONDS
+    tasks: list[asyncio.Task[None]] = []
+    for name in works:
+        metrics.failed_sweeps.add((name,), 0)  # so that an alert sees the first one
+
+    async def begin() -> None:
+        await asyncio.sleep(min(interval, FIRST_RUN_DELAY_SECONDS))
+        for name, work in works.items():
+            over = asyncio.Event()
+            failed = partial(metrics.failed_sweeps.add, (name,))
+            tasks.append(asyncio.create_task(_repeat(work, interval, failed, over)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_RUN_SECONDS):
+                    await over.wait()
+
+    tasks.append(asyncio.create_task(begin()))
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.wait(tasks)
 
 
 async def _repeat(
-    work: Callable[[], Awaitable[object]], interval: float, failed: Callable[[], object]
+    work: Callable[[], Awaitable[object]],
+    interval: float,
+    failed: Callable[[], object],
+    over: asyncio.Event,
 ) -> None:
-    await asyncio.sleep(min(interval, FIRST_RUN_DELAY_SECONDS))
+    """`over` is set after the first run."""
     while True:
         try:
             async with asyncio.timeout(interval):
@@ -334,4 +352,5 @@ async def _repeat(
         except Exception as error:  # a bug in one must not end them all
             failed()
             log.error("bug", exc_info=error)
+        over.set()
         await asyncio.sleep(interval)
