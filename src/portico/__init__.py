@@ -5,10 +5,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from portico.version import version
+
 if TYPE_CHECKING:
     from portico.client import AsyncClient, Client
 
-__version__ = "0.1.0"
+__version__ = version()
 __all__ = ["AsyncClient", "Client", "__version__"]
 
 if not TYPE_CHECKING:  # or every misspelt name would pass as Any

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-import portico
+from portico.version import RELEASE
 
 from .files import CHART, CHECKOUT, HOME, PORT, USER, parsed
 
@@ -211,4 +211,4 @@ def test_the_pod_is_confined_and_probed() -> None:
 
 def test_the_chart_is_of_this_version() -> None:
     chart = parsed("helm/portico/Chart.yaml")
-    assert chart["appVersion"] == portico.__version__
+    assert chart["appVersion"] == RELEASE

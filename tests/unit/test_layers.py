@@ -38,7 +38,7 @@ LAYERS: list[set[str]] = [
     {"accounts"},
     {"store"},
     GROUND,
-    {""},
+    {"", "version"},
     {"filesystem"},
     {"client"},
 ]
