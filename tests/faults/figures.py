@@ -31,6 +31,8 @@ class Effort:
     long: bool
     folder: Path
     say: Callable[[str], None] = lambda _: None
+    requests: int = 0
+    """Of a line that has a number of them; 0 for its own."""
     _numbers: Any = field(default_factory=count)
 
     def of(self, short: int, long: int) -> int:

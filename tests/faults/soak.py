@@ -1,6 +1,6 @@
 """`make soak`: the promises at full length, each figure beside the one that is wanted.
 
-`python -m tests.faults.soak [--short] [NAME …]`: a name chooses every line that begins with it.
+`python -m tests.faults.soak [--short] [--requests NUMBER] [NAME …]`: a name chooses every line that begins with it.
 """
 
 import argparse
@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> int:
         prog="soak", description=f"The promises at full length: {', '.join(LINES)}."
     )
     parser.add_argument("--short", action="store_true", help="as briefly as the tests run them")
+    parser.add_argument("--requests", type=int, default=0, help="how many the lines 'steady' make")
     parser.add_argument(
         "wanted", nargs="*", metavar="NAME", help="every line that begins with it; all by default"
     )
@@ -42,7 +43,12 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     for name, line in chosen.items():
         with tempfile.TemporaryDirectory(prefix="portico-soak-", ignore_cleanup_errors=True) as folder:
-            effort = Effort(not short, Path(folder), say=lambda words: print(f"    … {words}", flush=True))
+            effort = Effort(
+                not short,
+                Path(folder),
+                say=lambda words: print(f"    … {words}", flush=True),
+                requests=given.requests,
+            )
             start = time.monotonic()
             try:
                 figures: list[Figure] = asyncio.run(line(effort))

@@ -352,7 +352,7 @@ class Operations:
 
     async def count_files(self, folder: Path) -> int | None:
         """How many files are below a folder; None if there are too many to count."""
-        return await count_files(await self._drive(), folder)
+        return await count_files(await self._drive(), folder, self._looking)
 
     async def _transfer(self, source: Path, target: Path, on_conflict: OnConflict | None) -> Path:
         if self._rules:

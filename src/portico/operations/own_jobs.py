@@ -13,6 +13,7 @@ from portico.drive import Drive
 from portico.errors import NotFound, PorticoError, TooManyRequests
 from portico.operations.actor import Actor
 from portico.operations.jobs import Job, Jobs, job_of
+from portico.operations.request_context import Looking
 from portico.paths import Path
 from portico.store.jobs import RUNNING, JobRecord
 from portico.tally import Tally
@@ -184,10 +185,12 @@ async def _while_client_waits(
         await asyncio.wait({gone})
 
 
-async def count_files(drive: Drive, folder: Path) -> int | None:
+async def count_files(drive: Drive, folder: Path, looking: Looking) -> int | None:
     """How many files a folder has; None if there are very many."""
     files = 0
     walk = drive.walk(folder)
     while not walk.ended and walk.passed < _MOST_COUNTED:
-        files += sum(not entry.is_folder for _, entry in await walk.page(_COUNTED_AT_ONCE))
+        async with looking(_COUNTED_AT_ONCE):
+            page = await walk.page(_COUNTED_AT_ONCE)
+        files += sum(not entry.is_folder for _, entry in page)
     return files if walk.ended else None

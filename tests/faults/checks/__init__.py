@@ -12,6 +12,7 @@ from . import (
     file_requests,
     floods,
     fuzz,
+    hostile_users,
     hostility,
     integrity,
     listings,
@@ -21,6 +22,7 @@ from . import (
     resumable,
     shares,
     stalls,
+    steady,
     stops,
     trash,
     trash_services,
@@ -38,6 +40,7 @@ LINES: Lines = {
     **file_requests.LINES,
     **floods.LINES,
     **memory.LINES,
+    **steady.LINES,
     **resumable.LINES,
     **tus_clients.LINES,
     **stalls.LINES,
@@ -49,6 +52,7 @@ LINES: Lines = {
     **trash.LINES,
     **trash_services.LINES,
     **hostility.LINES,
+    **hostile_users.LINES,
     **clusters.LINES,
     **endings.LINES,
 }
@@ -69,6 +73,7 @@ BRIEF = (
     "file-request",
     "flood",
     "memory-one",
+    "steady",
     "resumable-kills",
     "resumable-memory-s3",
     "stall",
@@ -81,6 +86,7 @@ BRIEF = (
     "search-s3",
     "zip",
     "hostile",
+    "hostile-users",
 )
 """What `make test` runs in short. The rest are the same promises on other services: `make soak` runs them, and the
 conformance suite and the tests of each provider hold each service to them without a gateway."""
