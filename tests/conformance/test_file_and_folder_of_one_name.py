@@ -3,11 +3,14 @@
 Without a trailing slash, the path means the file; with one, or in a listing, the folder.
 """
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import pytest
 
 from portico.drive import Drive
 from portico.entries import Entry
-from portico.errors import NotAFolder, NotFound
+from portico.errors import IsAFolder, NotAFolder, NotFound
 from portico.paths import Path
 from portico.providers.base import Provider
 from portico.providers.keys import KeyStore
@@ -116,3 +119,59 @@ async def test_a_folder_that_is_listed_again_is_not_looked_up_again(
             entry.name for entry in (await drive.list_page(at("folder"), 10, file_first=True)).entries
         ] == ["file"]
     assert len(found) == 1
+
+
+@pytest.mark.key_stores
+@pytest.mark.parametrize("first", ["file", "folder"])
+@pytest.mark.parametrize("maker", ["write", "mkdir", "copy", "resumable"])
+async def test_two_at_once_make_no_file_and_folder_of_one_name(
+    provider: Provider, drive: Drive, first: str, maker: str
+) -> None:
+    """Both have looked before either is stored; the one that is stored first wins."""
+    await put(drive, "source", b"content")
+    looked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"slow"
+        looked.set()
+        await go_on.wait()
+
+    async def store(path: str) -> None:
+        if maker == "copy":
+            await drive.copy(at("source"), at(path))
+        elif maker == "resumable":
+            upload = await drive.begin_upload(at(path), "text/plain", size=1)
+            await upload.append(pieces(b"x"), no_save, at_most=1)
+            await drive.finish_upload(upload, at(path), None, no_save)
+        elif maker == "mkdir" and first == "file":
+            await drive.make_folder(at("a"))
+        else:
+            await put(drive, path, b"quick")
+
+    slow_path, quick_path = ("a", "a/b") if first == "file" else ("a/b", "a")
+    waiting = asyncio.create_task(drive.write(at(slow_path), slow(), "text/plain"))
+    await looked.wait()
+    await store(quick_path)
+    go_on.set()
+    with pytest.raises((IsAFolder, NotAFolder)):
+        await waiting
+    made = [entry for entry in (await drive.list_page(at("/"), 10)).entries if entry.name == "a"]
+    assert [entry.is_folder for entry in made] == [first == "file"]
+    await drive.delete(at("a/"), recursive=True)
+    await put(drive, slow_path, b"again")
+
+
+async def no_save() -> None:
+    pass
+
+
+@pytest.mark.key_stores
+async def test_an_upload_that_fails_keeps_no_name_from_others(drive: Drive) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"x"
+        await put(drive, "other", b"meanwhile")
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await drive.write(at("a"), broken(), "text/plain")
+    await put(drive, "a/b", b"content")

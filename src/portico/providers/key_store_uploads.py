@@ -7,8 +7,8 @@ The state, which is saved after each part, names the last parts only; the others
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from itertools import chain
 from secrets import token_hex
@@ -38,11 +38,15 @@ log = structlog.get_logger()
 
 class KeyStoreUpload(ResumableUpload):
     def __init__(
-        self, store: KeyStore, state: UploadState, check_target: Callable[[Path], Awaitable[None]]
+        self,
+        store: KeyStore,
+        state: UploadState,
+        target: Callable[[Path], AbstractAsyncContextManager[None]],
     ) -> None:
+        """`target`: around what makes a file visible at a path; raises if there can be none."""
         self._store = store
         self._state = state
-        self._check_target = check_target
+        self._target = target
         self._service = store.part_store(state)
         self._hidden = HiddenObjects(store, self._service, state.folder)
         self._sent = sum(part.size for part in state.parts) + sum(each.size for each in state.lists)
@@ -256,8 +260,8 @@ class KeyStoreUpload(ResumableUpload):
             await self._commit_hidden(save)
             stored = await self._copy(save, alternatives)
         elif not stored:
-            await self._check_target(path_of(state.key))
-            stored = await self._commit(save)
+            async with self._target(path_of(state.key)):
+                stored = await self._commit(save)
         stored.name = name_of(state.key)
         await self._clear_after_commit()
         return stored
@@ -308,10 +312,10 @@ class KeyStoreUpload(ResumableUpload):
     async def _copy_once(self) -> Entry:
         state = self._state
         try:
-            await self._check_target(path_of(state.key))
-            await self._store.duplicate(
-                Version(state.goal, state.committed), state.key, replace=state.replace
-            )
+            async with self._target(path_of(state.key)):
+                await self._store.duplicate(
+                    Version(state.goal, state.committed), state.key, replace=state.replace
+                )
         except NotFound as error:
             raise upload_gone() from error
         stored = await self._service.own(state.key, self.offset)

@@ -8,6 +8,7 @@ listing of `a` shows.
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
@@ -42,6 +43,7 @@ from portico.providers.object_trees import (
     remove_tree,
 )
 from portico.providers.part_store import UPLOADS_PREFIX, UploadState
+from portico.providers.pending_names import PendingNames
 from portico.providers.resumable import ResumableUpload
 from portico.providers.tree_walk import TreeWalk
 from portico.providers.write_options import WriteOptions
@@ -57,6 +59,7 @@ _EXPIRED = timedelta(days=60)
 class ObjectStore(KeyStore):
     def __init__(self, memory: MemoryBudget | None = None) -> None:
         self.memory = memory or MemoryBudget()
+        self._names = PendingNames()
         self._checked: dict[str, float] = {}
         """Prefixes of folders without a file of the same name, and until when that is assumed."""
 
@@ -155,14 +158,17 @@ class ObjectStore(KeyStore):
         content_type: str,
         options: WriteOptions = WriteOptions(),
     ) -> Entry:
-        if options.ancestors_checked:
-            self._check_key(path)
-            await self._check_no_folder(path)
-        else:
-            await self.check_target(path)
-        if options.if_match is not None:  # before the content is sent; the service compares again at the end
-            await self._check_version(path, options.if_match)
-        entry = await self.store(key_of(path), chunks, content_type, options)
+        with self._names.pending(path) as name:
+            if options.ancestors_checked:
+                self._check_key(path)
+                await self._check_no_folder(path)
+            else:
+                await self.check_target(path)
+            if (
+                options.if_match is not None
+            ):  # before the content is sent; the service compares again at the end
+                await self._check_version(path, options.if_match)
+            entry = await self.store(key_of(path), name.taking(chunks), content_type, options)
         entry.name = path.name
         return entry
 
@@ -195,17 +201,27 @@ class ObjectStore(KeyStore):
             size=options.at_most,
             modified=options.modified,
         )
-        return KeyStoreUpload(self, state, self.check_target)
+        return KeyStoreUpload(self, state, self._target)
 
     async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> ResumableUpload:
-        return KeyStoreUpload(self, UploadState.decode(state), self.check_target)
+        return KeyStoreUpload(self, UploadState.decode(state), self._target)
+
+    @asynccontextmanager
+    async def _target(self, path: Path) -> AsyncIterator[None]:
+        """Around what stores a file of which all bytes have arrived."""
+        with self._names.pending(path) as name:
+            await self.check_target(path)
+            name.take()
+            yield
 
     async def make_folder(self, path: Path) -> None:
         if path.is_root:
             return
         self._check_key(path, as_folder=True)
-        await self.check_ancestors(path)
-        await self.mark(folder_key(path))
+        with self._names.pending(path, is_folder=True) as name:
+            await self.check_ancestors(path)
+            name.take()
+            await self.mark(folder_key(path))
 
     async def check_ancestors(self, folder: Path) -> None:
         # A folder that holds something is only below folders that hold something. Of those below the deepest one,
@@ -325,23 +341,25 @@ class ObjectStore(KeyStore):
         await self.check_ancestors(target.parent)
         marked = None if source.is_root else await self._found(source)
         if marked and not marked.is_folder:
-            await self._check_no_folder(target)
-            seen = Version(key_of(source), marked.etag)
-            copy = await copy_object(self, seen, key_of(target), replace=replace)
+            async with self._target(target):
+                seen = Version(key_of(source), marked.etag)
+                copy = await copy_object(self, seen, key_of(target), replace=replace)
             count(size=marked.size)
             return [copy], False
         if not (marked or await self._is_folder(source)):
             raise not_found(source.name)
         self._check_key(target, as_folder=True)
-        existing = await self.find(key_of(target))
-        merging = bool(existing) or await self._is_folder(target)
-        if merging and not (replace and (not existing or existing.is_folder)):
-            raise already_exists(target.name)
-        origin, goal = folder_key(source), folder_key(target)
-        copied = await copy_tree(self, origin, goal, replace=replace, merging=merging)
-        if marked or not copied:
-            await self.mark(goal)
-            copied.append(Version(origin, None))
+        with self._names.pending(target, is_folder=True) as name:
+            existing = await self.find(key_of(target))
+            merging = bool(existing) or await self._is_folder(target)
+            if merging and not (replace and (not existing or existing.is_folder)):
+                raise already_exists(target.name)
+            name.take()
+            origin, goal = folder_key(source), folder_key(target)
+            copied = await copy_tree(self, origin, goal, replace=replace, merging=merging)
+            if marked or not copied:
+                await self.mark(goal)
+                copied.append(Version(origin, None))
         return copied, True
 
     def _check_key(self, path: Path, *, as_folder: bool = False) -> None:

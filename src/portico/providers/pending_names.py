@@ -1,0 +1,68 @@
+"""Names of a store of keys that changes of this process are about to take: each as a file or as a folder, not as both.
+
+A change looks whether its name is free for it, and takes the name later. Of two changes that both look first, the second
+one to take its name would make a twin: a file `a` beside a folder `a/`. Changes of other processes are not seen here.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+from portico.errors import cannot_replace_folder, not_a_folder
+from portico.paths import Path
+
+
+class PendingName:
+    """One change, from before it looks until it is done."""
+
+    def __init__(self, path: Path, *, is_folder: bool) -> None:
+        self.file = None if is_folder else path
+        depth = len(path.segments) + is_folder
+        self.folders = {Path(path.segments[:length]) for length in range(1, depth)}
+        self.rivals: list[PendingName] = []
+        self.taken = False
+
+    def take(self) -> None:
+        """Called right before the change becomes visible; raises if another one was faster."""
+        for rival in self.rivals:
+            if not rival.taken:
+                continue
+            if self.file in rival.folders and self.file:
+                raise cannot_replace_folder(self.file.name)
+            if rival.file in self.folders and rival.file:
+                raise not_a_folder(rival.file.name)
+        self.taken = True
+
+    async def taking(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The content of a file, whose name is taken after the last chunk."""
+        async for chunk in chunks:
+            yield chunk
+        self.take()
+
+
+class PendingNames:
+    """One for each provider."""
+
+    def __init__(self) -> None:
+        self._pending: dict[Path, set[PendingName]] = {}
+        """By each name that is to be a file, or a folder."""
+
+    @contextmanager
+    def pending(self, path: Path, *, is_folder: bool = False) -> Iterator[PendingName]:
+        mine = PendingName(path, is_folder=is_folder)
+        names = mine.folders | ({mine.file} if mine.file else set())
+        for name in names:
+            for rival in self._pending.get(name, ()):
+                if (rival.file == name) != (mine.file == name):
+                    mine.rivals.append(rival)
+                    rival.rivals.append(mine)
+            self._pending.setdefault(name, set()).add(mine)
+        try:
+            yield mine
+        except BaseException:
+            mine.taken = False
+            raise
+        finally:
+            for name in names:
+                self._pending[name].discard(mine)
+                if not self._pending[name]:
+                    del self._pending[name]
