@@ -31,6 +31,7 @@ from portico.errors import PorticoError
 from portico.metrics import Metrics
 from portico.operations import Authentication, Gateway, Operations
 from portico.operations.account import AccountResources, OwnAccount
+from portico.operations.actor import Watches
 from portico.operations.archives import ArchiveLimits
 from portico.operations.cancellation import CancellableWork
 from portico.operations.idempotency import Idempotency
@@ -166,6 +167,8 @@ async def open_gateway(
         thumbnails = open_thumbnails(
             settings.thumbnails_folder, settings.thumbnails_cache_size, thumbnail_process
         )
+        work_watches = Watches()
+        stack.push_async_callback(work_watches.close)
         resources = Resources(
             drives,
             sessions,
@@ -184,6 +187,7 @@ async def open_gateway(
             jobs=jobs,
             upload_lifetime=settings.upload_lifetime,
             now=database.now,
+            watches=work_watches,
             thumbnails=thumbnails,
             always_digest=settings.upload_digest == "always",
         )

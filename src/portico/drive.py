@@ -167,7 +167,8 @@ class Drive:
         if self._root.is_root:
             return await self._stat(Path())
         try:
-            return await self._provider.stat(self._root)
+            # A file of the same name may exist, too.
+            return await self._provider.stat(Path(self._root.segments, as_folder=True))
         except (NotFound, NotAFolder):
             return None
 

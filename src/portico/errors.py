@@ -70,6 +70,10 @@ class WrongPassword(PorticoError):
     code = "wrong-password"
 
 
+class AccountDisabled(WrongPassword):
+    """The password is right. The client must not learn that, so only the audit log tells it apart."""
+
+
 class Forbidden(PorticoError):
     code = "forbidden"
 
@@ -334,3 +338,7 @@ def service_unavailable(cause: str | None, retry_after: int) -> ProviderUnavaila
 def service_timeout(cause: str, retry_after: int | None = None) -> ProviderTimeout:
     detail = "The storage did not respond in time; try again later."
     return ProviderTimeout(detail, retry_after=retry_after, cause=cause)
+
+
+def target_gone() -> TargetGone:
+    return TargetGone("The shared file or folder no longer exists. Ask the person who sent you the link.")

@@ -12,7 +12,7 @@ from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.api.jobs import JOBS
 from portico.api.requests import FILESYSTEM
 from portico.errors import ProviderUnavailable
-from portico.operations import own_jobs
+from portico.operations import actor
 from portico.operations.jobs import Jobs
 from portico.providers.local import LocalProvider
 from portico.store.database import Database
@@ -266,7 +266,7 @@ async def test_unknown_addresses(gateway: Gateway) -> None:
 
 
 async def test_a_job_ends_with_its_key(gateway: Gateway, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_jobs, "CREDENTIAL_SECONDS", 0.01)
+    monkeypatch.setattr(actor, "WATCH_SECONDS", 0.01)
     keys, owner = "/backend/1.0.0/account/keys", await gateway.sign_in("web")
     made = (await gateway.client.post(keys, headers=owner, json={"name": "copies"})).json()
     key = {"Authorization": f"Bearer {made['key']}"}

@@ -33,7 +33,7 @@ class Repeating:
                 repr((operation, [str(each) for each in arguments if not _is_body(each)])).encode()
             )
             idempotency = self._front.gateway.idempotency
-            attempt = await idempotency.begin(actor.namespace, key, request.digest())
+            attempt = await idempotency.begin(actor, key, request.digest())
             if isinstance(attempt, bytes):
                 return f"again: {attempt.decode()}"
             context.attempt = attempt

@@ -35,6 +35,7 @@ from portico.metrics import Metrics
 from portico.operations import Actor, Gateway, OnConflict, Operations, RequestContext, request_context
 from portico.operations.cancellation import CancellableWork, ChangeAbandoned
 from portico.operations.hashing import ExpectedDigest
+from portico.operations.resources import Resources
 from portico.paths import Path
 from portico.providers.local import LocalProvider
 from portico.rights import Right
@@ -89,13 +90,29 @@ class Installation:
     """A front end over a real database, a real folder and a real audit log."""
 
     def __init__(
-        self, home: pathlib.Path, users: Users, front_end: FrontEnd, long_work: CancellableWork
+        self,
+        home: pathlib.Path,
+        users: Users,
+        connections: Connections,
+        front_end: FrontEnd,
+        long_work: CancellableWork,
     ) -> None:
         self.users = users
         self.front_end = front_end
         self.long_work = long_work
         self.files = home / "files" / "web"
+        self.connections = connections
+        operations: Any = front_end.gateway.operations
+        resources: Resources = operations.args[0]
+        self.guests = resources.guests
+        self.sessions = resources.sessions
         self._audit = home / "audit.log"
+
+    def forget(self) -> None:
+        """What is cached of credentials."""
+        authentication: Any = self.front_end.gateway.authentication
+        for credentials in (self.sessions, self.guests, authentication._keys):
+            credentials.forget()
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -119,12 +136,13 @@ async def installation(tmp_path: pathlib.Path) -> AsyncIterator[Installation]:
     migrate(chosen.database_url)
     database, passwords, long_work = Database(chosen.database_url), Passwords(), CancellableWork()
     vault = Vault(SecretKey.load(chosen.secret_key_file, {}))
-    await Connections(database, vault).add("local", "local", {"folder": str(tmp_path / "files")}, {})
+    connections = Connections(database, vault)
+    await connections.add("local", "local", {"folder": str(tmp_path / "files")}, {})
     users = Users(database, passwords)
     await users.add("web", PASSWORD)
     await users.add("reader", PASSWORD, root="/web", rights=[Right.LIST])
     async with open_gateway(chosen, Metrics(), long_work) as gateway:
-        yield Installation(tmp_path, users, FrontEnd(gateway), long_work)
+        yield Installation(tmp_path, users, connections, FrontEnd(gateway), long_work)
     passwords.close()
     await database.close()
 

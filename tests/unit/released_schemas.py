@@ -13,6 +13,7 @@ _TABLES_AFTER_0002 = (
 _COLUMNS_AFTER_0002 = {
     "connections": ("volume_id",),
     "families": ("created_at", "used_at", "device", "address"),
+    "tickets": ("place", "is_folder"),
 }
 BACK_TO_0002 = (
     *(f"DROP TABLE {table}" for table in _TABLES_AFTER_0002),

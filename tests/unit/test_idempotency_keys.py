@@ -16,6 +16,7 @@ from portico.store.idempotency import KEPT, LIFETIME, Answered, Claim, Idempoten
 from portico.store.tables import idempotency_keys
 
 KEY, REQUEST, OTHER = b"k" * 32, b"r" * 32, b"o" * 32
+SCOPE = "local\n/alice\nupload"
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def keys(database: Database) -> IdempotencyKeys:
 
 
 async def claimed(keys: IdempotencyKeys, request: bytes = REQUEST) -> Claim:
-    claim = await keys.claim(KEY, request)
+    claim = await keys.claim(KEY, request, SCOPE)
     assert isinstance(claim, Claim)
     return claim
 
@@ -43,13 +44,13 @@ async def test_an_answer_is_kept_for_a_day(keys: IdempotencyKeys, database: Data
     claim = await claimed(keys)
     assert not claim.repeated
     assert claim.first_at == clock.moment
-    assert await keys.claim(KEY, REQUEST) == Running()
+    assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
     await claim.answer(b"done")
     for _ in range(2):
-        assert await keys.claim(KEY, REQUEST) == Answered(b"done")
+        assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE)
     clock.advance(KEPT.total_seconds() - 1)
     await keys.sweep()
-    assert await keys.claim(KEY, REQUEST) == Answered(b"done")
+    assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE)
     clock.advance(1)
     again = await claimed(keys)
     assert not again.repeated
@@ -61,22 +62,22 @@ async def test_an_answer_is_kept_for_a_day(keys: IdempotencyKeys, database: Data
 
 async def test_a_key_belongs_to_one_request(keys: IdempotencyKeys) -> None:
     claim = await claimed(keys)
-    assert await keys.claim(KEY, OTHER) == Reused()
+    assert await keys.claim(KEY, OTHER, SCOPE) == Reused()
     await claim.answer(b"done")
-    assert await keys.claim(KEY, OTHER) == Reused()
-    another = await keys.claim(b"x" * 32, OTHER)
+    assert await keys.claim(KEY, OTHER, SCOPE) == Reused()
+    another = await keys.claim(b"x" * 32, OTHER, SCOPE)
     assert isinstance(another, Claim)
     await another.give_up(begun=True)
-    assert await keys.claim(b"x" * 32, REQUEST) == Reused()
+    assert await keys.claim(b"x" * 32, REQUEST, SCOPE) == Reused()
 
 
 async def test_of_many_one_runs(database: Database) -> None:
     nodes = [IdempotencyKeys(database) for _ in range(10)]
-    found = await asyncio.gather(*(node.claim(KEY, REQUEST) for node in nodes))
+    found = await asyncio.gather(*(node.claim(KEY, REQUEST, SCOPE) for node in nodes))
     [claim] = [each for each in found if isinstance(each, Claim)]
     assert found.count(Running()) == 9
     await claim.give_up(begun=True)
-    found = await asyncio.gather(*(node.claim(KEY, REQUEST) for node in nodes))
+    found = await asyncio.gather(*(node.claim(KEY, REQUEST, SCOPE) for node in nodes))
     [claim] = [each for each in found if isinstance(each, Claim)]
     assert claim.repeated
     await claim.answer(b"")
@@ -113,7 +114,7 @@ async def test_an_owner_that_vanished_on_another_machine_is_waited_for(
     lost = await claimed(keys)
     await vanish(lost)
     clock.advance(LIFETIME.total_seconds() - 1)
-    assert await keys.claim(KEY, REQUEST) == Running()
+    assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
     clock.advance(1)
     taken_over = await claimed(keys)
     assert taken_over.repeated
@@ -121,9 +122,9 @@ async def test_an_owner_that_vanished_on_another_machine_is_waited_for(
     assert not await lost.is_owned()
     assert not await lost.note({"/a": "/b"})
     await lost.answer(b"late")
-    assert await keys.claim(KEY, REQUEST) == Running()
+    assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
     await taken_over.answer(b"done")
-    assert await keys.claim(KEY, REQUEST) == Answered(b"done")
+    assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE)
 
 
 async def test_an_owner_that_was_suspended_goes_on_if_nobody_took_over(
@@ -133,7 +134,7 @@ async def test_an_owner_that_was_suspended_goes_on_if_nobody_took_over(
     await vanish(claim)
     clock.advance(2 * LIFETIME.total_seconds())
     assert await claim.is_owned()
-    assert await keys.claim(KEY, REQUEST) == Running()
+    assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
 
 
 async def test_an_owner_that_ended_on_this_machine_is_noticed_at_once(
@@ -145,7 +146,7 @@ async def test_an_owner_that_ended_on_this_machine_is_noticed_at_once(
         name = processes.name_of.__wrapped__(process.pid)
         await vanish(await claimed(keys))
         await database.execute(update(idempotency_keys).values(owner=f"{name}-0123"))
-        assert await keys.claim(KEY, REQUEST) == Running()
+        assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert (await claimed(keys)).repeated

@@ -17,6 +17,7 @@ from portico.accounts.throttle import Throttle
 from portico.accounts.tickets import Tickets
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
+from portico.paths import Path
 from portico.store.database import Database
 
 
@@ -108,9 +109,9 @@ async def test_requests_wait_for_the_database_a_few_times_only(
     async with counted("warm session"):
         await sessions.session(pair.access_token)
     async with counted("check before a commit"):
-        await sessions.is_enabled(session.user.id)
+        await sessions.current_user(session.user.id)
     async with counted("ticket"):
-        await Tickets(database).issue(session, "/a")
+        await Tickets(database).issue(session, Path.parse("/a"), is_folder=False)
     async with counted("sign-out"):
         await sessions.end(session)
     assert counts == {

@@ -186,17 +186,17 @@ async def test_nobody_gets_tokens_for_what_was_true_before(
     assert await refused(tokens.issue(alice))
 
 
-async def test_is_enabled(tokens: Sessions, users: Users, alice: User) -> None:
-    assert await tokens.is_enabled(alice.id)
+async def test_current_user(tokens: Sessions, users: Users, alice: User) -> None:
+    assert await tokens.current_user(alice.id)
     await users.change("alice", disabled=True)
-    assert not await tokens.is_enabled(alice.id)
-    assert not await tokens.is_enabled(alice.id + 1)
+    assert not await tokens.current_user(alice.id)
+    assert not await tokens.current_user(alice.id + 1)
 
 
 async def test_many_who_ask_whether_a_user_is_valid_share_a_few_answers(
     tokens: Sessions, alice: User, queries: list[None]
 ) -> None:
-    assert all(await asyncio.gather(*(tokens.is_enabled(alice.id) for _ in range(100))))
+    assert all(await asyncio.gather(*(tokens.current_user(alice.id) for _ in range(100))))
     assert len(queries) <= 2
 
 
@@ -206,17 +206,17 @@ async def test_who_asks_after_a_user_was_disabled_does_not_share_an_earlier_quer
     has_read, go_on = asyncio.Event(), asyncio.Event()
     check = tokens._check
 
-    async def slow(user_id: int) -> bool:
+    async def slow(user_id: int) -> User | None:
         answer = await check(user_id)
         has_read.set()
         await go_on.wait()
         return answer
 
     monkeypatch.setattr(tokens, "_check", slow)
-    early = asyncio.create_task(tokens.is_enabled(alice.id))
+    early = asyncio.create_task(tokens.current_user(alice.id))
     await has_read.wait()
     await users.change("alice", disabled=True)
-    late = asyncio.create_task(tokens.is_enabled(alice.id))
+    late = asyncio.create_task(tokens.current_user(alice.id))
     await asyncio.sleep(0)
     go_on.set()
     assert await early

@@ -54,13 +54,21 @@ async def test_links_follow_what_is_moved(links: ShareLinks, sharer: User) -> No
     made = {}
     for path in ("/a", "/a/b", "/a%b", "/ab", "/A/b"):
         made[path], _ = await links.add(sharer, Path.parse(path), COLUMNS)
+    made["file"], _ = await links.add(sharer, Path.parse("/a"), {**COLUMNS, "is_folder": False})
     root = Path.parse(sharer.root)
-    await links.moved("other", Path.parse("/a").under(root), Path.parse("/x").under(root))
-    await links.moved(sharer.connection, Path.parse("/a").under(root), Path.parse("/x/y").under(root))
+
+    async def moved(source: str, target: Path, *, connection: str, is_folder: bool = True) -> None:
+        await links.moved(connection, Path.parse(source).under(root), target, is_folder=is_folder)
+
+    await moved("/a", Path.parse("/x").under(root), connection="other")
+    await moved("/a", Path.parse("/x/y").under(root), connection=sharer.connection)
     found = {str(link.path_for(sharer)) for link in await links.list(sharer)}
-    assert found == {"/x/y", "/x/y/b", "/a%b", "/ab", "/A/b"}
+    assert found == {"/x/y", "/x/y/b", "/a%b", "/ab", "/A/b", "/a"}
+    assert str((await links.get(sharer, made["file"].id)).path_for(sharer)) == "/a", "it is another file"
+    await moved("/a", Path.parse("/f").under(root), connection=sharer.connection, is_folder=False)
+    assert str((await links.get(sharer, made["file"].id)).path_for(sharer)) == "/f"
     # Out of the owner's sight, it is nobody's.
-    await links.moved(sharer.connection, Path.parse("/ab").under(root), Path.parse("/elsewhere"))
+    await moved("/ab", Path.parse("/elsewhere"), connection=sharer.connection)
     with pytest.raises(NotFound):
         await links.get(sharer, made["/ab"].id)
 
@@ -191,10 +199,10 @@ async def test_an_expired_guest_is_kept_for_uploads_under_way(
     await guests.sweep()
     with pytest.raises(NotSignedIn):
         await guests.guest(text)
-    assert await guests.is_current(guest)
+    assert await guests.current_user(guest)
     clock.advance(86_400)
     await guests.sweep()
-    assert not await guests.is_current(guest)
+    assert not await guests.current_user(guest)
 
 
 async def test_the_number_of_links_is_bounded(

@@ -160,4 +160,4 @@ async def test_a_number_never_comes_back(users: Users, alice: User, tokens: Sess
         await users.delete("alice")
     successor = await users.add("alice", "correct horse")
     assert successor.id != alice.id
-    assert not await tokens.is_enabled(alice.id)
+    assert not await tokens.current_user(alice.id)

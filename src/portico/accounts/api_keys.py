@@ -154,7 +154,7 @@ class ApiKeys:
         self._database = database
         self._lookups = BatchedLookups(database, _WITH_OWNER, api_keys.c.digest)
         self._cache: CredentialCache[KeyUse] = CredentialCache(self._query, database.now)
-        self._checks: SingleFlight[bytes, bool] = SingleFlight()
+        self._checks: SingleFlight[bytes, User | None] = SingleFlight()
         self._noted_until: dict[str, float] = {}
         """When the next use of a key is to be written, by the monotonic clock."""
         self._notes: set[asyncio.Task[None]] = set()
@@ -241,8 +241,8 @@ class ApiKeys:
             self._note(use.key.id, address)
         return use
 
-    async def is_valid(self, digest: bytes) -> bool:
-        """Whether the key can be used now, without a cache."""
+    async def current_user(self, digest: bytes) -> User | None:
+        """The owner, limited to what the key gives now, without a cache; None if the key can't be used any more."""
         return await self._checks.run(digest, lambda: self._check(digest))
 
     async def sweep(self) -> None:
@@ -267,9 +267,10 @@ class ApiKeys:
         use = KeyUse(key, owner, owner.limited_to(key.folder, key.rights), digest)
         return use, row.key_expires_at or 2**62
 
-    async def _check(self, digest: bytes) -> bool:
+    async def _check(self, digest: bytes) -> User | None:
         self._checks.forget(digest)  # later callers need a newer answer
-        return self._is_open(await self._lookups.first(digest))
+        found = await self._query(digest)
+        return found[0].user if found else None
 
     def _is_open(self, row: AnyRow | None) -> bool:
         if row is None or row.disabled:

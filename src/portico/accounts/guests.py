@@ -23,9 +23,9 @@ from portico.accounts.share_links import (
     open_link_of,
 )
 from portico.accounts.throttle import Throttle, Treatment, attempt_of, network_of
-from portico.accounts.tickets import Tickets
+from portico.accounts.tickets import Tickets, opens, place_of, ticket_refused
 from portico.accounts.users import USER_COLUMNS, User
-from portico.errors import NotSignedIn, TooManyRequests, WrongPassword
+from portico.errors import NotSignedIn, TooManyRequests, WrongPassword, target_gone
 from portico.paths import Path
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
@@ -62,7 +62,11 @@ _GUEST = (
     .join(users, users.c.id == share_links.c.user_id)
 )
 _BY_TICKET = (
-    _GUEST.add_columns(guest_tickets.c.path, guest_tickets.c.expires_at.label("ticket_expires_at"))
+    _GUEST.add_columns(
+        guest_tickets.c.place,
+        guest_tickets.c.is_folder,
+        guest_tickets.c.expires_at.label("ticket_expires_at"),
+    )
     .join(guest_tickets, guest_tickets.c.guest == guests.c.digest)
     .where(guest_tickets.c.digest == bindparam("digest"))
 )
@@ -213,14 +217,16 @@ class Guests:
             raise link_ended()
         return msgspec.structs.replace(guest, opened_at=_issued_at(token))
 
-    async def is_current(self, guest: Guest) -> bool:
-        """Whether the guest may still do what began before, at the same place; asked without a cache."""
+    async def current_user(self, guest: Guest) -> User | None:
+        """The owner, limited to what the guest may have now, without a cache; None if the link has ended.
+
+        A guest whose token has expired may still finish what began before. `TargetGone` if it was deleted.
+        """
         row = await self._lookups.first(guest.digest)
         found = open_link_of(row, self._links.policy, self._database.now())
-        if found is None:
-            return False
-        now, then = found.limited_owner, guest.open.limited_owner
-        return (now.connection, now.root, now.rights) == (then.connection, then.root, then.rights)
+        if found and found.link.trashed:
+            raise target_gone()
+        return None if found is None else msgspec.structs.replace(guest, open=found).user
 
     async def keep(self, guest: Guest, until: int) -> None:
         """Let the token be valid until then, as far as the link can be used: the guest may go on with an upload.
@@ -231,13 +237,18 @@ class Guests:
         mine = guests.c.digest == guest.digest, guests.c.expires_at < until
         await self._database.execute(update(guests).where(*mine).values(expires_at=until))
 
-    async def issue_ticket(self, guest: Guest, path: str) -> str:
+    async def issue_ticket(self, guest: Guest, path: Path, *, is_folder: bool) -> str:
         ticket = GUEST_PREFIX + secrets.token_urlsafe(32)
         expires_at = self._database.now() + Tickets.LIFETIME * 1000
         try:
             await self._database.execute(
                 insert(guest_tickets).values(
-                    digest=digest_of(ticket), guest=guest.digest, path=path, expires_at=expires_at
+                    digest=digest_of(ticket),
+                    guest=guest.digest,
+                    path=str(path),
+                    place=place_of(guest.user, path),
+                    is_folder=is_folder,
+                    expires_at=expires_at,
                 ),
                 durable=False,
             )
@@ -245,15 +256,16 @@ class Guests:
             raise link_ended() from None
         return ticket
 
-    async def renew_ticket(self, guest: Guest, ticket: str, path: str) -> bool:
-        """Give a ticket of the same guest another lifetime, as `Tickets.renew`; False if there is none for this path."""
+    async def renew_ticket(self, guest: Guest, ticket: str, path: Path, *, is_folder: bool) -> bool:
+        """Give a ticket of the same guest another lifetime, as `Tickets.renew`."""
         now = self._database.now()
         renewed = await self._database.execute(
             update(guest_tickets)
             .where(
                 guest_tickets.c.digest == digest_of(ticket),
                 guest_tickets.c.guest == guest.digest,
-                guest_tickets.c.path == path,
+                guest_tickets.c.place == place_of(guest.user, path),
+                guest_tickets.c.is_folder == is_folder,
                 guest_tickets.c.expires_at > now,
             )
             .values(expires_at=now + Tickets.LIFETIME * 1000),
@@ -261,12 +273,13 @@ class Guests:
         )
         return renewed > 0
 
-    async def redeem(self, ticket: str, path: str) -> Guest:
+    async def redeem(self, ticket: str, path: Path) -> tuple[Guest, bool]:
+        """The guest with a ticket for this path, and whether that is a folder."""
         row = await self._database.first(_BY_TICKET, {"digest": digest_of(ticket)})
         guest = self._guest_of(row)
-        if guest is None or row is None or row.path != path or row.ticket_expires_at <= self._database.now():
-            raise NotSignedIn("The ticket is unknown, expired or for another path; ask for a new one.")
-        return guest
+        if guest is None or row is None or not opens(row, guest.user, path, self._database.now()):
+            raise ticket_refused()
+        return guest, row.is_folder
 
     def forget(self) -> None:
         """Clear the cache, and do not share queries that are under way."""

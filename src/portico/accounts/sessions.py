@@ -93,7 +93,7 @@ _REFRESHABLE = (
 )
 # Locked from the user down to the family, as when a user is disabled.
 _LOCKED = _REFRESHABLE.with_for_update(of=[users, families], key_share=True)
-_ENABLED = select(users.c.id).where(users.c.disabled.is_(False))
+_ENABLED = select(*USER_COLUMNS).where(users.c.disabled.is_(False))
 
 
 def session_of(row: AnyRow | None, now: int) -> Session | None:
@@ -123,7 +123,7 @@ class Sessions:
         self._cache: CredentialCache[Session] = CredentialCache(
             lambda digest: self._query(digest), database.now
         )
-        self._checks: SingleFlight[int, bool] = SingleFlight()
+        self._checks: SingleFlight[int, User | None] = SingleFlight()
         self._lookups = BatchedLookups(database, SESSION, access_tokens.c.digest)
         self._enabled = BatchedLookups(database, _ENABLED, users.c.id)
 
@@ -197,8 +197,8 @@ class Sessions:
         await self._database.execute(delete(families).where(*others))
         self.forget()
 
-    async def is_enabled(self, user_id: int) -> bool:
-        """Whether the user exists and is enabled now, without a cache."""
+    async def current_user(self, user_id: int) -> User | None:
+        """The user as of now, without a cache; None if the user is disabled or deleted."""
         return await self._checks.run(user_id, lambda: self._check(user_id))
 
     async def sweep(self) -> None:
@@ -216,9 +216,10 @@ class Sessions:
         session = session_of(row, self._database.now())
         return (session, row.token_expires_at) if session and row else None
 
-    async def _check(self, user_id: int) -> bool:
+    async def _check(self, user_id: int) -> User | None:
         self._checks.forget(user_id)  # later callers need a newer answer
-        return await self._enabled.first(user_id) is not None
+        row = await self._enabled.first(user_id)
+        return None if row is None else user_of(row)
 
     async def _issue(
         self,

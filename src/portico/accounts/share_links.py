@@ -33,6 +33,8 @@ MAX_ENDED: Final = 1000
 """Links of one user that were ended and that a sweep leaves."""
 
 _TOKEN_BYTES = 24
+_REMOVED = "-"
+"""Instead of an id in the trash."""
 
 
 class LinkKind(StrEnum):
@@ -99,6 +101,8 @@ class ShareLink(msgspec.Struct, frozen=True):
     created_at: int
     expires_at: int | None
     ended_at: int | None
+    trashed: str | None = None
+    """Set if what it is for was deleted: the id in the trash, if it is there."""
 
     @property
     def is_used_up(self) -> bool:
@@ -288,18 +292,33 @@ class ShareLinks:
 
     # The gateway's
 
-    async def moved(self, connection: str, source: Path, target: Path) -> None:
+    async def exist(self, connection: str, path: Path) -> bool:
+        """Whether there are links to this path, or below it."""
+        query = select(share_links.c.id).where(share_links.c.connection == connection, _within(str(path)))
+        return await self._database.first(query.limit(1)) is not None
+
+    async def moved(self, connection: str, source: Path, target: Path, *, is_folder: bool) -> None:
         """Links follow what was moved within a connection."""
-        old, new = str(source), str(target)
         await self._database.execute(
             update(share_links)
-            .where(share_links.c.connection == connection, _within(old))
-            .values(
-                path=case(
-                    (share_links.c.path == old, new),
-                    else_=literal(new, Text) + func.substr(share_links.c.path, len(old) + 1, type_=Text),
-                )
-            )
+            .where(_to(connection, source, is_folder), share_links.c.trashed.is_(None))
+            .values(path=_moved_path(source, target))
+        )
+
+    async def deleted(self, connection: str, path: Path, *, is_folder: bool, trash_id: str | None) -> None:
+        """What these links are for was deleted: nothing else that gets its name is shared."""
+        await self._database.execute(
+            update(share_links)
+            .where(_to(connection, path, is_folder), share_links.c.trashed.is_(None))
+            .values(trashed=trash_id or _REMOVED)
+        )
+
+    async def restored(self, trash_id: str, source: Path, target: Path) -> None:
+        """It is back: at `target`, if it was at `source`."""
+        await self._database.execute(
+            update(share_links)
+            .where(share_links.c.trashed == trash_id)
+            .values(trashed=None, path=_moved_path(source, target))
         )
 
     async def sweep(self, keep: timedelta | None) -> None:
@@ -324,6 +343,19 @@ class ShareLinks:
             delete(share_links).where(share_links.c.id.in_(surplus)), wait=SWEEP_WAIT
         )
         await self.usage.sweep(old)
+
+
+def _to(connection: str, path: Path, is_folder: bool) -> ColumnElement[bool]:
+    """Whether a link is for the file, or the folder or something in it: of two with one name, not for the other."""
+    same = and_(share_links.c.path == str(path), share_links.c.is_folder == is_folder)
+    wanted = or_(same, and_(share_links.c.path != str(path), _within(str(path)))) if is_folder else same
+    return and_(share_links.c.connection == connection, wanted)
+
+
+def _moved_path(source: Path, target: Path) -> ColumnElement[str]:
+    old, new = str(source), str(target)
+    rest = func.substr(share_links.c.path, len(old) + 1, type_=Text)
+    return case((share_links.c.path == old, new), else_=literal(new, Text) + rest)
 
 
 def _within(path: str) -> ColumnElement[bool]:

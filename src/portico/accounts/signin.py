@@ -13,7 +13,7 @@ from portico.accounts.rate_limits import KeyedLock, QueueFull, TokenBucket
 from portico.accounts.sessions import Session, Sessions, TokenPair
 from portico.accounts.throttle import Throttle, Treatment, attempt_of
 from portico.accounts.users import USER_COLUMNS, user_of
-from portico.errors import NotSignedIn, WrongPassword
+from portico.errors import AccountDisabled, NotSignedIn, WrongPassword
 from portico.store.database import Database
 from portico.store.tables import families, invitations, users
 
@@ -57,7 +57,7 @@ class SignIn:
     async def with_password(
         self, username: str, password: str, address: str, device: str = "", agent: str = ""
     ) -> SignedIn:
-        """Tokens for the user; `WrongPassword`, or `TooManyRequests` with the seconds to wait.
+        """Tokens for the user; `WrongPassword` (`AccountDisabled` if only that is wrong), or `TooManyRequests` with the seconds to wait.
 
         `device` is an earlier `SignedIn.device`, if there is one; `agent` is what the client calls itself.
         """
@@ -76,7 +76,7 @@ class SignIn:
         matches = await self._passwords.verify(hashed, password, attempt, familiar=familiar)
         if not matches or row is None or row.disabled:
             await self._throttle.failed(attempt)
-            raise _wrong_password()
+            raise AccountDisabled(_wrong_password().detail) if matches and row else _wrong_password()
         try:
             # One at a time for each user, so that one account does not fill the queue of writers.
             async with self._writes.hold(attempt.name):

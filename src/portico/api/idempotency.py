@@ -45,7 +45,7 @@ async def answered_once(request: Request, change: Callable[[], Awaitable[Respons
     key = key_of(single_header(request, HEADER) or "")
     actor = await actor_of(request)
     idempotency = services_of(request).gateway.idempotency
-    found = await idempotency.begin(actor.namespace, key, fingerprint(request.scope))
+    found = await idempotency.begin(actor, key, fingerprint(request.scope))
     if isinstance(found, bytes):
         return _replayed(request, found)
     context_of(request).attempt = found

@@ -62,7 +62,8 @@ async def put(request: Request, query: Query) -> Response:
         if condition.needs_entry:
             await _settle(condition, upload, path, attempt)
             upload.on_conflict = condition.on_conflict
-        replaces = condition.on_conflict in (None, OnConflict.REPLACE)
+        # Not that of the condition: a guest replaces nothing.
+        replaces = upload.on_conflict in (None, OnConflict.REPLACE)
         target = _Target(upload, path, may_replace=replaces and operations.allows(Right.OVERWRITE))
         try:
             # The client waits for a refusal before it sends. If it asks again, it may meet the file that it has sent.
@@ -180,7 +181,7 @@ class _Target:
             if condition.if_match is not None:
                 raise Changed(f"There is no '{self._path.name}' any more; look at it again.")
             return
-        if condition.on_conflict is OnConflict.RENAME:
+        if self._upload.on_conflict is OnConflict.RENAME:
             self.is_new = True
         elif found.is_folder:
             raise cannot_replace_folder(found.name)

@@ -8,7 +8,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.types import Scope
@@ -35,6 +35,8 @@ _KNOWN = frozenset(
     }
 )
 _DIGITS = frozenset("0123456789")
+_LINK = re.compile(r"(^|[/\\])s[/\\]+[^/\\]", re.IGNORECASE)
+"""An address like that of a share link, also one that was changed by hand or by a proxy: it may hold the secret."""
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -197,7 +199,7 @@ def _pair(text: str) -> tuple[str, str]:
 def instance_of(scope: Scope) -> str:
     """The path of the request as it was sent; never the query, which may hold a ticket, nor the address of a link."""
     raw: bytes = scope["raw_path"]
-    if scope["path"].startswith(GUEST_PAGE):
+    if not raw.startswith(FILESYSTEM.encode()) and _LINK.search(unquote(scope["path"])):
         return f"{GUEST_PAGE}…"
     return raw.partition(b"?")[0].decode("ascii", "replace")
 

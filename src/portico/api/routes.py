@@ -83,7 +83,7 @@ async def _read(request: Request) -> Response:
 async def _list_or_download(request: Request, operations: Operations, path: Path, query: Query) -> Response:
     """Without an action, a folder is listed and a file is sent."""
     resembles_file = _resembles_file(path, query) and operations.allows(Right.DOWNLOAD)
-    if operations.allows(Right.LIST) and not resembles_file:
+    if operations.lists and not resembles_file:
         context_of(request).action = "list"
         try:
             return await list_folder(operations, path, query, file_first=True)
@@ -92,6 +92,8 @@ async def _list_or_download(request: Request, operations: Operations, path: Path
     try:
         return await download(request, operations, path)
     except IsAFolder:
+        if not operations.lists and operations.allows(Right.LIST):
+            raise
         context_of(request).action = "list"
         return await list_folder(operations, path, query)  # raises if the right is missing
 

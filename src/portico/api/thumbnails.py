@@ -25,6 +25,8 @@ async def thumbnail(request: Request, operations: Operations, path: Path, query:
     known = conditions.joined(request, "If-None-Match")
     if known is not None and conditions.names(known.replace("W/", ""), planned.etag):
         return Response(status_code=304, headers=headers)
+    if request.method == "HEAD":  # not made, and not counted as a guest's download
+        return Response(headers=headers, media_type=MEDIA_TYPE)
     made = await operations.make_thumbnail(planned)
     headers[PAGE_COUNT] = str(made.pages)
     return Response(made.content, headers=headers, media_type=MEDIA_TYPE)

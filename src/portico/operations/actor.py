@@ -1,19 +1,23 @@
 """`Actor`: on whose behalf a request is made. `Authentication`: from credentials to an actor, and out again.
 
-`AccountCheck`: whether the actor may still act when a file is committed.
+`Standing`: whether the actor may still act, before a commit and while work takes long.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Self
+from weakref import WeakSet
 
 import msgspec
+import structlog
 
 from portico.accounts.api_keys import ApiKeys, UnknownKey
 from portico.accounts.credentials import resembles_guest_token, resembles_key
 from portico.accounts.devices import LIFETIME as DEVICE_LIFETIME
-from portico.accounts.guests import Guest, Guests
+from portico.accounts.guests import Guest, Guests, link_ended
 from portico.accounts.invitations import Invitation, Invitations, UnknownInvitation
 from portico.accounts.names import name_key
 from portico.accounts.sessions import Session, Sessions, TokenPair
@@ -23,18 +27,43 @@ from portico.accounts.tickets import Tickets
 from portico.accounts.users import User
 from portico.audit import DONE, AuditTrail
 from portico.drive import RIGHT_MISSING
-from portico.errors import Forbidden, NotSignedIn, PorticoError, Unavailable, WrongPassword
+from portico.entries import Chunks
+from portico.errors import (
+    AccountDisabled,
+    Forbidden,
+    IsAFolder,
+    NotSignedIn,
+    PorticoError,
+    Unavailable,
+    WrongPassword,
+)
 from portico.fair_turns import Keys
 from portico.metrics import Metrics
 from portico.operations.auditing import Change
 from portico.operations.request_context import KeyInUse, RequestContext
 from portico.paths import Path
+from portico.rights import Right
 
-__all__ = ["DEVICE_LIFETIME", "AccountCheck", "Actor", "Authentication", "SignedIn", "TokenPair"]
+__all__ = ["DEVICE_LIFETIME", "Actor", "Authentication", "SignedIn", "TokenPair"]
 
+log = structlog.get_logger()
+
+DISABLED = "disabled"
+"""The outcome of a sign-in with the right password of a disabled account."""
 TRUSTED_SECONDS = 0.2
 """How long a check of the user holds. With the session cache it stays within the second for which a disabled account
 may still be served."""
+WATCH_SECONDS = 0.5
+"""How often the user of work under way is asked about. With a slow answer, it stays within that second, too."""
+
+_READING = frozenset({Right.LIST, Right.DOWNLOAD})
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """All that a ticket, or a link to a file, opens: one file, or one folder as an archive."""
+
+    path: Path
+    is_folder: bool = False
 
 
 class Actor(msgspec.Struct, frozen=True):
@@ -45,14 +74,16 @@ class Actor(msgspec.Struct, frozen=True):
     context: RequestContext
     checked_at: float
     """When the user was last known to be enabled, by the monotonic clock."""
+    current_user: Callable[[], Awaitable[User | None]]
+    """Asks for `user` as of now, without a cache: None if the account is disabled, or its key or link has ended."""
     session: Session | None = None
     """If the user has signed in: then the credential is an access token, or a ticket made with one."""
-    only_file: Path | None = None
-    """The one file that this actor may download, and nothing else: see `Authentication.with_ticket`."""
-    is_valid: Callable[[], Awaitable[bool]] | None = None
-    """Asks whether the credential can be used still, if it is no session: that is as good as its user."""
+    only: Scope | None = None
+    """The one thing that this actor may download, and nothing else."""
     guest: Guest | None = None
     """If somebody acts who has no account: by a share link of the user."""
+    by_ticket: bool = False
+    """See `Authentication.with_ticket`."""
 
     @property
     def namespace(self) -> str:
@@ -80,14 +111,21 @@ class Actor(msgspec.Struct, frozen=True):
         return RIGHT_MISSING
 
     def require_unrestricted(self) -> None:
-        """`Forbidden` for an actor who is limited to one file."""
-        if self.only_file is not None:
-            by = "A ticket" if self.guest is None else "This link"
-            raise Forbidden(f"{by} is valid for the download of one file only.")
+        """`Forbidden` for an actor who is limited to one file or folder."""
+        self.require(None)
 
-    def require_download(self, path: Path) -> None:
-        if self.only_file is not None and str(self.only_file) != str(path):
-            self.require_unrestricted()
+    def require(self, wanted: Scope | None) -> None:
+        """`Forbidden` for an actor who is limited to something else; None: for any who is limited."""
+        if self.only is None:
+            return
+        if wanted == self.only and (wanted.is_folder or not wanted.path.as_folder):
+            return
+        if wanted and self.only.is_folder and wanted.path == self.only.path:
+            raise IsAFolder(f"'{wanted.path.name}' is a folder; a ticket for it opens its ZIP only.")
+        what = "a folder as a ZIP" if self.only.is_folder else "one file"
+        raise Forbidden(
+            f"{'A ticket' if self.by_ticket else 'This link'} is valid for the download of {what} only."
+        )
 
     def require_session(self) -> Session:
         """The session of the sign-in; `Forbidden` without one."""
@@ -96,26 +134,138 @@ class Actor(msgspec.Struct, frozen=True):
         return self.session
 
 
-class AccountCheck:
-    """Asked before a file is committed: an upload may take long."""
+class Standing:
+    """Whether an actor may still do what it has begun. Needs these rights, in the place where it began."""
 
-    def __init__(self, sessions: Sessions, actor: Actor) -> None:
-        self._sessions = sessions
-        self._user = actor.user.id
-        self._is_valid = actor.is_valid
+    def __init__(self, actor: Actor, *needed: Right) -> None:
+        self.actor = actor
+        self._needed = frozenset(needed)
         self._checked_at = actor.checked_at
 
-    async def __call__(self) -> None:
-        """`NotSignedIn` if the user was disabled, or the credential ended, during the upload."""
+    async def check(self) -> None:
+        """Asked before a commit: raises if the account, the key or the link lost what it takes."""
         asked_at = time.monotonic()
-        if asked_at - self._checked_at < TRUSTED_SECONDS:
+        if self.actor.guest is None and asked_at - self._checked_at < TRUSTED_SECONDS:
             return
-        if self._is_valid is not None:
-            if not await self._is_valid():
-                raise NotSignedIn("The key was ended during the upload; the file was not stored.")
-        elif not await self._sessions.is_enabled(self._user):
-            raise NotSignedIn("The account was disabled during the upload; the file was not stored.")
+        if loss := self.loss(await self.actor.current_user()):
+            raise loss
         self._checked_at = asked_at
+
+    def loss(self, now: User | None) -> PorticoError | None:
+        """The error that ends the work, if the actor's user is like this now."""
+        actor, then = self.actor, self.actor.user
+        if now is None:
+            if actor.guest:
+                return link_ended()
+            if actor.context.key:
+                return NotSignedIn("The key was ended in the meantime; use another key.")
+            return NotSignedIn("The account was disabled in the meantime; ask your administrator.")
+        if missing := self._needed - now.rights:
+            return Forbidden(actor.right_missing.format(min(missing)))
+        if (now.connection, now.root) == (then.connection, then.root):
+            return None
+        if actor.guest is None:
+            return Forbidden("Your root folder was changed in the meantime; repeat the request.")
+        # A link follows what was moved: a download goes on, but nothing is stored in the former place.
+        return None if self._needed <= _READING else link_ended()
+
+
+class Watch:
+    """Work under way whose actor is asked about now and then: see `Watches`."""
+
+    def __init__(self, standing: Standing) -> None:
+        self.standing = standing
+        self._lost = asyncio.Event()
+        self._error: PorticoError | None = None
+
+    def check(self) -> None:
+        """Raises if the actor may not go on; asks nobody."""
+        if self._error:
+            raise self._error
+
+    async def lost(self) -> PorticoError:
+        """Returns when the actor may not go on."""
+        await self._lost.wait()
+        assert self._error
+        return self._error
+
+    def end(self, error: PorticoError) -> None:
+        self._error = error
+        self._lost.set()
+
+
+class Watches:
+    """Ends the work of those who lost a right, in this worker: one lookup for each actor, all actors together."""
+
+    def __init__(self) -> None:
+        self._watched: WeakSet[Watch] = WeakSet()
+        self._asking: asyncio.Task[None] | None = None
+
+    def add(self, standing: Standing) -> Watch:
+        """Watch the work for as long as there is a reference to the watch."""
+        watch = Watch(standing)
+        self._watched.add(watch)
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+        return watch
+
+    async def _ask(self) -> None:
+        try:
+            while self._watched:
+                await asyncio.sleep(WATCH_SECONDS)
+                actors: dict[str, list[Watch]] = {}
+                for watch in self._watched:
+                    actors.setdefault(watch.standing.actor.namespace, []).append(watch)
+                await asyncio.gather(*(self._compare(watches) for watches in actors.values()))
+        finally:
+            self._asking = None
+
+    async def _compare(self, watches: list[Watch]) -> None:
+        try:
+            user = await watches[0].standing.actor.current_user()
+        except Unavailable:
+            return  # the database does not answer: ask again
+        except PorticoError as error:
+            for watch in watches:
+                watch.end(error)
+            return
+        except Exception as error:  # a bug must not end the watch over the others
+            log.error("bug", exc_info=error)
+            return
+        for watch in watches:
+            if loss := watch.standing.loss(user):
+                watch.end(loss)
+
+    async def close(self) -> None:
+        if task := self._asking:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+class WatchedChunks:
+    """A download that ends when its actor may not go on with it. One that is a single chunk is not watched."""
+
+    def __init__(self, chunks: Chunks, watches: Watches, standing: Standing) -> None:
+        self._chunks = chunks
+        self._watches = watches
+        self._standing = standing
+        self._watch: Watch | None = None
+        self._begun = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._watch:
+            self._watch.check()
+        elif self._begun:
+            self._watch = self._watches.add(self._standing)
+        self._begun = True
+        return await anext(self._chunks)
+
+    def aclose(self) -> Awaitable[None]:
+        self._watch = None
+        return self._chunks.aclose()
 
 
 class Authentication:
@@ -142,7 +292,7 @@ class Authentication:
     async def sign_in(
         self, context: RequestContext, username: str, password: str, device: str = ""
     ) -> SignedIn:
-        """As `SignIn.with_password`. A success and a wrong password are audited."""
+        """As `SignIn.with_password`. A success, a wrong password and a disabled account are audited."""
         context.action = "sign-in"
         if name_key(username):  # anything else may be a password in the wrong field
             context.user = username
@@ -154,12 +304,12 @@ class Authentication:
             outcome = DONE
             return signed_in
         except PorticoError as error:
-            outcome = error.code
+            outcome = DISABLED if isinstance(error, AccountDisabled) else error.code
             raise
         finally:
             try:
                 # A throttled attempt has no line: otherwise a flood of them could fill the disk.
-                if outcome in (DONE, WrongPassword.code):
+                if outcome in (DONE, DISABLED, WrongPassword.code):
                     await self._audit.record(context.audit_line("sign-in", outcome=outcome))
             except Unavailable as error:
                 outcome = error.code
@@ -195,10 +345,10 @@ class Authentication:
             return await self.with_key(context, access_token)
         asked_at = time.monotonic()
         if resembles_guest_token(access_token):
-            return _guest(context, asked_at, await self._guests.guest(access_token))
+            return self._guest(context, asked_at, await self._guests.guest(access_token))
         session = await self._sessions.session(access_token)
         context.user = session.user.name
-        return Actor(session.user, context, asked_at, session)
+        return self._user(context, asked_at, session)
 
     async def with_key(self, context: RequestContext, key: str, username: str = "") -> Actor:
         """The actor behind an API key. An unknown key counts as a failed attempt of the client's address."""
@@ -210,17 +360,32 @@ class Authentication:
             raise
         context.user = use.owner.name
         context.key = KeyInUse(use.key.id, use.key.name, str(use.key.folder))
-        return Actor(use.user, context, asked_at, is_valid=partial(self._keys.is_valid, use.digest))
+        return Actor(use.user, context, asked_at, partial(self._keys.current_user, use.digest))
 
     async def with_ticket(self, context: RequestContext, ticket: str, path: Path) -> Actor:
-        """The actor behind a ticket for `path`, who may download that file and do nothing else."""
+        """The actor behind a ticket for `path`, who may download that file or folder and do nothing else."""
         context.ticket = True
         asked_at = time.monotonic()
         if resembles_guest_token(ticket):
-            return _guest(context, asked_at, await self._guests.redeem(ticket, str(path)), only_file=path)
-        session = await self._tickets.redeem(ticket, str(path))
-        context.user = session.user.name
-        return Actor(session.user, context, asked_at, session, only_file=path)
+            guest, is_folder = await self._guests.redeem(ticket, path)
+            actor = self._guest(context, asked_at, guest)
+        else:
+            session, is_folder = await self._tickets.redeem(ticket, path)
+            context.user = session.user.name
+            actor = self._user(context, asked_at, session)
+        return msgspec.structs.replace(actor, only=Scope(path, is_folder), by_ticket=True)
+
+    def _user(self, context: RequestContext, asked_at: float, session: Session) -> Actor:
+        current = partial(self._sessions.current_user, session.user.id)
+        return Actor(session.user, context, asked_at, current, session)
+
+    def _guest(self, context: RequestContext, asked_at: float, guest: Guest) -> Actor:
+        context.user = guest.open.owner.name
+        context.link = guest.link.id
+        context.guest = guest.name
+        only = Scope(guest.only_file) if guest.only_file else None
+        current = partial(self._guests.current_user, guest)
+        return Actor(guest.user, context, asked_at, current, only=only, guest=guest)
 
     async def invitation(self, context: RequestContext, token: str) -> Invitation:
         """What an invitation is for. An unknown one counts as a failed attempt of the client's address."""
@@ -246,10 +411,3 @@ class Authentication:
         async with Change(self._audit, actor.context, "sign-out") as change:
             await change.begin()
             await self._sessions.end(session)
-
-
-def _guest(context: RequestContext, asked_at: float, guest: Guest, only_file: Path | None = None) -> Actor:
-    context.user = guest.open.owner.name
-    context.link = guest.link.id
-    context.guest = guest.name
-    return Actor(guest.user, context, asked_at, only_file=only_file or guest.only_file, guest=guest)

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import aclosing
 
 import msgspec
 
 from portico.drive import Drive
-from portico.entries import Download, Entry
-from portico.errors import Changed, TooLarge, TooManyRequests
+from portico.entries import Chunks, Download, Entry
+from portico.errors import Changed, TooLarge, TooManyRequests, not_found
 from portico.fair_turns import Keys
 from portico.operations.request_context import Looking
 from portico.paths import Path
@@ -125,13 +125,23 @@ class Archive:
         limits: ArchiveLimits,
         memory: ArchiveLease,
         looking: Looking,
+        *,
+        is_folder: bool | None = None,
+        begin: Callable[[], Awaitable[object]] | None = None,
+        watched: Callable[[Chunks], Chunks] = lambda chunks: chunks,
     ) -> None:
-        """`chosen`: paths below `folder`; without any, all of it. `memory` is released with the archive."""
+        """`chosen`: paths below `folder`; without any, all of it. `memory` is released with the archive.
+
+        `is_folder`: what `folder` has to be, if only one of the two may be read. `begin` is called before the first byte.
+        """
         self._drive = drive
         self._folder = folder
         self._chosen = _outermost(chosen) or [folder]
         self._base = folder if chosen else folder.parent
         self._limits = limits
+        self._is_folder = is_folder
+        self._begin = begin
+        self._watched = watched
         self._items = self._found()
         self._memory = memory
         self._looking = looking
@@ -162,9 +172,14 @@ class Archive:
                 return
         self.size = size.total
 
-    async def chunks(self) -> AsyncGenerator[bytes]:
+    def chunks(self) -> Chunks:
+        return self._watched(self._made())
+
+    async def _made(self) -> AsyncGenerator[bytes]:
         """The archive. An error in the middle of it must reach the client: without its end it is not valid."""
         try:
+            if self._begin:
+                await self._begin()
             async with aclosing(self._chunks()) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -248,6 +263,8 @@ class Archive:
     async def _below(self, top: Path) -> AsyncIterator[tuple[Path, Entry]]:
         """The entry itself, unless it is the root, and everything below it."""
         entry = await self._drive.stat_for_download(top)
+        if top == self._folder and self._is_folder not in (None, entry.is_folder):
+            raise not_found(top.name)
         if not top.is_root:
             yield top, entry
         if entry.is_folder:

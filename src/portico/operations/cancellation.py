@@ -1,10 +1,10 @@
-"""Long changes are cancelled when their client hangs up, and all of them when the gateway stops."""
+"""Long changes are cancelled when their client hangs up or loses the right to them, and all when the gateway stops."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
-from portico.errors import InvalidRequest, Unavailable
+from portico.errors import InvalidRequest, PorticoError, Unavailable
 
 T = TypeVar("T")
 
@@ -27,15 +27,17 @@ class CancellableWork:
         self._running: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
-    async def run(self, work: Coroutine[Any, Any, T], client_gone: Awaitable[object]) -> T:
-        """The result of `work`; `ChangeAbandoned` if `client_gone` ends first."""
+    async def run(
+        self, work: Coroutine[Any, Any, T], client_gone: Awaitable[object], lost: Awaitable[PorticoError]
+    ) -> T:
+        """The result of `work`; `ChangeAbandoned` if `client_gone` ends first, what `lost` returns if that does."""
         task = asyncio.create_task(work)
-        gone = asyncio.ensure_future(client_gone)
+        gone, loss = asyncio.ensure_future(client_gone), asyncio.ensure_future(lost)
         self._running.add(task)
         if self._stopping:
             task.cancel()
         try:
-            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, gone, loss}, return_when=asyncio.FIRST_COMPLETED)
             task.cancel()  # without effect if it is done
             await asyncio.wait({task})
             if not task.cancelled():
@@ -45,12 +47,14 @@ class CancellableWork:
                     "The gateway is stopping; what was done so far is kept, so check before you try again.",
                     retry_after=5,
                 )
+            if loss.done():
+                raise loss.result()
             raise ChangeAbandoned
         finally:
             # The work must not outlive its request: the audit line and the provider's close come after it.
-            for each in (task, gone):
+            for each in (task, gone, loss):
                 each.cancel()
-            await asyncio.wait({task, gone})
+            await asyncio.wait({task, gone, loss})
             self._running.discard(task)
 
     def stop(self) -> None:

@@ -5,7 +5,7 @@ import structlog
 
 from portico.drive import Drive
 from portico.errors import InvalidRequest, PorticoError, service_failed
-from portico.operations.actor import Actor
+from portico.operations.actor import Actor, Standing
 from portico.operations.hashing import Hashing, WantedDigest
 from portico.operations.own_uploads import OwnUploads
 from portico.operations.resources import OpenDrive, Resources
@@ -20,6 +20,7 @@ from portico.operations.upload_status import (
     state_of,
     text_of,
 )
+from portico.rights import Right
 from portico.store.uploads import FINISHED, PART
 
 MAX_PARTS = 256
@@ -32,6 +33,7 @@ class Concatenation:
     def __init__(self, resources: Resources, actor: Actor, drive: OpenDrive) -> None:
         self._resources = resources
         self._context = actor.context
+        self._standing = Standing(actor, Right.UPLOAD)
         self._drive = drive
         self._uploads = ResumableUploads(resources, actor, drive)
         self._own = OwnUploads(resources, actor)
@@ -65,7 +67,8 @@ class Concatenation:
             details = details_of(claim.record)
             upload = await drive.resume_upload(state_of(claim.record))
             hashing = Hashing(sha256=True) if self._resources.wanted(wanted).computed else None
-            content = guarded(claim, partial_uploads(drive, parts), SizeLimit(size, size))
+            watch = self._resources.watches.add(self._standing)
+            content = guarded(claim, partial_uploads(drive, parts), SizeLimit(size, size), watch)
             await upload.append(
                 hashing.watch(content) if hashing else content,
                 lambda: save_progress(claim, upload),

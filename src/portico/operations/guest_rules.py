@@ -1,20 +1,20 @@
 """What holds for guests beyond their rights: limits of the link, what they must not see, and that its place is there."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import structlog
 
-from portico.accounts.guests import Guest, link_ended
+from portico.accounts.guests import Guest
 from portico.accounts.link_usage import Access, takes_no_more
 from portico.accounts.share_links import OpenLink
 from portico.accounts.users import User
 from portico.drive import Drive
 from portico.drives import Drives
 from portico.entries import guess_content_type
-from portico.errors import Forbidden, InvalidPath, PorticoError, TargetGone, UnsupportedMediaType
-from portico.operations.actor import AccountCheck, Actor
+from portico.errors import Forbidden, InvalidPath, PorticoError, UnsupportedMediaType, target_gone
+from portico.operations.actor import Actor, Standing
 from portico.operations.resources import Resources
 from portico.paths import Path
 from portico.visible_text import is_deceptive, visible
@@ -23,28 +23,23 @@ log = structlog.get_logger()
 
 
 async def require_target(drives: Drives, found: OpenLink) -> None:
-    """`TargetGone` if there is no such file or folder, or it has become the other."""
+    """`TargetGone` if there is no such file or folder, it was deleted since, or it has become the other."""
+    if found.link.trashed:
+        raise target_gone()
     drive = await drives.of(found.limited_owner)
     if found.link.is_folder:
         entry = await drive.find_root()
     else:
         entry = await drive.find(Path((Path.parse(found.link.path).name,)))
     if entry is None or entry.is_folder != found.link.is_folder:
-        raise TargetGone("What this link was made for is gone, or was replaced; ask where you got the link.")
+        raise target_gone()
 
 
-def commit_check(resources: Resources, actor: Actor) -> Callable[[], Awaitable[None]]:
+async def check_commit(resources: Resources, standing: Standing) -> None:
     """Asked before a file is committed: whether the actor may still store it."""
-    guest = actor.guest
-    if guest is None:
-        return AccountCheck(resources.sessions, actor)
-
-    async def check() -> None:
-        if not await resources.guests.is_current(guest):
-            raise link_ended()
+    await standing.check()
+    if guest := standing.actor.guest:
         await require_target(resources.drives, guest.open)
-
-    return check
 
 
 class GuestRules:

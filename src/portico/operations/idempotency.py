@@ -5,13 +5,21 @@ attempt has done, the operations find out themselves: see `recovery`.
 """
 
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from portico.errors import IdempotencyKeyReused, RequestRunning
+from portico.accounts.users import User
+from portico.errors import Forbidden, IdempotencyKeyReused, RequestRunning
 from portico.paths import Path
+from portico.rights import Right, format_rights, parse_rights
 from portico.store.idempotency import KEPT, Answered, Claim, IdempotencyKeys, Reused, Running
+
+if TYPE_CHECKING:
+    from portico.operations.actor import Actor
 
 __all__ = ["KEPT", "Attempt", "Idempotency"]
 
+_CHANGING = frozenset({Right.DOWNLOAD, Right.UPLOAD, Right.OVERWRITE})
+"""Rights that changes need."""
 RETRY_SECONDS = 2
 """After which a client may ask again whether the running request has ended."""
 
@@ -75,14 +83,22 @@ class Idempotency:
     def __init__(self, keys: IdempotencyKeys) -> None:
         self._keys = keys
 
-    async def begin(self, namespace: str, key: str, request: bytes) -> Attempt | bytes:
-        """A new attempt, or the answer of an earlier one under this key in the same namespace. `request` is a SHA-256 of all that makes up the request.
+    async def begin(self, actor: "Actor", key: str, request: bytes) -> Attempt | bytes:
+        """A new attempt, or the answer of an earlier one of this actor. `request` is a SHA-256 of all that makes up the request.
 
         `IdempotencyKeyReused`: the key is that of another request. `RequestRunning`: an attempt is under way.
+        `Forbidden`: the actor has less than when the answer was given.
         """
-        claim = await self._keys.claim(sha256(f"{namespace}\0{key}".encode()).digest(), request)
+        actor.require_unrestricted()
+        digest = sha256(f"{actor.namespace}\0{key}".encode()).digest()
+        claim = await self._keys.claim(digest, request, _scope(actor.user))
         match claim:
-            case Answered(response):
+            case Answered(response, scope):
+                if scope is not None and not _holds(actor.user, scope):
+                    raise Forbidden(
+                        "Your rights or your root folder changed since this request was answered; "
+                        "send it with a new idempotency key."
+                    )
                 return response
             case Reused():
                 raise IdempotencyKeyReused(
@@ -91,6 +107,16 @@ class Idempotency:
             case Running():
                 raise _running()
         return Attempt(claim)
+
+
+def _scope(user: User) -> str:
+    return "\n".join((user.connection, user.root, format_rights(user.rights & _CHANGING)))
+
+
+def _holds(user: User, scope: str) -> bool:
+    """Whether the user has the same files, and no right less."""
+    connection, root, rights = scope.split("\n")
+    return (user.connection, user.root) == (connection, root) and parse_rights(rights) <= user.rights
 
 
 def _running() -> RequestRunning:

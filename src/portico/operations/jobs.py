@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from portico.errors import Internal, PorticoError, Unavailable
+from portico.errors import Internal, NotSignedIn, PorticoError, Unavailable
 from portico.operations.cancellation import ChangeAbandoned
 from portico.operations.request_context import RequestContext
 from portico.paths import Path
@@ -122,7 +122,7 @@ class Jobs:
             case None:
                 result = work.result()
                 return DONE, _Outcome(None if result is None else str(result))
-            case ChangeAbandoned():
+            case ChangeAbandoned() | NotSignedIn():
                 return CANCELLED, _Outcome()
             case PorticoError():
                 if self._stopping and isinstance(error, Unavailable):

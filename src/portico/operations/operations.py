@@ -13,10 +13,10 @@ import structlog
 
 from portico.accounts.tickets import Tickets
 from portico.drive import Drive, OnConflict
-from portico.entries import Download, Entry, Page
+from portico.entries import Chunks, Download, Entry, Page
 from portico.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folder
 from portico.operations import recovery
-from portico.operations.actor import Actor
+from portico.operations.actor import Actor, Scope, Standing, WatchedChunks
 from portico.operations.archives import Archive
 from portico.operations.auditing import Change
 from portico.operations.concatenation import Concatenation
@@ -39,6 +39,10 @@ __all__ = ["OnConflict", "Operations", "Ticket"]
 
 log = structlog.get_logger()
 
+_TRANSFER_RIGHTS = {
+    "copy": frozenset({Right.DOWNLOAD, Right.UPLOAD}),
+    "move": frozenset({Right.UPLOAD, Right.OVERWRITE}),
+}
 _STATS_AT_ONCE = 16
 """For the digests of a listing."""
 _DIGESTS_AT_ONCE = 500
@@ -65,6 +69,11 @@ class Operations:
 
     def allows(self, right: Right) -> bool:
         return right in self._actor.user.rights
+
+    @property
+    def lists(self) -> bool:
+        """Whether the actor may see folders: not if all that it may have is one file."""
+        return self.allows(Right.LIST) and self._actor.only is None
 
     # Reading
 
@@ -104,7 +113,7 @@ class Operations:
 
     async def digest(self, path: Path, entry: Entry) -> bytes | None:
         """The known SHA-256 of a file that is about to be read."""
-        return (await self._digests(await self._drive(download=path), {path: entry})).get(path)
+        return (await self._digests(await self._drive(Scope(path)), {path: entry})).get(path)
 
     async def _digests(self, drive: Drive, files: Mapping[Path, Entry]) -> dict[Path, bytes]:
         if not drive.allows(Right.DOWNLOAD):  # a digest confirms what somebody guesses of the content
@@ -131,7 +140,7 @@ class Operations:
     async def stat_for_download(self, path: Path) -> Entry:
         """The entry of a file that is about to be read; `IsAFolder` if it is none. Needs the right to download."""
         self._context.action = "download"
-        entry = await (await self._drive(download=path)).stat_for_download(path)
+        entry = await (await self._drive(Scope(path))).stat_for_download(path)
         if entry.is_folder:
             raise IsAFolder(f"'{path.name}' is a folder; list it, or download a file in it.")
         return entry
@@ -143,9 +152,10 @@ class Operations:
     async def read(
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
     ) -> Download:
-        """As `Drive.read`."""
+        """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to them."""
         self._context.action = "download"
-        download = await (await self._drive(download=path)).read(path, start, stop, etag=etag)
+        download = await (await self._drive(Scope(path))).read(path, start, stop, etag=etag)
+        download.chunks = self._watched(download.chunks, Right.DOWNLOAD)
         if self._rules:
             try:
                 await self._rules.count_download("download", path, str(path), download.entry.size)
@@ -155,16 +165,32 @@ class Operations:
         return download
 
     async def archive(self, folder: Path, chosen: Sequence[Path] = ()) -> Archive:
-        """A folder or file as a ZIP, or `chosen` paths below a folder. Not made before it is read."""
+        """A folder or file as a ZIP, or `chosen` paths below a folder. Not made, nor counted, before it is read."""
         self._context.action = "zip"
-        drive = await self._drive(download=folder)
-        memory = self._resources.archive_memory.begin(self._actor.share)
-        archive = Archive(drive, folder, chosen, self._resources.archive_limits, memory, self._looking)
-        try:
-            await archive.plan()
+        only = self._actor.only
+        fits = only and (not chosen or (only.is_folder and all(map(folder.holds, chosen))))
+        drive = await self._drive(Scope(folder, only.is_folder) if only and fits else None)
+        if only:  # of two with this name, not the other
+            folder = Path(folder.segments, as_folder=only.is_folder)
+
+        async def begin() -> None:
             if self._rules:
                 what = "\0".join(["zip", str(folder), *sorted(map(str, chosen))])
                 await self._rules.count_download("zip", folder, what, archive.size)
+
+        archive = Archive(
+            drive,
+            folder,
+            chosen,
+            self._resources.archive_limits,
+            self._resources.archive_memory.begin(self._actor.share),
+            self._looking,
+            is_folder=only.is_folder if only else None,
+            begin=begin,
+            watched=lambda chunks: self._watched(chunks, Right.DOWNLOAD, Right.LIST),
+        )
+        try:
+            await archive.plan()
         except BaseException:
             await archive.close()
             raise
@@ -176,15 +202,15 @@ class Operations:
         self._context.action = "thumbnail"
         if self._resources.thumbnails is None:
             raise NoThumbnail("This gateway makes no thumbnails.")
-        planned = self._resources.thumbnails.of(await self._drive(download=path), path, entry, size, page)
-        if self._rules and size > SMALL:  # as good as the file, for many
-            await self._rules.count_download("download", path, str(path), entry.size)
-        return planned
+        return self._resources.thumbnails.of(await self._drive(Scope(path)), path, entry, size, page)
 
     async def make_thumbnail(self, planned: PlannedThumbnail) -> Thumbnail:
         """Ends when the client hangs up: it may have scrolled on."""
+        path = planned.path
+        if self._rules and planned.size > SMALL:  # as good as the file, for many
+            await self._rules.count_download("download", path, str(path), planned.entry.size)
         self._context.release()  # it waits for its turn, not for the storage
-        made: Thumbnail = await self._cancellable(planned.make(self._actor.share))
+        made: Thumbnail = await self._cancellable(planned.make(self._actor.share), Right.DOWNLOAD)
         return made
 
     async def ticket(self, path: Path, *, recursive: bool = False, renewed: str | None = None) -> Ticket:
@@ -195,19 +221,24 @@ class Operations:
         self._context.action = "ticket"
         guest = self._actor.guest
         session = None if guest else self._actor.require_session()
-        entry = await (await self._drive(download=path if guest else None)).stat_for_download(path)
+        # A ticket gives no further ones.
+        drive = await self._drive(None if self._actor.by_ticket else Scope(path))
+        entry = await drive.stat_for_download(path)
+        self._actor.require(Scope(path, entry.is_folder))
         if entry.is_folder and not recursive:
             raise IsAFolder(f"'{path.name}' is a folder; a ticket for its archive needs recursive=true.")
+        is_folder = entry.is_folder
         if guest:
             guests = self._resources.guests
-            if renewed and await guests.renew_ticket(guest, renewed, str(path)):
+            if renewed and await guests.renew_ticket(guest, renewed, path, is_folder=is_folder):
                 return Ticket(renewed, Tickets.LIFETIME)
-            return Ticket(await guests.issue_ticket(guest, str(path)), Tickets.LIFETIME)
+            text = await guests.issue_ticket(guest, path, is_folder=is_folder)
+            return Ticket(text, Tickets.LIFETIME)
         assert session
         tickets = self._resources.tickets
-        if renewed and await tickets.renew(session, renewed, str(path)):
+        if renewed and await tickets.renew(session, renewed, path, is_folder=is_folder):
             return Ticket(renewed, Tickets.LIFETIME)
-        return Ticket(await tickets.issue(session, str(path)), Tickets.LIFETIME)
+        return Ticket(await tickets.issue(session, path, is_folder=is_folder), Tickets.LIFETIME)
 
     # Storing
 
@@ -306,6 +337,7 @@ class Operations:
         async with Change(self._resources.audit, self._context, "mkdir", path) as change:
             if self._rules:
                 await self._rules.check_names(drive, path)
+            await Standing(self._actor, Right.UPLOAD).check()
             await change.begin()
             await drive.make_folder(path)
 
@@ -331,17 +363,30 @@ class Operations:
             attempt = self._context.attempt
             if attempt and attempt.is_repeated and await recovery.is_gone(drive, attempt, path):
                 return
+            shared = await self._resources.links.exist(self._actor.user.connection, self._place(path))
+            entry = await drive.find(path) if shared else None
             if recursive:
-                await self._cancellable(drive.delete(path, recursive=True, permanent=permanent))
+                work = drive.delete(path, recursive=True, permanent=permanent)
+                await self._cancellable(work, Right.OVERWRITE)
             else:
                 await drive.delete(path, permanent=permanent)
+            if entry:
+                trash_id = drive.trashed[-1] if drive.trashed else None
+                await self._links_follow(
+                    self._resources.links.deleted(
+                        self._actor.user.connection,
+                        self._place(path),
+                        is_folder=entry.is_folder,
+                        trash_id=trash_id,
+                    )
+                )
 
     @property
     def trash(self) -> Trash:
         """What was deleted or replaced, and can be brought back."""
         if self._rules:
             raise not_by_link()
-        return Trash(self._resources, self._actor, self._drive)
+        return Trash(self._resources, self._actor, self._drive, self._cancellable)
 
     @property
     def jobs(self) -> "OwnJobs[Operations]":
@@ -365,21 +410,32 @@ class Operations:
             self._resources.audit, self._context, self._context.action, source, target
         ) as change:
             await change.begin()
-            place: Path = await self._cancellable(transfer(source, target, on_conflict))
+            needed = _TRANSFER_RIGHTS[self._context.action]
+            if not recovery.keeps_existing(drive, on_conflict):
+                needed |= {Right.OVERWRITE}
+            place: Path = await self._cancellable(transfer(source, target, on_conflict), *needed)
             change.line.target = str(place)
             if self._context.action == "move":
-                await self._links_moved(source, place)
+                await self._links_follow(self._links_moved(drive, source, place))
         return place
 
-    async def _links_moved(self, source: Path, target: Path) -> None:
-        """The move is done: that its links cannot follow does not make it fail."""
-        root = Path.parse(self._actor.user.root)
+    async def _links_moved(self, drive: Drive, source: Path, target: Path) -> None:
+        links, connection = self._resources.links, self._actor.user.connection
+        if not await links.exist(connection, self._place(source)):
+            return
+        if moved := await drive.find(target):
+            await links.moved(connection, self._place(source), self._place(target), is_folder=moved.is_folder)
+
+    async def _links_follow(self, work: Coroutine[Any, Any, None]) -> None:
+        """The change is done: that its links cannot follow does not make it fail."""
         try:
-            await self._resources.links.moved(
-                self._actor.user.connection, source.under(root), target.under(root)
-            )
+            await work
         except PorticoError as error:
             log.warning("links-not-moved", code=error.code, cause=error.cause)
+
+    def _place(self, path: Path) -> Path:
+        """From the root of the connection."""
+        return path.under(Path.parse(self._actor.user.root))
 
     async def _transfer_once(
         self,
@@ -405,21 +461,23 @@ class Operations:
             await attempt.choose(target, target)
         return await transfer(source, target, on_conflict)
 
-    async def _cancellable(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return await self._resources.long_work.run(work, self._context.client_gone())
+    async def _cancellable(self, work: Coroutine[Any, Any, Any], *needed: Right) -> Any:
+        """The result of `work`, which ends when the client hangs up, or the actor loses one of these rights."""
+        watch = self._resources.watches.add(Standing(self._actor, *needed))
+        return await self._resources.long_work.run(work, self._context.client_gone(), watch.lost())
 
     def _looking(self, entries: int) -> AbstractAsyncContextManager[None]:
         return self._resources.admission.looking(self._actor.user.connection, self._actor.share, entries)
 
-    async def _drive(self, *, download: Path | None = None, admitted: bool = True) -> Drive:
-        """The actor's drive: to download one file, or for anything.
+    def _watched(self, chunks: Chunks, *needed: Right) -> Chunks:
+        return WatchedChunks(chunks, self._resources.watches, Standing(self._actor, *needed))
+
+    async def _drive(self, opened: Scope | None = None, *, admitted: bool = True) -> Drive:
+        """The actor's drive: to download one file or folder, or for anything.
 
         `Unavailable` if too many requests wait for the same connection.
         """
-        if download is None:
-            self._actor.require_unrestricted()
-        else:
-            self._actor.require_download(download)
+        self._actor.require(opened)
         user = self._actor.user
         if admitted and self._context.slot is None:
             self._context.slot = self._resources.admission.enter(user.connection, self._actor.share)

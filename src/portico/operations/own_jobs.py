@@ -24,8 +24,6 @@ _COUNTABLE: Final = ("copy", "move")
 _COUNTED_AT_ONCE: Final = 1000
 _MOST_COUNTED: Final = 1_000_000
 _RETRY_SECONDS: Final = 5
-CREDENTIAL_SECONDS: Final = 1.0
-"""How often the key of a running job is checked."""
 
 
 class CountsFiles(Protocol):
@@ -101,8 +99,6 @@ class OwnJobs(Generic[OperationsT]):
                     await self._jobs.adopt(record, task, counted, unwanted.set, context)
                     if kind in _COUNTABLE:
                         _count(task, operations, source, counted)
-                    if self._actor.is_valid:
-                        _end_with(self._actor.is_valid, task, unwanted)
                     return job_of(replace(record, entries=counted.entries, size=counted.size))
             return await _while_client_waits(task, unwanted, self._actor.context.client_gone())
         except BaseException:  # also a cancellation of the request itself: the work does not outlive it
@@ -135,22 +131,6 @@ class OwnJobs(Generic[OperationsT]):
         if record is None:
             raise NotFound("There is no such job; it is forgotten a day after its end.")
         return record
-
-
-def _end_with(
-    is_valid: Callable[[], Awaitable[bool]], task: asyncio.Task[Path | None], unwanted: asyncio.Event
-) -> None:
-    """End the work soon after its credential: a key may end while its owner stays."""
-
-    async def watch() -> None:
-        while not unwanted.is_set():
-            await asyncio.sleep(CREDENTIAL_SECONDS)
-            with suppress(PorticoError):  # the database does not answer: ask again
-                if not await is_valid():
-                    unwanted.set()
-
-    watching = asyncio.create_task(watch())
-    task.add_done_callback(lambda _: watching.cancel())
 
 
 def _count(task: asyncio.Task[Path | None], operations: CountsFiles, source: Path, counted: Tally) -> None:

@@ -15,6 +15,7 @@ from portico.accounts.tickets import Tickets
 from portico.audit import AuditTrail
 from portico.drive import Drive
 from portico.drives import Drives
+from portico.operations.actor import Watches
 from portico.operations.archives import ArchiveLimits, ArchiveMemory
 from portico.operations.cancellation import CancellableWork
 from portico.operations.fair_scheduling import FairScheduler
@@ -58,6 +59,8 @@ class Resources(msgspec.Struct, frozen=True):
     """After which an unfinished resumable upload is removed."""
     now: Callable[[], int]
     """Milliseconds since the epoch, the same on all nodes."""
+    watches: Watches
+    """Of work under way."""
     held: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
     """Of requests that are held in memory until their digest is known."""
     reading_ahead: asyncio.Semaphore = msgspec.field(

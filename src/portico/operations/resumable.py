@@ -12,7 +12,7 @@ from portico import clock
 from portico.drive import Drive, OnConflict, ResumableUpload
 from portico.entries import guess_content_type
 from portico.errors import Forbidden, InvalidRequest, PorticoError, TooManyRequests, other_offset
-from portico.operations.actor import Actor
+from portico.operations.actor import Actor, Standing
 from portico.operations.auditing import Change
 from portico.operations.guest_rules import GuestRules
 from portico.operations.hashing import ExpectedDigest, Hashing, WantedDigest
@@ -173,7 +173,8 @@ class ResumableUploads:
             # A hash cannot be continued by another request, so only one that brings the whole file computes it in passing.
             computed = not offset and self._resources.wanted(wanted).computed
             hashing = Hashing(expected, sha256=computed) if expected or computed else None
-            arriving = guarded(claim, chunks, limit)
+            watch = self._resources.watches.add(Standing(self._actor, Right.UPLOAD))
+            arriving = guarded(claim, chunks, limit, watch)
             async with self._content(drive, arriving, length, hashing, held=bool(expected)) as content:
                 most = limit.left if length is None else length
 

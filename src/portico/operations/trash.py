@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import msgspec
+import structlog
 
 from portico.drive import Drive, OnConflict
-from portico.errors import NotPossible
+from portico.errors import NotPossible, PorticoError
 from portico.operations.actor import Actor
 from portico.operations.auditing import Change
 from portico.operations.resources import Resources
@@ -17,6 +19,8 @@ from portico.store.trash import REPLACED, Trashed
 __all__ = ["REPLACED", "Trash", "TrashPage", "TrashedItem"]
 
 _PAGE = 1000
+
+log = structlog.get_logger()
 
 
 class TrashedItem(msgspec.Struct, frozen=True):
@@ -41,9 +45,18 @@ class TrashPage(msgspec.Struct, frozen=True):
 class Trash:
     """An actor sees what was below the actor's own root, no matter who deleted it."""
 
-    def __init__(self, resources: Resources, actor: Actor, drive: Callable[[], Awaitable[Drive]]) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        actor: Actor,
+        drive: Callable[[], Awaitable[Drive]],
+        cancellable: Callable[..., Awaitable[Any]],
+    ) -> None:
+        """`cancellable` runs work that needs rights, until the client hangs up or they are lost."""
         self._audit = resources.audit
-        self._long_work = resources.long_work
+        self._links = resources.links
+        self._prefix = Path.parse(actor.user.root)
+        self._cancellable = cancellable
         self._context = actor.context
         self._open = drive
 
@@ -79,11 +92,19 @@ class Trash:
         path = drive.trash.path_of(record)
         async with Change(self._audit, self._context, "restore", path) as change:
             await change.begin()
-            restored: Path = await self._long_work.run(
-                drive.restore(record, on_conflict), self._context.client_gone()
+            restored: Path = await self._cancellable(
+                drive.restore(record, on_conflict), Right.UPLOAD, Right.OVERWRITE
             )
             change.line.target = str(restored)
+            await self._links_follow(record, path, restored)
         return restored
+
+    async def _links_follow(self, record: Trashed, path: Path, restored: Path) -> None:
+        """It is back: that its links cannot follow does not make it fail."""
+        try:
+            await self._links.restored(record.id, path.under(self._prefix), restored.under(self._prefix))
+        except PorticoError as error:
+            log.warning("links-not-moved", code=error.code, cause=error.cause)
 
     async def remove(self, trash_id: str) -> None:
         """Remove it for good. Cancelled when the client hangs up; the sweep then removes the rest."""
@@ -91,7 +112,7 @@ class Trash:
         drive = await self._open()
         drive.require(Right.OVERWRITE)
         record = await drive.trash.get(trash_id)
-        await self._long_work.run(self._remove(drive, record), self._context.client_gone())
+        await self._cancellable(self._remove(drive, record), Right.OVERWRITE)
 
     async def empty(self) -> int:
         """Remove everything for good, until the client hangs up; returns how many items there were.
@@ -101,7 +122,7 @@ class Trash:
         self._context.action = "trash-empty"
         drive = await self._open()
         drive.require(Right.OVERWRITE)
-        removed: int = await self._long_work.run(self._empty(drive), self._context.client_gone())
+        removed: int = await self._cancellable(self._empty(drive), Right.OVERWRITE)
         return removed
 
     async def _empty(self, drive: Drive) -> int:

@@ -8,6 +8,7 @@ import msgspec
 
 from portico.drive import Drive
 from portico.errors import TooLarge
+from portico.operations.actor import Watch
 from portico.operations.hashing import Hashing
 from portico.operations.own_uploads import OwnUploads
 from portico.operations.upload_expiry import abandon
@@ -37,10 +38,13 @@ def too_large(limit: int) -> TooLarge:
     return TooLarge(f"A file may have {limit} bytes at most.")
 
 
-async def guarded(claim: Claim, chunks: AsyncIterator[bytes], limit: SizeLimit) -> AsyncIterator[bytes]:
-    """The chunks, until there are too many or the upload is taken over."""
+async def guarded(
+    claim: Claim, chunks: AsyncIterator[bytes], limit: SizeLimit, watch: Watch
+) -> AsyncIterator[bytes]:
+    """The chunks, until there are too many, or the upload is taken over, or its actor may not go on."""
     while True:
         claim.check()
+        watch.check()
         try:
             chunk = await anext(chunks)
         except StopAsyncIteration:

@@ -10,9 +10,9 @@ from portico import clock
 from portico.drive import Drive, ResumableUpload
 from portico.entries import Entry
 from portico.errors import PorticoError
-from portico.operations.actor import Actor
+from portico.operations.actor import Actor, Standing
 from portico.operations.auditing import Change
-from portico.operations.guest_rules import GuestRules, commit_check
+from portico.operations.guest_rules import GuestRules, check_commit
 from portico.operations.hashing import Hashing, WantedDigest
 from portico.operations.resources import Resources
 from portico.operations.upload_status import UploadDetails, UploadStatus, save_progress, status_of, text_of
@@ -31,7 +31,6 @@ class UploadCompletion:
         self._resources = resources
         self._actor = actor
         self._rules = GuestRules(resources, actor)
-        self._check_user = commit_check(resources, actor)
 
     async def complete(
         self,
@@ -69,9 +68,9 @@ class UploadCompletion:
     ) -> Entry:
         async with Change(self._resources.audit, self._actor.context, "upload", path) as change:
             change.line.bytes = upload.offset
-            if details.replaces:
-                drive.require(Right.OVERWRITE)
-            await self._check_user()
+            needed = [Right.UPLOAD, *([Right.OVERWRITE] if details.replaces else [])]
+            drive.require(*needed)
+            await check_commit(self._resources, Standing(self._actor, *needed))
             await self._count(claim, upload, details)
             await change.begin()
             try:

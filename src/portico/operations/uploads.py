@@ -10,9 +10,9 @@ import msgspec
 from portico.drive import Drive, OnConflict, WriteOptions
 from portico.entries import Entry, guess_content_type
 from portico.errors import Changed, InvalidRequest, TooLarge, already_exists
-from portico.operations.actor import AccountCheck, Actor
+from portico.operations.actor import Actor, Standing, Watch
 from portico.operations.auditing import Change
-from portico.operations.guest_rules import GuestRules, commit_check
+from portico.operations.guest_rules import GuestRules, check_commit
 from portico.operations.hashing import ExpectedDigest, Hashing
 from portico.operations.recovery import (
     AlreadyStored,
@@ -23,6 +23,7 @@ from portico.operations.recovery import (
 )
 from portico.operations.resources import Resources
 from portico.paths import Path
+from portico.rights import Right
 
 
 class Upload:
@@ -43,9 +44,7 @@ class Upload:
         self._on_conflict = on_conflict
         self._rules = GuestRules(resources, actor) if actor.guest else None
         self._audit = resources.audit
-        self._check_user = (
-            commit_check(resources, actor) if actor.guest else AccountCheck(resources.sessions, actor)
-        )
+        self._resources = resources
         self._max_file_size = drive.size_limit(resources.max_file_size)
         if self._rules:
             self._max_file_size = self._rules.most_bytes(self._max_file_size)
@@ -194,8 +193,14 @@ class Upload:
     ) -> AsyncIterator[bytes]:
         """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""
         limit = self._max_file_size
+        standing = self._standing()
+        watch: Watch | None = None
         size = change.line.bytes = 0
         async for chunk in chunks:
+            if watch:
+                watch.check()
+            elif size:  # it does not come at once
+                watch = self._resources.watches.add(standing)
             size += len(chunk)
             change.line.bytes = size
             if size > limit:
@@ -208,10 +213,15 @@ class Upload:
             await hashing.check()
         if before_commit is not None:
             await before_commit
-        await self._check_user()
+        await check_commit(self._resources, standing)
         if self._rules:
             await counted.enter_async_context(self._rules.counted(size))
         await change.begin()  # the provider commits next
+
+    def _standing(self) -> Standing:
+        if keeps_existing(self._drive, self.on_conflict):
+            return Standing(self._actor, Right.UPLOAD)
+        return Standing(self._actor, Right.UPLOAD, Right.OVERWRITE)
 
     def _too_large(self, name: str) -> TooLarge:
         return TooLarge(f"'{name}' is larger than the limit of {self._max_file_size} bytes per file.")

@@ -55,6 +55,8 @@ log = structlog.get_logger()
 
 class Answered(msgspec.Struct, frozen=True):
     response: bytes
+    scope: str | None
+    """As the first request had it; None in a row of an older version."""
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -144,11 +146,11 @@ class IdempotencyKeys:
         self._taking = _taking(database.dialect)
         self._renewals = Renewals("idempotency-key", lifetime / _RENEWALS, self._renew)
 
-    async def claim(self, digest: bytes, request: bytes) -> Claim | Answered | Running | Reused:
-        """`digest` identifies the key, `request` the request under it."""
+    async def claim(self, digest: bytes, request: bytes, scope: str) -> Claim | Answered | Running | Reused:
+        """`digest` identifies the key, `request` the request under it. `scope`: what its sender may do."""
         owner = f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}"
         for _ in range(_ATTEMPTS):
-            if taken := await self._take(digest, request, owner):
+            if taken := await self._take(digest, request, owner, scope):
                 row = taken[0] if taken[0].response is not None else None
                 return Claim(self._database, self._renewals, digest, owner, row, self._lifetime)
             row = await self._database.first(select(keys).where(keys.c.digest == digest))
@@ -161,7 +163,7 @@ class IdempotencyKeys:
             elif row.request != request:
                 return Reused()
             elif row.owner == _NOBODY:
-                return Answered(row.response)
+                return Answered(row.response, row.scope)
             elif processes.state_of(row.owner) is not ProcessState.ENDED:
                 return Running()
             else:
@@ -182,7 +184,7 @@ class IdempotencyKeys:
             claim.owned_until = end
         return kept
 
-    async def _take(self, digest: bytes, request: bytes, owner: str) -> list[AnyRow]:
+    async def _take(self, digest: bytes, request: bytes, owner: str, scope: str) -> list[AnyRow]:
         """The row, if the key is new, or was of the same request and its owner vanished: then `response` is set."""
         now = self._database.now()
         row = {
@@ -191,6 +193,7 @@ class IdempotencyKeys:
             "owner": owner,
             "owned_until": now + clock.milliseconds(self._lifetime),
             "expires_at": now + clock.milliseconds(KEPT),
+            "scope": scope,
             "now": now,
         }
         return list(await self._database.write(self._taking, row))
@@ -207,6 +210,7 @@ def _taking(dialect: str) -> Executable:
         "owner": literal_column("excluded.owner"),
         "owned_until": literal_column("excluded.owned_until"),
         "response": func.coalesce(keys.c.response, _no_notes()),
+        "scope": literal_column("excluded.scope"),
     }
     vanished = and_(
         keys.c.request == literal_column("excluded.request"),
@@ -214,7 +218,7 @@ def _taking(dialect: str) -> Executable:
         keys.c.owned_until <= bindparam("now"),
         keys.c.expires_at > bindparam("now"),
     )
-    columns = ("digest", "request", "owner", "owned_until", "expires_at")
+    columns = ("digest", "request", "owner", "owned_until", "expires_at", "scope")
     statement = upsert(dialect, keys, taken_over, where=vanished)
     return statement.values({name: bindparam(name) for name in columns}).returning(
         keys.c.response, keys.c.expires_at

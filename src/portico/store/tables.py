@@ -84,6 +84,7 @@ refresh_tokens = Table(
     Column("replaced_at", BigInteger),
 )
 
+# `place` is the connection and the path in it, which the user's own `path` may leave; older versions write none.
 tickets = Table(
     "tickets",
     metadata,
@@ -91,6 +92,8 @@ tickets = Table(
     Column("token", ForeignKey("access_tokens.digest", ondelete="CASCADE"), nullable=False, index=True),
     Column("path", Text, nullable=False),
     Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("place", Text),
+    Column("is_folder", Boolean),
 )
 
 # A key of a program, which acts for its owner. `folder` is part of the owner's tree, `addresses` are ranges; an empty text
@@ -191,6 +194,7 @@ uploads = Table(
 
 # What became of a request that carries an idempotency key. `digest` is of the user and the key, `request` of the request.
 # `owner` and `owned_until` are a lease. Once the request is answered, there is no owner; until then, `response` holds notes.
+# `scope` is what the user had when it began: the answer is for nobody who has less.
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,
@@ -200,6 +204,7 @@ idempotency_keys = Table(
     Column("owned_until", BigInteger, nullable=False),
     Column("response", LargeBinary),
     Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("scope", Text),
 )
 
 # The SHA-256 of a file's content, valid as long as the file is the one that was hashed. `location` is a digest, too: of
@@ -242,7 +247,8 @@ jobs = Table(
 )
 
 # Links by which people without an account reach a file or folder. `path` counts from the root of the connection, so that a
-# link follows its folder, no matter who moves it. A link that was ended stays for a while, with its accesses.
+# link follows its folder, no matter who moves it. `trashed` is the id in the trash, or another text, if it was deleted: then
+# nothing else that gets its name is shared. A link that was ended stays for a while, with its accesses.
 share_links = Table(
     "share_links",
     metadata,
@@ -268,6 +274,7 @@ share_links = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, index=True),
     Column("ended_at", BigInteger, index=True),
+    Column("trashed", String(32), index=True),
 )
 
 # A guest is somebody who has opened a link. `folder` is the sender's own, `folder_key` the same without regard to case.
@@ -291,6 +298,8 @@ guest_tickets = Table(
     Column("guest", ForeignKey("guests.digest", ondelete="CASCADE"), nullable=False, index=True),
     Column("path", Text, nullable=False),
     Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("place", Text),
+    Column("is_folder", Boolean),
 )
 
 # What a guest has downloaded, so that the ranges of one file are counted once. `digest` is of the guest and the path.
