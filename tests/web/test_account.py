@@ -188,6 +188,7 @@ def test_a_tab_does_not_become_somebody_else(user: BrowserUser) -> None:
     other = BrowserUser(user.gateway, user.page.context.new_page())
     other.page.goto(user.gateway.url)
     other.settle()
+    other.page.evaluate("BroadcastChannel.prototype.postMessage = () => undefined")
     other.user_menu("Sign out")
     other.sign_in("reader", "pass word")
     other.settle()

@@ -161,7 +161,7 @@ def test_a_shared_file(open_page: OpenPage, gateway: Gateway, root: Path) -> Non
     (root / "report.txt").write_text("figures")
     owner = sharer(open_page, gateway)
     owner.act("report.txt", "Share…")
-    owner.page.get_by_label("Most downloads").fill("1")
+    owner.page.get_by_label("Maximum downloads").fill("1")
     owner.page.get_by_role("button", name="Create link").click()
     link = owner.dialog.get_by_label("Link", exact=True).input_value().removeprefix(gateway.url)
     guest = open_page(gateway, link)

@@ -19,7 +19,7 @@ const DAY = 86_400_000;
 const EXPIRIES = [30, 90, 365];
 
 /** @param {string[]} rights */
-const rightsText = (rights) => rights.map((right) => t(`right_${right}`)).join(", ") || t("noRights");
+const rightsText = (rights) => rights.map((right) => t(`right_${right}`)).join(" · ") || t("noRights");
 
 export async function showAccountDialog() {
   const panel = make("div", { id: "account-panel", class: "account" });

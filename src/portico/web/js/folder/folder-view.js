@@ -1,7 +1,7 @@
 /** The view of one folder: breadcrumbs, toolbar, entries and status bar. */
 
 import { breadcrumbs } from "../ui/breadcrumbs.js";
-import { fill, isTyping, make } from "../ui/dom.js";
+import { bdi, fill, isTyping, make } from "../ui/dom.js";
 import { runCommand } from "./commands.js";
 import { StatusBar } from "./status-bar.js";
 import { Grid } from "./grid.js";
@@ -11,17 +11,15 @@ import { announce, notifyError } from "../ui/notices.js";
 import { join, link, nameOf } from "../paths.js";
 import { FilePreview } from "./file-preview.js";
 import { openFile, showAddress } from "./addresses.js";
-import { codeOf, isAbort, isTemporary, SignedOut } from "../api/errors.js";
+import { codeOf, isAbort, SignedOut } from "../api/errors.js";
 import { SearchView } from "../search/search-view.js";
 import { Placeholder } from "./placeholder.js";
 import { Selection } from "./selection.js";
-import { listPage } from "../api/client.js";
-import { Retries } from "../uploads/retries.js";
+import { listable } from "./reconnection.js";
 import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
 import { watchRowDrag } from "./row-drag.js";
 import { entryMenu, Toolbar } from "./toolbar.js";
-import { visible } from "../visible-text.js";
 
 /** @import { Command, Entry, Point, ScrollPosition } from "../types.js" */
 
@@ -77,8 +75,9 @@ export class FolderView {
     this.listing = listing;
     this.selection.clear();
     this.statusBar.follow(listing);
-    document.title = t("pageTitle", { name: path === "/" ? t("root") : nameOf(path) });
-    fill(this.breadcrumbBar, breadcrumbs(path));
+    const heading = make("h1", { class: "visually-hidden", hidden: session.isGuest }, bdi(path === "/" ? t("root") : nameOf(path)));
+    document.title = t("pageTitle", { name: heading.textContent });
+    fill(this.breadcrumbBar, heading, breadcrumbs(path));
     this.toolbar.reset({ mayList: session.may("list") });
     if (!session.may("list")) {
       this.placeholder.show("lock", t(session.may("upload") ? "dropBox" : "mayNotList"));
@@ -109,7 +108,7 @@ export class FolderView {
       this.grid.reveal(row);
     }
     if (!isTyping(document.activeElement) && !document.querySelector("dialog[open]")) this.grid.focus();
-    announce(`${path === "/" ? t("root") : visible(nameOf(path))}: ${this.statusBar.status.textContent}`);
+    announce(`${heading.textContent}: ${this.statusBar.status.textContent}`);
   }
 
   /** Load the folder again and keep the position, the selection and an open dialog. `quiet`: nobody asked for it. */
@@ -218,7 +217,7 @@ export class FolderView {
     this.selection.follow(listing.shown, (name) => listing.byName.has(name));
     this.grid.show(listing);
     const empty = listing.complete && !listing.count;
-    if (empty) this.placeholder.show("folderSolid", t("emptyFolder"), session.may("upload") ? [t("emptyHint")] : []);
+    if (empty) this.placeholder.showEmpty({ mayUpload: session.may("upload") });
     else if (!listing.shown.length) this.placeholder.show(listing.isLoadingAll ? "" : "search", t(listing.isLoadingAll ? "searching" : listing.complete ? "noMatch" : "noMatchLoaded"));
     else {
       this.placeholder.hide();
@@ -246,22 +245,5 @@ export class FolderView {
   #failed(error) {
     if (error instanceof SignedOut) return;
     this.placeholder.showError(error, this.path, () => this.refresh());
-    if (isTemporary(error)) this.#openLater(error);
-  }
-  /** Open the folder when it can be listed again. What is shown stays until then. @param {unknown} error */
-  async #openLater(error) {
-    const { listing } = this;
-    const { signal } = listing.aborter;
-    const retries = new Retries();
-    for (let failure = error; isTemporary(failure); ) {
-      try {
-        await retries.wait(failure, signal);
-        await listPage(listing.path, { cursor: null, size: 1, signal });
-        failure = null;
-      } catch (reason) {
-        failure = reason;
-      }
-    }
-    if (!listing.closed && !listing.opened) await this.open(this.path, this.position);
-  }
-}
+    listable(this.listing, error).then((may) => (may ? this.open(this.path, this.position) : undefined));
+  }}

@@ -6,6 +6,7 @@ import { announce } from "../ui/notices.js";
 import { link, parent } from "../paths.js";
 import { codeOf, errorContent } from "../api/errors.js";
 import { t } from "../i18n/i18n.js";
+import { mayDrag } from "../uploads/drop-zone.js";
 
 /** @import { Child, IconName } from "../types.js" */
 
@@ -25,6 +26,11 @@ export class Placeholder {
     this.onShow();
     this.element.hidden = false;
     fill(this.element, iconName ? icon(iconName) : make("div", { class: "spinner", "aria-hidden": "true" }), make("h2", {}, title), text.length ? make("p", {}, ...text) : null, action);
+  }
+
+  /** @param {{mayUpload: boolean}} options */
+  showEmpty({ mayUpload }) {
+    this.show("folderSolid", t("emptyFolder"), mayUpload ? [t(mayDrag() ? "emptyHint" : "emptyHintTouch")] : []);
   }
 
   /** @param {unknown} error @param {string} path @param {() => void} retry */

@@ -12,7 +12,7 @@ import { session } from "../api/session.js";
 import { bdi, fill, make } from "../ui/dom.js";
 import { icon, iconFor } from "../ui/icons.js";
 import { announce, clearNotices, mountNotices } from "../ui/notices.js";
-import { watchDropZone } from "../uploads/drop-zone.js";
+import { mayDrag, watchDropZone } from "../uploads/drop-zone.js";
 import { filesFromInput } from "../uploads/picked-files.js";
 import { UploadPanel } from "../uploads/upload-panel.js";
 import { UploadQueue } from "../uploads/upload-queue.js";
@@ -34,6 +34,7 @@ export class GuestPage {
     session.addEventListener("open", () => this.#show());
     session.addEventListener("end", () => this.#ended());
     this.queue.addEventListener("stored", (event) => this.#stored(/** @type {CustomEvent<UploadItem[]>} */ (event).detail));
+    this.queue.addEventListener("idle", () => this.#idle());
     addEventListener("popstate", () => this.#route());
     addEventListener("beforeunload", (event) => {
       if (this.queue.isBusy) event.preventDefault();
@@ -106,7 +107,7 @@ export class GuestPage {
     const { title, owner, types, filesLeft, bytesLeft, hasOwnFolder } = visit;
     const rules = [types.length ? t("requestTypes", { types: types.join(", ") }) : "", filesLeft === null ? "" : t("requestFiles", { count: filesLeft }), bytesLeft === null ? "" : t("requestBytes", { size: bytes(bytesLeft) })].filter(Boolean);
     return card([make("h1", {}, title || t("requestHeading", { name: owner })), ...this.#intro(visit),
-      make("div", { class: "request-drop" }, icon("upload"), make("p", {}, t("requestHint")),
+      make("div", { class: "request-drop" }, icon("upload"), make("p", {}, t(mayDrag() ? "requestHint" : "requestHintTouch")),
         make("button", { type: "button", class: "primary wide", onclick: () => this.inputs.files.click() }, t("requestChoose")),
         hasOwnFolder ? make("button", { type: "button", class: "wide", onclick: () => this.inputs.folder.click() }, t("uploadFolder")) : null),
       ...rules.map((rule) => make("p", { class: "hint" }, rule)),
@@ -131,6 +132,11 @@ export class GuestPage {
     const { listing } = this.folder;
     this.queue.add(session.may("list") ? listing : new Listing("/"), files);
     announce(t("uploadStarted", { count: files.length }));
+  }
+
+  /** The card of a file request lists what was sent: the panel, which would hide it, is for what is left to do. */
+  #idle() {
+    if (!session.may("list") && this.queue.items.every(({ state }) => state === "done")) this.queue.clear();
   }
 
   /** @param {UploadItem[]} items */

@@ -10,6 +10,9 @@ import { t } from "../i18n/i18n.js";
 /** @import { PickedFile } from "../types.js" */
 /** @typedef {{path: string, label: string, element?: HTMLElement}} DropTarget */
 
+/** Whether files can be dragged here: not on a phone, which has no windows beside this one. */
+export const mayDrag = () => !matchMedia("(hover: none), (max-width: 46rem)").matches;
+
 /** The event's files, or null if something else is dragged. @param {DragEvent} event */
 const transferOf = (event) => (event.dataTransfer?.types.includes("Files") ? event.dataTransfer : null);
 
