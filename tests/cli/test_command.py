@@ -131,7 +131,7 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
         (("ls", "--json", "--jsn"), "There is no option '--jsn'; see 'portico ls --help'."),
         (
             ("get", "--contin", "/a"),
-            "There is no option '--contin', did you mean '--continue'? See 'portico get --help'.",
+            "There is no option '--contin', did you mean '--continue-on-error'? See 'portico get --help'.",
         ),
         (("--profile", "default", "ls"), "--profile goes after the command: portico COMMAND --profile NAME."),
         (("help", "lst"), "There is no command 'lst', did you mean 'ls'? See 'portico --help'."),

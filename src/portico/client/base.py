@@ -10,9 +10,8 @@ from portico.client.auth.tokens import Credentials, MemoryTokenStore, Tokens, To
 from portico.client.files import OnConflict
 from portico.client.http.origin import Origin
 from portico.client.transfers import uploads
-from portico.client.transfers.progress import Progress, Received
+from portico.client.transfers.progress import Progress, Received, Resumed
 from portico.client.transfers.resumable import ResumableUploads
-from portico.client.transfers.resumable_upload import Resumed
 from portico.client.transfers.upload_records import UploadsInFolder, UploadsInMemory
 
 LocalPath = str | os.PathLike[str]

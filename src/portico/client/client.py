@@ -20,8 +20,7 @@ from portico.client.search import Criteria
 from portico.client.shares import Access, LinkKind, LinkOptions, ShareLink
 from portico.client.transfers import archives, downloads, uploads
 from portico.client.transfers.batches import upload_item
-from portico.client.transfers.progress import Progress, Received
-from portico.client.transfers.resumable_upload import Resumed
+from portico.client.transfers.progress import Progress, Received, Resumed
 from portico.client.transfers.sources import Uploadable
 from portico.client.trash import TrashedItem
 
@@ -159,7 +158,7 @@ class Client(Base):
         """Download a file to a local path, or into a binary stream.
 
         The local file appears when it is complete; large files are fetched in several ranges at once. With `resume`, an
-        interrupted download continues if the file on the gateway has not changed. If the target is a folder, the file
+        interrupted download of more than 16 MiB continues if the file on the gateway has not changed. If the target is a folder, the file
         keeps its name in it; a target that ends with a slash is created. If an entry of a listing is given instead of a
         path, the local file gets its modification time.
         """
@@ -178,14 +177,16 @@ class Client(Base):
         fetched: Received | None = None,
         times: bool = True,
         verify: bool = False,
+        resumed: Resumed | None = None,
     ) -> None:
         """Download many files, each from a path or entry to a local path; `TransfersFailed` lists failures at the end.
 
         `fetched` is called with the `Receipt` of each downloaded file. `times`: the files get the modification times of
         their entries. `verify` compares each file with the SHA-256 that the gateway has recorded; if it has none, the
-        receipt says that the file is not `verified`.
+        receipt says that the file is not `verified`. `resumed` is called with the path, the bytes that an earlier call or
+        process has fetched, and the size of a file that is continued.
         """
-        options = downloads.Options(resume, progress, self._limit, fetched, times, verify)
+        options = downloads.Options(resume, progress, self._limit, fetched, times, verify, resumed)
         self._run(downloads.to_files(self._session, items, options))
 
     def download_zip(

@@ -28,11 +28,12 @@ def stat(session: AuthSession, path: str) -> Operation[Entry]:
     return entry_of((yield from session.request(Request("GET", target(clean(path), action="STAT")))).json())
 
 
-def head(session: AuthSession, path: str) -> Operation[Entry]:
-    """The file as a download would report it; raises `IsAFolder` for a folder."""
+def head(session: AuthSession, path: str, *, digest: bool = False) -> Operation[Entry]:
+    """The file as a download would report it, with its `digest` if the gateway has recorded it; `IsAFolder` for a folder."""
     path = clean(path)
+    headers = {"Want-Repr-Digest": "sha-256=1"} if digest else {}
     try:
-        response = yield from session.request(Request("HEAD", target(path, action="DOWNLOAD")))
+        response = yield from session.request(Request("HEAD", target(path, action="DOWNLOAD"), headers))
     # A response to HEAD has no detail, and that of an older gateway no code, either.
     except (IsAFolder, NotPossible) as error:
         raise IsAFolder(

@@ -4,14 +4,18 @@ import os
 import random
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from portico.cli.remote import uploads
+from portico.cli.remote.connect import connect
 from portico.client.transfers import part_size, resumable
 from portico.client.transfers import uploads as client_uploads
+from portico.client.transfers.downloads import RANGE
+from portico.client.transfers.partial_file import PartialFile
 
-from ...gateways import WAIT, Gateway, wait_until
+from ...gateways import FILES, WAIT, Gateway, wait_until
 from ...servers.proxy import Call, FaultProxy, Reply, Silent
 from ..conftest import Portico
 from .conftest import Start, last_line, sign_in
@@ -158,3 +162,82 @@ def test_verified(remote: Portico, gateway: Gateway, proxy: FaultProxy, large: P
     assert outcome.data["size"] == len(CONTENT)
     assert all("upload-checksum" in call.headers for call in proxy.calls if is_part(call))
     assert (there / "large.bin").read_bytes() == CONTENT
+
+
+# Downloads
+
+
+def is_later_range(call: Call) -> bool:
+    return call.method == "GET" and not call.headers.get("range", "bytes=0-").startswith("bytes=0-")
+
+
+@pytest.mark.parametrize("words", ["get /d/large.bin", "sync down --verify /d ."])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_download_and_once_more(
+    process: Start,
+    remote: Portico,
+    gateway: Gateway,
+    proxy: FaultProxy,
+    here: Path,
+    there: Path,
+    number: signal.Signals,
+    words: str,
+) -> None:
+    content = CONTENT * 5
+    with gateway.signed_in() as client:
+        client.put(f"{FILES}/d/large.bin", content=content, headers={"Want-Repr-Digest": "sha-256=1"})
+    sign_in(remote, gateway, proxy.port)
+    proxy.on(is_later_range, Silent())
+    command = process(*words.split())
+    wait_until(lambda: any(map(is_later_range, proxy.calls)), "the first range has arrived")
+    command.send_signal(number)
+    code = command.wait(WAIT)
+    assert command.stderr is not None
+    if number == signal.SIGINT:
+        said = b"A large file is half downloaded; run the command again to resume it.\nInterrupted.\n"
+        assert (code, command.stderr.read()) == (130, said)
+    assert os.listdir(here) == [".large.bin.portico-part"]
+    sign_in(remote, gateway, gateway.port)
+    outcome = remote(*words.split(), "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.splitlines()[0] == f"Resuming large.bin at {RANGE * 100 // len(content)} %"
+    assert "Not verified" not in outcome.err
+    assert outcome.data["resumed"] == RANGE
+    assert (here / "large.bin").read_bytes() == content
+    assert os.listdir(here) == ["large.bin"]
+
+
+def half_fetched(target: str, size: int, etag: str | None) -> PartialFile:
+    """A partial file as an earlier run has left it, but with content that tells it apart."""
+    part = PartialFile(target, keep=True)
+    with open(part.path, "r+b") as file:
+        file.write(b"\0" * RANGE)
+    part.begin(size, etag)
+    part.add(0, RANGE)
+    part.close()
+    return part
+
+
+@pytest.mark.parametrize("case", ["--no-resume", "of a link", "of somebody else", "another version"])
+def test_only_our_own_part_of_the_same_version_is_resumed(
+    remote: Portico, gateway: Gateway, here: Path, there: Path, case: str
+) -> None:
+    content = CONTENT * 5
+    (there / "large.bin").write_bytes(content)
+    with connect(SimpleNamespace(profile=None)) as client:
+        etag = client.head("/large.bin").etag
+    part = half_fetched("large.bin", len(content), "another" if case == "another version" else etag)
+    before = Path(part.path).read_bytes()
+    if case == "of a link":
+        os.rename(part.path, here / "elsewhere")
+        os.symlink("elsewhere", part.path)
+    elif case == "of somebody else":
+        os.chown(part.path, 65534, 65534)
+    outcome = remote("get", "/large.bin", *(["--no-resume"] if case == "--no-resume" else []))
+    assert outcome.code == 0, outcome.err
+    assert "Resuming" not in outcome.err
+    assert (here / "large.bin").read_bytes() == content
+    if case == "another version":
+        assert not os.path.lexists(part.path)
+    else:
+        assert Path(part.path).read_bytes() == before  # it is not touched

@@ -197,6 +197,7 @@ def test_down_as_json(remote: Portico, gateway: Gateway, here: Path) -> None:
         "lastModified": "2023-11-14T22:13:20.000Z",
         "digest": None,
         "verified": None,
+        "resumed": None,
     }
     assert remote("sync", "down", "--json", "/d", "copy").out == ""
 
@@ -235,9 +236,3 @@ def test_down_of_what_is_not_what_was_recorded(
     assert os.listdir(here / "copy") == []
     assert remote("sync", "down", "--verify", "/d", "copy").code == 0
     assert (here / "copy" / "a").read_bytes() == b"right"
-
-
-def test_down_does_not_resume(remote: Portico, here: Path) -> None:
-    outcome = remote("sync", "down", "--no-resume", "/", "copy")
-    said = "--no-resume is for 'portico sync up'; 'sync down' does not resume half a file.\n"
-    assert (outcome.code, outcome.err) == (2, said)

@@ -78,10 +78,10 @@ def _get(parser: Parser) -> None:
         at_least=1,
     )
     parser.add_flag(
-        "--continue",
-        dest="resume",
-        help="Keep partial files when interrupted, and resume those of an earlier run.",
+        "--no-resume",
+        help="Do not resume half-downloaded files of an earlier run, and keep none when interrupted.",
     )
+    parser.add_flag("--continue", hidden=True, help="Accepted for compatibility; it is the default.")
     parser.add_flag("--zip", help="Download the sources as one ZIP; TARGET is that file, or its folder.")
     parser.set_defaults(no_times=False, verify=False)
 
@@ -104,7 +104,7 @@ def _sync(parser: Parser) -> None:
         at_least=2,
     )
     parser.add_flag("--delete", help="Remove from the target what is not in the source.")
-    parser.set_defaults(no_clobber=False, force=False, resume=False, rename=False)
+    parser.set_defaults(no_clobber=False, force=False, rename=False)
 
 
 def _direction(text: str) -> str:
@@ -187,7 +187,7 @@ def _upload(parser: Parser) -> None:
 def _sync_transfer(parser: Parser) -> None:
     parser.add_flag(
         "--no-resume",
-        help="With up: do not go on with half-sent files of an earlier run, and keep none when interrupted.",
+        help="Do not resume half-transferred files of an earlier run, and keep none when interrupted.",
     )
     parser.add_flag("--no-times", help="Do not keep modification times of transferred files.")
     parser.add_flag(
@@ -269,7 +269,7 @@ COMMANDS = {
         "Download files and folders. Files that are known to be up to date here are skipped.",
         (_get, *_TRANSFER),
         "A folder keeps its name in TARGET; FOLDER/. means its content.\n\n"
-        "Examples:\n  portico get /reports/2026.csv\n  portico get -r --continue /backup/photos .\n"
+        "Examples:\n  portico get /reports/2026.csv\n  portico get -r /backup/photos .\n"
         "  portico get --zip /backup/photos",
     ),
     "sync": Command(

@@ -23,8 +23,9 @@ from portico.cli.remote.report import Report, bare
 from portico.cli.remote.transfers import Item, print_plan, transfer
 from portico.cli.terminal import standard_output
 from portico.client.client import Client
-from portico.client.errors import ClientError, IsAFolder
+from portico.client.errors import ClientError, IsAFolder, Temporary
 from portico.client.paths import clean
+from portico.client.transfers.downloads import RANGE
 from portico.client.transfers.progress import Progress, Receipt, Received
 
 _NO_FOLDERS = "A folder cannot be written to standard output."
@@ -85,7 +86,8 @@ def download(
         pairs = ((item.entry or item.source, item.target) for item in items)
         client.download_all(
             pairs,
-            resume=options.resume,
+            resume=not options.no_resume,
+            resumed=report.resume,
             progress=progress,
             fetched=fetched,
             times=not options.no_times,
@@ -99,7 +101,12 @@ def download(
         if options.as_json:
             print_json(_facts(receipt, compared=options.verify))
 
-    transfer(plan, fetch, report)
+    try:
+        transfer(plan, fetch, report)
+    except (KeyboardInterrupt, Temporary):
+        if not options.no_resume and report.is_half_done(RANGE):
+            report.note("A large file is half downloaded; run the command again to resume it.")
+        raise
     if unverified:
         report.note(
             f"Not verified, because the gateway has recorded no digest: {len(unverified)} of the files."
@@ -117,6 +124,7 @@ def _facts(receipt: Receipt, *, compared: bool) -> dict[str, object]:
         "etag": entry and bare(entry.etag),
         "digest": entry and entry.digest,
         "verified": receipt.verified if compared else None,
+        "resumed": receipt.resumed or None,
     }
 
 

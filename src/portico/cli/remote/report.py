@@ -48,7 +48,7 @@ class Report:
         self._finished_bytes = 0
         self._running: dict[str, tuple[int, int | None]] = {}
         self._resumed: dict[str, int] = {}
-        """What earlier runs have sent of files."""
+        """What earlier runs have transferred of files."""
 
     @property
     def halted(self) -> bool:
@@ -80,7 +80,7 @@ class Report:
         print(text, file=sys.stderr, flush=True)
 
     def resume(self, path: str, done: int, size: int) -> None:
-        """Note that an earlier run has sent a part of a file."""
+        """Note that an earlier run has transferred a part of a file."""
         with self._lock:
             # Both at once, so that it never counts as sent now.
             self._resumed[path] = done
@@ -108,6 +108,11 @@ class Report:
             running = self._running.values()
             files = self._finished + sum(1 for done, total in running if done == total)
             return files, self._finished_bytes + sum(done for done, _ in running)
+
+    def is_half_done(self, size: int) -> bool:
+        """Whether a file larger than `size` was begun and is not complete."""
+        with self._lock:
+            return any(0 < done < (total or 0) > size for done, total in self._running.values())
 
     @property
     def moved_bytes(self) -> int:

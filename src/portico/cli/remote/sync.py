@@ -26,8 +26,6 @@ from portico.visible_text import visible
 def sync(options: SimpleNamespace) -> int:
     if len(options.paths) != 2:
         raise UsageMistake("Specify one source and one target; see 'portico sync --help'.")
-    if options.direction == "down" and options.no_resume:
-        raise UsageMistake("--no-resume is for 'portico sync up'; 'sync down' does not resume half a file.")
     source, target = options.paths
     act = _up if options.direction == "up" else _down
     report = Report("uploaded" if act is _up else "downloaded", options)

@@ -22,11 +22,11 @@ from portico.client.http.effects import Concurrently, Operation, Piece, blocking
 from portico.client.paths import clean, join, split
 from portico.client.transfers.multipart import digest_text
 from portico.client.transfers.partial_file import PartialFile
-from portico.client.transfers.progress import Meter, Progress, Receipt, Received
+from portico.client.transfers.progress import Meter, Progress, Receipt, Received, Resumed
 from portico.client.transfers.range_download import RangeDownload, receive
 
 RANGE = 16 * 1024 * 1024
-"""Larger files are downloaded in ranges of this size, several at once."""
+"""Larger files are downloaded in ranges of this size, several at once, and can be resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class Options:
     """Whether files get the modification times of their entries."""
     verify: bool = False
     """Whether to compare the content with the digest that the gateway has recorded, if it has."""
+    resumed: Resumed | None = None
+    """Called with the path, the bytes that an earlier run has fetched, and the size."""
 
 
 def read(session: AuthSession, path: str, start: int, stop: int | None, etag: str | None) -> Operation[bytes]:
@@ -78,11 +80,14 @@ def to_file(
         part = opened[0]
         entry: Entry | None = None
         if part.etag:
-            entry = yield from files.head(session, path)
+            entry = yield from files.head(session, path, digest=options.verify)
             if (entry.etag, entry.size) != (part.etag, part.size):
                 yield from blocking(part.reset)
+        resumed = part.received
+        if resumed and options.resumed:
+            options.resumed(path, resumed, part.size)
         meter = Meter(path, part.size if part.etag else None, options.progress)
-        meter.at(part.received)
+        meter.at(resumed)
         if not part.etag:
             entry = yield from _first(session, path, part, meter, digest=options.verify)
         gaps = list(part.gaps(RANGE))
@@ -93,10 +98,11 @@ def to_file(
         status = yield from blocking(lambda: part.commit(modified))
         if options.fetched:
             found = _same_version(wanted, entry)
-            options.fetched(Receipt(path, found, local, status, verified=verified))
+            options.fetched(Receipt(path, found, local, status, resumed=resumed, verified=verified))
     finally:
         for unfinished in opened:
             if not unfinished.closed:
+                unfinished.keep = unfinished.keep and unfinished.size > RANGE
                 yield from blocking(unfinished.close)
 
 

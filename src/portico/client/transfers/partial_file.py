@@ -31,12 +31,14 @@ class PartialFile:
 
     def __init__(self, target: str, *, keep: bool) -> None:
         folder, name = os.path.split(os.path.abspath(target))
-        unique = "" if keep else f".{secrets.token_hex(4)}"
+        self.path = os.path.join(folder, _temporary_name(name, ""))
+        if not (keep and _may_be_ours(self.path)):
+            keep = False
+            self.path = os.path.join(folder, _temporary_name(name, f".{secrets.token_hex(4)}"))
         self._target = target
         self.keep = keep
         self._lock = threading.Lock()
         self._done: list[tuple[int, int]] = []
-        self.path = os.path.join(folder, _temporary_name(name, unique))
         self.etag: str | None = None
         self.size = 0
         self._mode = _mode(target)
@@ -82,7 +84,7 @@ class PartialFile:
             return
         with self._lock:
             self._done = _merged([*self._done, (start, stop)])
-            if self.keep and self.etag:
+            if self.keep and self.etag and self.received < self.size:  # a whole file has nothing to resume
                 os.fsync(self._file.fileno())  # the bytes must be durable before the note
                 self._save_note()
 
@@ -189,10 +191,20 @@ def _mode(target: str) -> int | None:
     return stat.S_IMODE(kind) & 0o777 if stat.S_ISREG(kind) else None
 
 
+def _may_be_ours(path: str) -> bool:
+    """Whether the partial file is new, or one that this user has written: in a shared folder others may have put it there."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return True
+    owner = os.geteuid() if hasattr(os, "geteuid") else found.st_uid
+    return stat.S_ISREG(found.st_mode) and found.st_uid == owner and found.st_nlink == 1
+
+
 def _locked(path: str, target: str) -> FileIO:
-    """The partial file, opened and locked for this download."""
+    """The partial file, opened and locked for this download. A link is not followed."""
     while True:
-        file = open(path, "a+b", buffering=0)  # noqa: SIM115
+        file = open(path, "a+b", buffering=0, opener=_opened)  # noqa: SIM115
         try:
             _lock(file.fileno(), target)
             with contextlib.suppress(FileNotFoundError):
@@ -202,6 +214,10 @@ def _locked(path: str, target: str) -> FileIO:
             file.close()
             raise
         file.close()  # it was renamed or deleted before it was locked
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _lock(descriptor: int, target: str) -> None:

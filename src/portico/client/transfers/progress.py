@@ -55,10 +55,13 @@ class Receipt:
     stored_at: float | None = None
     """When the gateway responded to an upload, by its clock, in seconds since 1970."""
     resumed: int = 0
-    """How many bytes of an upload the gateway had from an earlier run."""
+    """How many bytes an earlier run has transferred."""
     verified: bool = False
     """Whether the content of a download matches the digest that the gateway has recorded."""
 
 
 Received = Callable[[Receipt], None]
 """Called for each file when its transfer is complete, from any thread."""
+
+Resumed = Callable[[str, int, int], None]
+"""Called with the path, the bytes that an earlier run has transferred, and the size of a file."""

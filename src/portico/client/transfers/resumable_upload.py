@@ -7,7 +7,6 @@ memory until then.
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from portico.client import files
@@ -27,16 +26,13 @@ from portico.client.http.effects import Concurrently, Operation, Response, block
 from portico.client.paths import path_of
 from portico.client.transfers.multipart import UploadItem
 from portico.client.transfers.part_size import PartSize
-from portico.client.transfers.progress import Meter, Progress
+from portico.client.transfers.progress import Meter, Progress, Resumed
 from portico.client.transfers.sources import BytesSource, FileSource
 from portico.client.transfers.tus import InParts, Part, TusRequests, received
 from portico.client.transfers.upload_records import UnfinishedUpload, UploadRecord
 
 _RESTARTS = 3
 """How often a file is begun again whose upload has vanished."""
-
-Resumed = Callable[[str, int, int], None]
-"""Called with the path, the bytes that the gateway has from an earlier run, and the size, from any thread."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,10 +41,10 @@ from portico.client.paths import split, target
 from portico.client.transfers.batches import SMALL, batches, read_all, refresh
 from portico.client.transfers.file_body import FileBody
 from portico.client.transfers.multipart import MultipartForm, UploadItem, digest_text
-from portico.client.transfers.progress import Meter, Progress, Receipt, Received
+from portico.client.transfers.progress import Meter, Progress, Receipt, Received, Resumed
 from portico.client.transfers.reported import reported
 from portico.client.transfers.resumable import ResumableUploads
-from portico.client.transfers.resumable_upload import Resumed, Terms
+from portico.client.transfers.resumable_upload import Terms
 from portico.client.transfers.sources import Source, Uploadable
 
 _ENTRIES, _RECEIPTS = "return=representation; receipt=none", "return=representation"
