@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from portico.api import conditions
 from portico.api.digests import digest_text, wants_sha256
 from portico.api.request_body import until_gone
-from portico.api.requests import Query, context_of, operations_of, path_of, services_of
+from portico.api.requests import MODIFIED, Query, context_of, operations_of, path_of, services_of
 from portico.api.schemas import JsonResponse, TicketBody
 from portico.entries import Chunks, Download, Entry
 from portico.errors import Changed, Forbidden, RangeNotSatisfiable
@@ -202,7 +202,8 @@ def _validators(entry: Entry) -> dict[str, str]:
     headers = DOWNLOAD_HEADERS.copy()
     if entry.etag:
         headers["ETag"] = f'"{entry.etag}"'
-    if entry.modified:
+    if entry.last_modified and entry.modified:
+        headers[MODIFIED] = entry.last_modified
         headers["Last-Modified"] = format_datetime(entry.modified.replace(microsecond=0), usegmt=True)
     return headers
 

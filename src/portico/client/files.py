@@ -8,7 +8,7 @@ see `moves`.
 from typing import Literal
 
 from portico.client.auth.session import AuthSession
-from portico.client.entries import Entry, Page, entry_of, page_of
+from portico.client.entries import Entry, Page, entry_of, page_of, timestamp
 from portico.client.errors import ConnectionFailed, IsAFolder, NotFound, NotPossible, Temporary
 from portico.client.http.effects import Operation, Request, Response
 from portico.client.http.idempotency import new_key
@@ -50,9 +50,10 @@ def described(path: str, response: Response) -> Entry:
 
     headers = response.headers
     try:
-        modified = parsedate_to_datetime(headers["last-modified"]).isoformat()
+        # In whole seconds; an older gateway sends nothing else.
+        seconds = parsedate_to_datetime(headers["last-modified"]).isoformat()
     except (KeyError, ValueError):
-        modified = None
+        seconds = None
     total = headers.get("content-range", "").rpartition("/")[2] or headers.get("content-length", "")
     return Entry(
         split(path)[1],
@@ -60,7 +61,7 @@ def described(path: str, response: Response) -> Entry:
         is_folder=False,
         size=int(total) if total.isdecimal() else None,
         content_type=headers.get("content-type", ""),
-        last_modified=modified,
+        last_modified=timestamp(headers.get("x-modified")) or seconds,
         etag=headers.get("etag"),
         digest=headers.get("repr-digest"),
     )

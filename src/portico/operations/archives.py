@@ -201,7 +201,9 @@ class Archive:
                         raise Changed(
                             f"'{item.path}' has changed since the archive was begun; download it again."
                         )
-                    yield writer.begin(self._name(item), size, item.entry.modified)
+                    # A listing may have the time of the upload instead of the file's own.
+                    modified = download.entry.modified or item.entry.modified
+                    yield writer.begin(self._name(item), size, modified)
                     async for chunk in download.chunks:
                         writer.feed(chunk)
                         yield chunk

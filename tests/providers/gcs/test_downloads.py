@@ -20,11 +20,11 @@ async def rest(download: Download) -> bytes:
         return b"".join([chunk async for chunk in chunks])
 
 
-async def test_a_download_is_one_call(server: GcsServer, provider: GcsProvider) -> None:
+async def test_download_asks_for_content_and_metadata(server: GcsServer, provider: GcsProvider) -> None:
     await put(provider, "f", DATA)
     server.calls.clear()
     assert await content(provider, "f") == DATA
-    assert len(server.calls) == 1
+    assert len(server.calls) == 2
 
 
 async def test_chunks_are_not_large(provider: GcsProvider) -> None:

@@ -93,7 +93,8 @@ class Comparison:
         """Record a downloaded file."""
         entry, local, status = receipt.entry, receipt.local, receipt.status
         if entry is not None and local is not None and status is not None:
-            self._note(receipt.path, local, _seen(entry, status, entry.etag))
+            # With the time of the listing, which the next comparison sees. If the file was replaced since, that is another.
+            self._note(receipt.path, local, _seen(receipt.listed or entry, status, entry.etag))
 
     def _note(self, path: str, local: str, pair: Pair | None, known: Pair | None = None) -> None:
         if pair and pair != known and not self._dry:

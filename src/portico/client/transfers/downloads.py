@@ -94,11 +94,14 @@ def to_file(
         ranges = (_range(session, path, part, meter, start, stop) for start, stop in gaps)
         yield Concurrently(ranges, min(options.limit, len(gaps)))
         verified = options.verify and (yield from _verified(path, part, entry))
-        modified = _time(wanted, options)
+        modified = _time(wanted, entry, options)
         status = yield from blocking(lambda: part.commit(modified))
         if options.fetched:
-            found = _same_version(wanted, entry)
-            options.fetched(Receipt(path, found, local, status, resumed=resumed, verified=verified))
+            listed = wanted if isinstance(wanted, Entry) else None
+            received = _received(wanted, entry)
+            options.fetched(
+                Receipt(path, received, local, status, resumed=resumed, verified=verified, listed=listed)
+            )
     finally:
         for unfinished in opened:
             if not unfinished.closed:
@@ -106,12 +109,21 @@ def to_file(
                 yield from blocking(unfinished.close)
 
 
-def _time(wanted: str | Entry, options: Options) -> datetime | None:
+def _time(wanted: str | Entry, found: Entry | None, options: Options) -> datetime | None:
     """The modification time to set; None for that of the last write."""
     if not isinstance(wanted, Entry):
         return None
-    # A moment ago, so that the time of a change right after is another one.
-    return wanted.modified if options.times else datetime.now(UTC) - timedelta(seconds=1)
+    if not options.times:
+        # A moment ago, so that the time of a change right after is another one.
+        return datetime.now(UTC) - timedelta(seconds=1)
+    # A listing may have the time of the upload; the response has the file's own, possibly in whole seconds only.
+    if found is None or found.modified is None or _is_in_second(wanted, found):
+        return wanted.modified
+    return found.modified
+
+
+def _is_in_second(wanted: Entry, found: Entry) -> bool:
+    return wanted.modified is not None and wanted.modified.replace(microsecond=0) == found.modified
 
 
 def _verified(path: str, part: PartialFile, entry: Entry | None) -> Operation[bool]:
@@ -128,16 +140,12 @@ def _verified(path: str, part: PartialFile, entry: Entry | None) -> Operation[bo
     return True
 
 
-def _same_version(wanted: str | Entry, found: Entry | None) -> Entry | None:
-    """The requested entry with its ETag; None if the download was of another version.
-
-    The response gives the time in whole seconds only.
-    """
+def _received(wanted: str | Entry, found: Entry | None) -> Entry | None:
+    """The requested entry as it was downloaded; None if that was certainly another version."""
     if not isinstance(wanted, Entry) or found is None or wanted.size != found.size:
         return None
-    if wanted.modified is None or wanted.modified.replace(microsecond=0) != found.modified:
-        return None
-    return replace(wanted, etag=found.etag, digest=found.digest)
+    modified = wanted.last_modified if _is_in_second(wanted, found) else found.last_modified
+    return replace(wanted, etag=found.etag, digest=found.digest, last_modified=modified)
 
 
 def _first(

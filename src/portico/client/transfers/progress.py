@@ -58,6 +58,8 @@ class Receipt:
     """How many bytes an earlier run has transferred."""
     verified: bool = False
     """Whether the content of a download matches the digest that the gateway has recorded."""
+    listed: Entry | None = None
+    """The file as it was requested for a download. Its time may be that of the upload, as listings have it."""
 
 
 Received = Callable[[Receipt], None]

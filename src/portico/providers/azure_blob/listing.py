@@ -9,6 +9,8 @@ from urllib.parse import unquote
 from portico import timestamps
 from portico.entries import FOLDER_TYPE, Entry, guess_content_type
 from portico.providers.keys import KeyPage
+from portico.providers.modification_times import MTIME
+from portico.providers.modification_times import read as read_mtime
 from portico.providers.object_versions import Current
 from portico.providers.responses import check_sizes, etag_of, malformed_response, size_of
 from portico.providers.xml_listing import Record, Shape, read
@@ -115,7 +117,10 @@ def entry_of(key: str, headers: Mapping[str, str], size: int | None = None) -> E
     if headers.get("x-ms-resource-type") == "directory" or marked:
         return Entry(key, True, content_type=FOLDER_TYPE, etag=etag_of(headers.get("ETag")))
     size_of(length)
-    return _file(key, length, headers.get("Last-Modified"), headers.get("Content-Type"), headers.get("ETag"))
+    entry = _file(key, length, headers.get("Last-Modified"), headers.get("Content-Type"), headers.get("ETag"))
+    entry.written = entry.last_modified
+    entry.last_modified = read_mtime(headers.get(f"x-ms-meta-{MTIME}")) or entry.last_modified
+    return entry
 
 
 def _file(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from azure.storage.blob.aio import BlobServiceClient
 
 from portico.entries import Entry
-from portico.providers import modification_times
 from portico.providers.azure_blob import page_tokens
 from portico.providers.azure_blob.errors import is_absent
 from portico.providers.azure_blob.listing import entry_of, read_page
@@ -79,12 +78,7 @@ class Container(Service):
         headers = await self.head(key)
         if headers is None or (mark and headers.get(mark[0]) != mark[1]):
             return None
-        entry = entry_of(key, headers)
-        if not entry.is_folder:
-            mtime = headers.get(f"x-ms-meta-{modification_times.MTIME}")
-            entry.written = entry.last_modified
-            entry.last_modified = modification_times.read(mtime) or entry.last_modified
-        return entry
+        return entry_of(key, headers)
 
     async def read(self, key: str, start: int, stop: int | None, etag: str | None) -> Stream:
         headers = {}

@@ -36,7 +36,7 @@ async def copy(share: Share, source: Path, target: Path, *, replace: bool) -> No
     _check_apart(source, target)
     if not found.entry.is_folder:
         await check_file_target(share, target, replace=replace)
-        await _copy_file(share, source, target, replace=replace)
+        await _copy_file(share, source, found.entry, target, replace=replace)
         count(size=found.entry.size)
         return
     if await check_folder_target(share, target, replace=replace):
@@ -85,11 +85,12 @@ async def _respell(share: Share, found: Found, source: Path, target: Path) -> No
         ) from error
 
 
-async def _copy_file(share: Share, source: Path, target: Path, *, replace: bool) -> None:
+async def _copy_file(share: Share, source: Path, entry: Entry, target: Path, *, replace: bool) -> None:
+    """Copy a file with its time, which the service does not do by itself."""
     staged = StagedFile(share, "")
     try:
         await staged.copy(source)
-        await staged.commit(target, replace=replace)
+        await staged.commit(target, replace=replace, modified=entry.modified)
     except BaseException:
         await asyncio.shield(staged.discard())
         raise
@@ -137,7 +138,7 @@ async def _copy_tree(share: Share, source: Path, target: Path, *, replace: bool)
     async def copy_one(entry: Entry) -> None:
         nonlocal done
         try:
-            await _copy_file(share, here.child(entry.name), there.child(entry.name), replace=replace)
+            await _copy_file(share, here.child(entry.name), entry, there.child(entry.name), replace=replace)
         except NotFound:
             if await share.file(here.child(entry.name)):
                 raise

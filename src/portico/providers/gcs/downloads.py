@@ -1,5 +1,6 @@
 """Downloads: one request, and further ones if its connection breaks."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
 from typing import Self
@@ -15,6 +16,9 @@ from portico.providers.gcs.service import Backoff, Request, Service
 from portico.providers.keys import name_of
 from portico.providers.responses import malformed_response, size_of
 
+_CHUNK = 2**20
+"""More than this may have arrived before the content is read."""
+
 
 class ObjectReader:
     """Reads one object."""
@@ -27,6 +31,19 @@ class ObjectReader:
     async def open(self, start: int, stop: int | None, etag: str | None) -> Download:
         if (stop is not None and stop <= start) or (etag is not None and not etag.isdigit()):
             return await self._open_empty(start, etag)
+        # The content comes without the metadata, which has the time of the file: both are asked for at once.
+        finding = asyncio.create_task(self._find())
+        try:
+            return await self._open(start, stop, etag, finding)
+        finally:
+            finding.cancel()
+            await asyncio.wait([finding])
+            if not finding.cancelled():
+                finding.exception()  # retrieved: it did not matter
+
+    async def _open(
+        self, start: int, stop: int | None, etag: str | None, finding: asyncio.Task[Entry | None]
+    ) -> Download:
         with translated(self._name):
             try:
                 response = await self._media(start, stop, {"ifGenerationMatch": etag})
@@ -37,7 +54,7 @@ class ObjectReader:
                     raise changed(self._name) from None
                 raise
             try:
-                entry = await self._entry(response)
+                entry = await self._entry(response, finding)
             except BaseException:
                 response.close()
                 raise
@@ -70,18 +87,17 @@ class ObjectReader:
             raise malformed_response("content that does not begin at the requested byte")
         return response
 
-    async def _entry(self, response: aiohttp.ClientResponse) -> Entry:
+    async def _entry(self, response: aiohttp.ClientResponse, finding: asyncio.Task[Entry | None]) -> Entry:
         headers = response.headers
         value = headers.get("Content-Range" if response.status == 206 else "Content-Length", "")
         size, etag = value.rpartition("/")[2], headers.get("X-Goog-Generation", "")
         if not (etag.isascii() and etag.isdigit() and len(etag) < 32):
             raise malformed_response("content without its generation")
-        modified = _stamp(headers.get("Last-Modified"))
-        if modified is None:  # the JSON API does not promise it
-            found = await self._find()
-            if found is None or found.etag != etag:
-                raise changed(self._name)
-            modified = found.last_modified
+        found = await finding
+        same = found is not None and found.etag == etag
+        modified = found.last_modified if found and same else _stamp(headers.get("Last-Modified"))
+        if modified is None:
+            raise changed(self._name)
         kind = headers.get("Content-Type") or guess_content_type(self._name)
         return Entry(self._key, False, size_of(size), modified, kind, etag)
 
@@ -155,7 +171,7 @@ class GcsContent:
             assert self._reopen is not None
             self._response = await self._reopen(self._position)
         try:
-            chunk = await self._response.content.readany()
+            chunk = await self._response.content.read(_CHUNK)
         except FAILURES:
             self._response.close()
             self._response = None

@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from portico.errors import NotFound, NotPossible, PorticoError, already_exists, cannot_replace_folder
 from portico.paths import Path, name_flaw
@@ -257,7 +257,7 @@ def _copy_within(token: CancelToken, here: int, there: int, name: str, staging: 
     """Copy a file between open folders, all or nothing; the caller syncs the target folder."""
     check_replaceable(lstat(there, name), Path((name,)), replace=replace)
     with OpenFile(here, Path((name,))) as file, new_file(staging) as (staged, descriptor):
-        _copy_bytes(token, file.fileno(), descriptor)
+        _copy_content(token, file.fileno(), descriptor)
         os.fsync(descriptor)
         commit_staged(staging, staged, there, Path((name,)), replace=replace)
 
@@ -268,11 +268,19 @@ def _copy_file(token: CancelToken, top: Volume, source: Path, target: Path, repl
     staged = StagedFile(top, target, replace=replace)
     try:
         with opened_folder(top, source.parent) as folder, OpenFile(folder, source) as file:
-            _copy_bytes(token, file.fileno(), staged.open())
+            _copy_content(token, file.fileno(), staged.open())
         staged.commit()
         count()
     finally:
         staged.discard()
+
+
+def _copy_content(token: CancelToken, source: int, target: int) -> None:
+    """Copy the bytes, and the time of the file, which a client may have set."""
+    _copy_bytes(token, source, target)
+    info = os.fstat(source)
+    with suppress(OSError):
+        os.utime(target, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
 def _copy_bytes(token: CancelToken, source: int, target: int) -> None:
