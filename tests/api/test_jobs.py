@@ -1,7 +1,6 @@
 """`Prefer: respond-async`: long changes become jobs that can be watched, cancelled, and found again."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -16,6 +15,7 @@ from portico.operations import actor
 from portico.operations.jobs import Jobs
 from portico.providers.local import LocalProvider
 from portico.store.database import Database
+from portico.store.jobs import JobRecords
 
 from .conftest import OpenGateway
 from .gateways import Gateway, address
@@ -246,14 +246,10 @@ async def test_a_repeated_request_gets_the_same_job(
 async def test_without_the_database_it_stays_a_plain_change(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    genuine: Callable[..., Any] = Database.execute
+    async def failing(*_: Any, **__: Any) -> Any:
+        raise ProviderUnavailable("The database does not answer.")
 
-    async def failing(self: Database, statement: Any, *arguments: Any, **options: Any) -> Any:
-        if getattr(getattr(statement, "table", None), "name", "") == "jobs":
-            raise ProviderUnavailable("The database does not answer.")
-        return await genuine(self, statement, *arguments, **options)
-
-    monkeypatch.setattr(Database, "execute", failing)
+    monkeypatch.setattr(JobRecords, "add", failing)
     assert (await copy(gateway)).status_code == 201
 
 
@@ -278,3 +274,11 @@ async def test_a_job_ends_with_its_key(gateway: Gateway, slow: Slow, monkeypatch
     assert (await gateway.client.delete(f"{keys}/{made['id']}", headers=owner)).status_code == 204
     async with asyncio.timeout(60):
         await slow.called_off.wait()
+
+
+async def test_a_burst_of_changes_passes_exactly_the_limit(
+    gateway: Gateway, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Jobs, "max_per_actor", 3)
+    answers = await asyncio.gather(*(copy(gateway, target=f"/new{each}") for each in range(12)))
+    assert sorted(each.status_code for each in answers) == [202] * 3 + [429] * 9

@@ -22,6 +22,7 @@ from portico.store.jobs import (
     RUNNING,
     JobRecord,
     JobRecords,
+    OwnedJob,
 )
 from portico.store.tables import jobs
 from portico.tally import Tally
@@ -51,7 +52,8 @@ async def test_progress_and_outcome_are_seen_by_others(
     node: JobRecords, other_node: JobRecords, record: JobRecord
 ) -> None:
     tally = Tally()
-    job = await node.add(record, tally, lambda: None)
+    job = await node.add(record, tally, lambda: None, most=10)
+    assert job
     assert await other_node.get(record.namespace, record.id) == record
     assert await other_node.get(f"{record.user_id}/key", record.id) is None, "of another actor"
     tally.entries, tally.size, tally.total = 7, 2**40, 9
@@ -76,7 +78,8 @@ async def test_a_job_is_cancelled_from_elsewhere(
     node: JobRecords, other_node: JobRecords, record: JobRecord, users: Users, why: str
 ) -> None:
     cancelled = asyncio.Event()
-    job = await node.add(record, Tally(), cancelled.set)
+    job = await node.add(record, Tally(), cancelled.set, most=10)
+    assert job
     match why:
         case "wanted":
             await other_node.want_cancel(record.id)
@@ -101,7 +104,8 @@ async def test_a_dead_process_leaves_an_interrupted_job(
     silent: bool,
 ) -> None:
     cancelled = asyncio.Event()
-    job = await node.add(record, Tally(), cancelled.set)
+    job = await node.add(record, Tally(), cancelled.set, most=10)
+    assert job
     await node._renewals.remove(job)
     if silent:
         await database.execute(update(jobs).values(owned_until=database.now()))
@@ -123,7 +127,8 @@ async def test_a_dead_process_leaves_an_interrupted_job(
 async def test_an_outcome_that_cannot_be_saved_is_saved_later(
     node: JobRecords, other_node: JobRecords, record: JobRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = await node.add(record, Tally(), lambda: None)
+    job = await node.add(record, Tally(), lambda: None, most=10)
+    assert job
     with monkeypatch.context() as patch:
         patch.setattr(Database, "execute", failing)
         await node.end(job, DONE)
@@ -141,10 +146,13 @@ async def failing(*_: object, **__: object) -> None:
 async def test_the_sweep_forgets_after_a_day(
     clock: Clock, node: JobRecords, other_node: JobRecords, record: JobRecord, database: Database
 ) -> None:
-    ended = await node.add(record, Tally(), lambda: None)
+    ended = await node.add(record, Tally(), lambda: None, most=10)
+    assert ended
     await node.end(ended, DONE)
     lost = replace(record, id="b" * 32)
-    await node._renewals.remove(await node.add(lost, Tally(), lambda: None))
+    job = await node.add(lost, Tally(), lambda: None, most=10)
+    assert job
+    await node._renewals.remove(job)
     clock.advance(LIFETIME.total_seconds() + 1)
     await other_node.sweep()
     assert {row.id: row.state for row in await database.fetch(select(jobs))} == {
@@ -154,3 +162,17 @@ async def test_the_sweep_forgets_after_a_day(
     clock.advance(KEPT.total_seconds() - 1)
     await other_node.sweep()
     assert [row.id for row in await database.fetch(select(jobs))] == [lost.id]
+
+
+async def test_a_burst_of_jobs_passes_exactly_the_limit(
+    node: JobRecords, other_node: JobRecords, record: JobRecord
+) -> None:
+    async def add(number: int) -> tuple[JobRecords, OwnedJob] | None:
+        owner, each = (node, other_node)[number % 2], replace(record, id=f"{number:032x}")
+        job = await owner.add(each, Tally(), lambda: None, most=3)
+        return (owner, job) if job else None
+
+    added = [each for each in await asyncio.gather(*map(add, range(16))) if each]
+    assert len(added) == await node.running_by(record.namespace) == 3
+    for owner, job in added:
+        await owner.end(job, DONE)

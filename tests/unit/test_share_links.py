@@ -142,6 +142,24 @@ async def test_one_address_does_not_keep_others_out(
     assert (await guests.guest(text)).digest == guest.digest
 
 
+async def test_guests_at_once_pass_exactly_the_limit(
+    links: ShareLinks, guests: Guests, sharer: User, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.accounts.guests.MAX_OF_ADDRESS", 3)
+    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    found = await links.find(token)
+    assert found
+
+    async def added() -> bool:
+        clock.advance(-0.001)  # a request that read the clock earlier may insert its row later
+        try:
+            return await guests.add(found, "", "192.0.2.1", None) is not None
+        except TooManyRequests:
+            return False
+
+    assert sum(await asyncio.gather(*(added() for _ in range(12)))) == 3
+
+
 async def test_those_who_are_kept_for_an_upload_are_limited_too(
     links: ShareLinks, guests: Guests, sharer: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,9 @@ MAX_LIFETIME: Final = timedelta(days=30)
 KEPT: Final = timedelta(days=1)
 """How long an expired guest is kept, for an upload that began before the end."""
 
+_LATER: Final = timedelta(hours=1)
+"""How much later a guest may have opened the link by the clock of another request or node."""
+
 _GUEST = (
     select(
         guests.c.digest.label("guest_digest"),
@@ -179,8 +182,12 @@ class Guests:
         visit = {"link": found.link.id, "at": now, "name": name, "address": address[:64], "action": "open"}
 
         async def store(transaction: "AsyncConnection") -> None:
-            # Those of the last day, and all: who is kept for an upload does not keep others out so soon.
-            recent = case((guests.c.expires_at <= row["expires_at"], 1))
+            # Locked, so that the count holds.
+            link = select(share_links.c.id).where(share_links.c.id == found.link.id)
+            await transaction.execute(link.with_for_update(key_share=True))
+            # Those of the last day, and all: who is kept for an upload does not keep others out so soon. Another request
+            # may have read the clock later, and have been quicker.
+            recent = case((guests.c.expires_at <= now + clock.milliseconds(LIFETIME + _LATER), 1))
             living = select(func.count(recent), func.count()).where(
                 guests.c.link == found.link.id, guests.c.expires_at > now
             )

@@ -6,12 +6,13 @@ operations, with the same rights, admission, limits and audit lines; only its en
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import structlog
 
-from portico.errors import Internal, NotSignedIn, PorticoError, Unavailable
+from portico.errors import Internal, NotSignedIn, PorticoError, TooManyRequests, Unavailable
 from portico.operations.cancellation import ChangeAbandoned
 from portico.operations.request_context import RequestContext
 from portico.paths import Path
@@ -25,6 +26,8 @@ from portico.store.jobs import (
     OwnedJob,
 )
 from portico.tally import Tally
+
+_RETRY_SECONDS = 5
 
 log = structlog.get_logger()
 
@@ -64,6 +67,13 @@ class _Outcome(msgspec.Struct, omit_defaults=True):
     trash_id: str | None = None
 
 
+class Place(msgspec.Struct):
+    """Of a change among the jobs of its actor."""
+
+    taken: bool = False
+    """Whether it has become a job, which leaves the place when it ends."""
+
+
 class Jobs:
     """The jobs of this process."""
 
@@ -83,8 +93,29 @@ class Jobs:
     def running(self) -> int:
         return len(self._running)
 
-    def has_room(self, namespace: str) -> bool:
-        return self._by_namespace[namespace] < self.max_per_actor and not self._stopping
+    @contextmanager
+    def place(self, namespace: str) -> Iterator["Place"]:
+        """Reserve a place for a change that may become a job; `TooManyRequests` if this process has no more."""
+        if self._by_namespace[namespace] >= self.max_per_actor:
+            raise self.too_many()
+        self._by_namespace[namespace] += 1
+        place = Place()
+        try:
+            yield place
+        finally:
+            if not place.taken:
+                self._leave(namespace)
+
+    def _leave(self, namespace: str) -> None:
+        self._by_namespace[namespace] -= 1
+        if not self._by_namespace[namespace]:
+            del self._by_namespace[namespace]
+
+    def too_many(self) -> TooManyRequests:
+        return TooManyRequests(
+            f"{self.max_per_actor} of your changes are still under way; wait for one of them, or cancel it.",
+            retry_after=_RETRY_SECONDS,
+        )
 
     async def adopt(
         self,
@@ -93,14 +124,23 @@ class Jobs:
         counted: Tally,
         cancel: Callable[[], None],
         context: RequestContext,
-    ) -> None:
-        """Let `work` go on by itself, in its own `context`. If the database does not answer, it stays with its request."""
-        job = await self.records.add(record, counted, cancel)
+        place: "Place",
+    ) -> bool:
+        """Let `work` go on by itself, in its own `context`.
+
+        If the database does not answer, or other nodes have too many jobs of this actor, it stays with its request.
+        """
+        if self._stopping:
+            return False
+        job = await self.records.add(record, counted, cancel, most=self.max_per_actor)
+        if job is None:
+            return False
+        place.taken = True
         self._running[job.id] = job
-        self._by_namespace[record.namespace] += 1
         task = asyncio.create_task(self._conclude(job, record.namespace, work, context))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return True
 
     async def _conclude(
         self, job: OwnedJob, namespace: str, work: asyncio.Task[Path | None], context: RequestContext
@@ -110,9 +150,7 @@ class Jobs:
         if context.trashed:
             outcome.trash_id = context.trashed[0]
         del self._running[job.id]
-        self._by_namespace[namespace] -= 1
-        if not self._by_namespace[namespace]:
-            del self._by_namespace[namespace]
+        self._leave(namespace)
         await self.records.end(job, state, msgspec.json.encode(outcome).decode())
 
     def _outcome(self, work: asyncio.Task[Path | None]) -> tuple[str, _Outcome]:

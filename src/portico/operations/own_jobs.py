@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from portico import tally
 from portico.drive import Drive
-from portico.errors import NotFound, PorticoError, TooManyRequests
+from portico.errors import NotFound, PorticoError
 from portico.operations.actor import Actor
-from portico.operations.jobs import Job, Jobs, job_of
+from portico.operations.jobs import Job, Jobs, Place, job_of
 from portico.operations.request_context import Looking
 from portico.paths import Path
 from portico.store.jobs import RUNNING, JobRecord
@@ -23,7 +23,6 @@ _COUNTABLE: Final = ("copy", "move")
 """What is being removed cannot be counted."""
 _COUNTED_AT_ONCE: Final = 1000
 _MOST_COUNTED: Final = 1_000_000
-_RETRY_SECONDS: Final = 5
 
 
 class CountsFiles(Protocol):
@@ -58,11 +57,20 @@ class OwnJobs(Generic[OperationsT]):
 
         `TooManyRequests`: the actor has too many jobs.
         """
-        if await self._jobs.records.running_by(self._namespace) >= self._jobs.max_per_actor:
-            raise TooManyRequests(
-                f"{self._jobs.max_per_actor} of your changes are still under way; wait for one of them, or cancel it.",
-                retry_after=_RETRY_SECONDS,
-            )
+        with self._jobs.place(self._namespace) as place:
+            if await self._jobs.records.running_by(self._namespace) >= self._jobs.max_per_actor:
+                raise self._jobs.too_many()
+            return await self._run(kind, source, target, work, wait, place)
+
+    async def _run(
+        self,
+        kind: str,
+        source: Path,
+        target: Path | None,
+        work: Callable[[OperationsT], Awaitable[Path | None]],
+        wait: float,
+        place: Place,
+    ) -> Path | Job | None:
         counted, unwanted = Tally(), asyncio.Event()
         context = replace(self._actor.context, client_gone=unwanted.wait, slot=None)
         operations = self._operations(replace(self._actor, context=context))
@@ -95,8 +103,7 @@ class OwnJobs(Generic[OperationsT]):
             if await _is_done(task, wait):
                 return task.result()
             with suppress(PorticoError):
-                if self._jobs.has_room(self._namespace):
-                    await self._jobs.adopt(record, task, counted, unwanted.set, context)
+                if await self._jobs.adopt(record, task, counted, unwanted.set, context, place):
                     if kind in _COUNTABLE:
                         _count(task, operations, source, counted)
                     return job_of(replace(record, entries=counted.entries, size=counted.size))

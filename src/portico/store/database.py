@@ -33,6 +33,7 @@ from portico.store.sqlite import Sqlite
 from portico.store.tables import metadata
 
 if TYPE_CHECKING:
+    from sqlalchemy import Select
     from sqlalchemy.dialects import postgresql, sqlite
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -120,6 +121,20 @@ class Database:
         return await _retried(
             lambda: self._run(statement, parameters, read=_rows, writes=True, durable=durable), _Conflict
         )
+
+    async def write_in_turn(
+        self, rows: "Select[Any]", statement: Prepared, parameters: Mapping[str, Any]
+    ) -> Sequence[AnyRow]:
+        """As `write`, one at a time of those that name the same `rows`: what the statement counts holds until it is committed."""
+        if self.dialect == "sqlite":  # there is only one writer
+            return await self.write(statement, parameters)
+
+        async def work(transaction: "AsyncConnection") -> Sequence[AnyRow]:
+            # Rows that refer to these can still be inserted.
+            await transaction.execute(rows.with_for_update(key_share=True))
+            return (await transaction.execute(statement.statement, parameters)).all()
+
+        return await self.transact(work)
 
     async def transact(
         self, work: "Callable[[AsyncConnection], Awaitable[T]]", *, wait: float | None = None

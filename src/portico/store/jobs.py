@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 import structlog
-from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import BigInteger, and_, bindparam, delete, func, or_, select, update
 
 from portico import processes
 from portico.errors import PorticoError
 from portico.processes import ProcessState
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
+from portico.store.prepared import inserting, new_row
 from portico.store.renewals import Renewals
 from portico.store.tables import jobs, users
 from portico.tally import Tally
@@ -39,6 +40,13 @@ RENEWAL: Final = timedelta(seconds=1)
 
 _MILLISECOND = timedelta(milliseconds=1)
 
+_RUNNING_OF: Final = and_(
+    jobs.c.namespace == bindparam("whose"),
+    jobs.c.state == RUNNING,
+    jobs.c.owned_until > bindparam("now"),
+)
+_RUNNING_NUMBER: Final = select(func.count().label("number")).select_from(jobs).where(_RUNNING_OF)
+_ADD: Final = inserting(jobs, _RUNNING_NUMBER.scalar_subquery() < bindparam("most", type_=BigInteger))
 _SAVE: Final = (
     update(jobs)
     .where(jobs.c.id == bindparam("job_id"), jobs.c.owner == bindparam("me"), jobs.c.state == RUNNING)
@@ -99,26 +107,28 @@ class JobRecords:
 
     # The process that does the work
 
-    async def add(self, record: JobRecord, tally: Tally, cancel: Callable[[], None]) -> OwnedJob:
-        statement = insert(jobs).values(
-            id=record.id,
-            user_id=record.user_id,
-            namespace=record.namespace,
-            kind=record.kind,
-            state=RUNNING,
-            source=record.source,
-            target=record.target,
-            request_id=record.request_id,
-            owner=self._owner,
-            owned_until=self._until(),
-            started_at=record.started_at,
-        )
+    async def add(
+        self, record: JobRecord, tally: Tally, cancel: Callable[[], None], *, most: int
+    ) -> OwnedJob | None:
+        """The job; None if `most` of its namespace are running, on whatever node."""
+        row = msgspec.structs.asdict(record) | {
+            "state": RUNNING,
+            "bytes": record.size,
+            "owner": self._owner,
+            "owned_until": self._until(),
+            "cancel_wanted": False,
+        }
+        counted = {"whose": record.namespace, "now": self._database.now(), "most": most}
+        user = select(users.c.id).where(users.c.id == record.user_id)
         self._mine.add(record.id)
         try:
-            await self._database.execute(statement)
+            added = await self._database.write_in_turn(user, _ADD, new_row(jobs, row) | counted)
         except BaseException:  # it may have been inserted, and then counts as interrupted soon
             self._mine.discard(record.id)
             raise
+        if not added:
+            self._mine.discard(record.id)
+            return None
         job = OwnedJob(record.id, tally, cancel)
         self._renewals.add(job)
         return job
@@ -174,12 +184,8 @@ class JobRecords:
     # Those who ask
 
     async def running_by(self, namespace: str) -> int:
-        mine = and_(
-            jobs.c.namespace == namespace,
-            jobs.c.state == RUNNING,
-            jobs.c.owned_until > self._database.now(),
-        )
-        row = await self._database.first(select(func.count().label("number")).select_from(jobs).where(mine))
+        values = {"whose": namespace, "now": self._database.now()}
+        row = await self._database.first(_RUNNING_NUMBER, values)
         return int(row.number) if row else 0
 
     async def get(self, namespace: str, job_id: str) -> JobRecord | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-from sqlalchemy import Dialect
+from sqlalchemy import ColumnElement, Dialect, Table, bindparam, insert, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.types import TypeEngine
@@ -22,6 +22,18 @@ class Prepared:
 
     def __init__(self, statement: UpdateBase) -> None:
         self.statement = statement
+
+
+def inserting(table: Table, *conditions: ColumnElement[bool]) -> Prepared:
+    """Inserts a row with the values of `new_row`, if all conditions hold. It returns the row's primary key."""
+    values = select(*(bindparam(f"new_{each.name}", type_=each.type).label(each.name) for each in table.c))
+    statement = insert(table).from_select([*table.c], values.where(*conditions))
+    return Prepared(statement.returning(*table.primary_key))
+
+
+def new_row(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of `inserting`: all columns have to be among the values."""
+    return {f"new_{each.name}": values[each.name] for each in table.c}
 
 
 class Outcome(msgspec.Struct, frozen=True):
