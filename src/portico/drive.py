@@ -290,9 +290,11 @@ class Drive:
             renamed=on_conflict is OnConflict.RENAME,
         )
 
-    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> ResumableUpload:
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> ResumableUpload:
         self.require(Right.UPLOAD)
-        return await self._provider.resume_upload(state, known_offset=known_offset)
+        return await self._provider.resume_upload(state, known_offset=known_offset, trusted=trusted)
 
     async def finish_upload(
         self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save

@@ -105,8 +105,10 @@ class InstrumentedProvider(Provider):
         work = self._inner.begin_upload(path, content_type, options, renamed=renamed)
         return _InstrumentedUpload(self, await self.timed("begin_upload", work))
 
-    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> ResumableUpload:
-        work = self._inner.resume_upload(state, known_offset=known_offset)
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> ResumableUpload:
+        work = self._inner.resume_upload(state, known_offset=known_offset, trusted=trusted)
         upload = await self.timed("resume_upload", work)
         return _InstrumentedUpload(self, upload)
 

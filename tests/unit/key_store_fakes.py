@@ -185,7 +185,9 @@ class FakeStore(KeyStore):
         chosen = {"replace": options.replace, "size": options.at_most, "modified": options.modified}
         return await self.begin(key_of(path), renamed=renamed, **chosen)
 
-    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> KeyStoreUpload:
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> KeyStoreUpload:
         return self.resumed(state)
 
     async def begin(self, key: str, **options: object) -> KeyStoreUpload:

@@ -138,11 +138,13 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> ResumableUpload:
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> ResumableUpload:
         """The upload with this state, and the `offset` that it really has.
 
-        `known_offset`: what was saved with the state. The service then need not be asked before `append`, which raises
-        `OffsetMismatch` if less has arrived.
+        `known_offset`: what was saved with the state; what lies behind it in the service does not count. If it is
+        `trusted`, the service need not be asked before `append`, which raises `OffsetMismatch` if less has arrived.
 
         `NotFound`: the service has lost it.
         """

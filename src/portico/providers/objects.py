@@ -203,7 +203,9 @@ class ObjectStore(KeyStore):
         )
         return KeyStoreUpload(self, state, self._target)
 
-    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> ResumableUpload:
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> ResumableUpload:
         return KeyStoreUpload(self, UploadState.decode(state), self._target)
 
     @asynccontextmanager

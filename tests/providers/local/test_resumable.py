@@ -162,3 +162,16 @@ async def test_an_upload_that_was_taken_over_removes_nothing(tmp_path: Folder) -
     assert staged.read_bytes() == b"abcd"
     await upload.append(once(b"e"), save)  # and its lock is gone
     await provider.close()
+
+
+async def test_what_another_program_appended_does_not_count(tmp_path: Folder) -> None:
+    provider = LocalProvider(str(tmp_path))
+    upload = await provider.begin_upload(Path(("file",)), TYPE)
+    await upload.append(once(b"abcd"), save)
+    (staged,) = (tmp_path / ".portico~staging").iterdir()
+    staged.write_bytes(b"abcdXYZ")
+    again = await provider.resume_upload(upload.state, known_offset=4, trusted=False)
+    assert again.offset == 4
+    assert (await again.finish(save)).size == 4
+    assert (tmp_path / "file").read_bytes() == b"abcd"
+    await provider.close()

@@ -108,7 +108,9 @@ class AzureFilesProvider(Provider):
             self._share, self._memory, path, content_type, options, renamed=renamed
         )
 
-    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> AzureFilesUpload:
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> AzureFilesUpload:
         return await AzureFilesUpload.resume(self._share, self._memory, state)
 
     async def check_ancestors(self, folder: Path) -> None:

@@ -101,8 +101,12 @@ class LocalProvider(Provider):
             self._threads, self._buffers, self._top, path, options, renamed=renamed
         )
 
-    async def resume_upload(self, state: bytes, *, known_offset: int | None = None) -> LocalUpload:
-        return await LocalUpload.resume(self._threads, self._buffers, self._top, state, known_offset)
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> LocalUpload:
+        return await LocalUpload.resume(
+            self._threads, self._buffers, self._top, state, known_offset, trusted=trusted
+        )
 
     async def check_ancestors(self, folder: Path) -> None:
         await self._threads.run(self._threads.metadata, folder, self._check_ancestors, folder)

@@ -1,4 +1,5 @@
-"""Resumable uploads: a staged file that outlives its writers. How long it is says how much of it has arrived."""
+"""Resumable uploads: a staged file that outlives its writers. It may be longer than what was saved, but never counts for
+more: another program may have appended to it."""
 
 import asyncio
 import os
@@ -75,10 +76,14 @@ class LocalUpload(ResumableUpload):
         top: Volume,
         state: bytes,
         known_offset: int | None = None,
+        *,
+        trusted: bool = True,
     ) -> "LocalUpload":
         upload = cls(threads, buffers, top, msgspec.json.decode(state, type=_State), known_offset or 0)
         if known_offset is None:
             upload.offset = await upload._run(upload._size)
+        elif not trusted:  # another program may have appended to the file
+            upload.offset = min(known_offset, await upload._run(upload._size))
         return upload
 
     @property
@@ -186,6 +191,11 @@ class LocalUpload(ResumableUpload):
             raise
         staged.adopt(staging, state.name, file)
         try:
+            size = os.fstat(file).st_size
+            if size < self.offset:
+                raise other_offset(size)
+            if size > self.offset:
+                os.ftruncate(file, self.offset)
             return staged.commit()
         finally:
             staged.close()
