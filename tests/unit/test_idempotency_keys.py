@@ -11,12 +11,14 @@ import pytest
 from sqlalchemy import func, select, update
 
 from portico import processes
+from portico.store import idempotency
 from portico.store.database import Database
 from portico.store.idempotency import KEPT, LIFETIME, Answered, Claim, IdempotencyKeys, Reused, Running
 from portico.store.tables import idempotency_keys
 
 KEY, REQUEST, OTHER = b"k" * 32, b"r" * 32, b"o" * 32
 SCOPE = "local\n/alice\nupload"
+ACTOR = "1"
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def keys(database: Database) -> IdempotencyKeys:
 
 
 async def claimed(keys: IdempotencyKeys, request: bytes = REQUEST) -> Claim:
-    claim = await keys.claim(KEY, request, SCOPE)
+    claim = await keys.claim(KEY, request, SCOPE, ACTOR)
     assert isinstance(claim, Claim)
     return claim
 
@@ -44,13 +46,13 @@ async def test_an_answer_is_kept_for_a_day(keys: IdempotencyKeys, database: Data
     claim = await claimed(keys)
     assert not claim.repeated
     assert claim.first_at == clock.moment
-    assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
+    assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Running()
     await claim.answer(b"done")
     for _ in range(2):
-        assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE)
+        assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE, ACTOR)
     clock.advance(KEPT.total_seconds() - 1)
     await keys.sweep()
-    assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE)
+    assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE, ACTOR)
     clock.advance(1)
     again = await claimed(keys)
     assert not again.repeated
@@ -62,22 +64,22 @@ async def test_an_answer_is_kept_for_a_day(keys: IdempotencyKeys, database: Data
 
 async def test_a_key_belongs_to_one_request(keys: IdempotencyKeys) -> None:
     claim = await claimed(keys)
-    assert await keys.claim(KEY, OTHER, SCOPE) == Reused()
+    assert await keys.claim(KEY, OTHER, SCOPE, ACTOR) == Reused()
     await claim.answer(b"done")
-    assert await keys.claim(KEY, OTHER, SCOPE) == Reused()
-    another = await keys.claim(b"x" * 32, OTHER, SCOPE)
+    assert await keys.claim(KEY, OTHER, SCOPE, ACTOR) == Reused()
+    another = await keys.claim(b"x" * 32, OTHER, SCOPE, ACTOR)
     assert isinstance(another, Claim)
     await another.give_up(begun=True)
-    assert await keys.claim(b"x" * 32, REQUEST, SCOPE) == Reused()
+    assert await keys.claim(b"x" * 32, REQUEST, SCOPE, ACTOR) == Reused()
 
 
 async def test_of_many_one_runs(database: Database) -> None:
     nodes = [IdempotencyKeys(database) for _ in range(10)]
-    found = await asyncio.gather(*(node.claim(KEY, REQUEST, SCOPE) for node in nodes))
+    found = await asyncio.gather(*(node.claim(KEY, REQUEST, SCOPE, ACTOR) for node in nodes))
     [claim] = [each for each in found if isinstance(each, Claim)]
     assert found.count(Running()) == 9
     await claim.give_up(begun=True)
-    found = await asyncio.gather(*(node.claim(KEY, REQUEST, SCOPE) for node in nodes))
+    found = await asyncio.gather(*(node.claim(KEY, REQUEST, SCOPE, ACTOR) for node in nodes))
     [claim] = [each for each in found if isinstance(each, Claim)]
     assert claim.repeated
     await claim.answer(b"")
@@ -114,7 +116,7 @@ async def test_an_owner_that_vanished_on_another_machine_is_waited_for(
     lost = await claimed(keys)
     await vanish(lost)
     clock.advance(LIFETIME.total_seconds() - 1)
-    assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
+    assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Running()
     clock.advance(1)
     taken_over = await claimed(keys)
     assert taken_over.repeated
@@ -122,9 +124,9 @@ async def test_an_owner_that_vanished_on_another_machine_is_waited_for(
     assert not await lost.is_owned()
     assert not await lost.note({"/a": "/b"})
     await lost.answer(b"late")
-    assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
+    assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Running()
     await taken_over.answer(b"done")
-    assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE)
+    assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE, ACTOR)
 
 
 async def test_an_owner_that_was_suspended_goes_on_if_nobody_took_over(
@@ -134,7 +136,7 @@ async def test_an_owner_that_was_suspended_goes_on_if_nobody_took_over(
     await vanish(claim)
     clock.advance(2 * LIFETIME.total_seconds())
     assert await claim.is_owned()
-    assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
+    assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Running()
 
 
 async def test_an_owner_that_ended_on_this_machine_is_noticed_at_once(
@@ -146,7 +148,7 @@ async def test_an_owner_that_ended_on_this_machine_is_noticed_at_once(
         name = processes.name_of.__wrapped__(process.pid)
         await vanish(await claimed(keys))
         await database.execute(update(idempotency_keys).values(owner=f"{name}-0123"))
-        assert await keys.claim(KEY, REQUEST, SCOPE) == Running()
+        assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Running()
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert (await claimed(keys)).repeated
@@ -159,3 +161,26 @@ async def test_a_running_request_is_renewed(database: Database) -> None:
         await asyncio.sleep(0.01)
     await claim.answer(b"")
     assert claim not in claim._renewals
+
+
+async def test_answers_of_one_actor_are_limited(
+    keys: IdempotencyKeys, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "MAX_KEPT", 5)
+    monkeypatch.setattr(idempotency, "_TRIM_EVERY", 3)
+
+    async def answered(number: int, actor: str) -> None:
+        claim = await keys.claim(f"{actor}{number:031}".encode(), REQUEST, SCOPE, actor)
+        assert isinstance(claim, Claim)
+        await claim.answer(b"done")
+
+    running = await keys.claim(KEY, REQUEST, SCOPE, "a")
+    assert isinstance(running, Claim)
+    await answered(0, "b")
+    for number in range(30):
+        await answered(number, "a")
+    rows = await database.fetch(select(idempotency_keys.c.actor, idempotency_keys.c.owner))
+    assert sum(row.actor == "a" and not row.owner for row in rows) <= 5 + 3
+    assert sum(row.actor == "b" for row in rows) == 1
+    assert await keys.claim(KEY, REQUEST, SCOPE, "a") == Running()
+    await running.give_up(begun=False)

@@ -102,6 +102,13 @@ class Actor(msgspec.Struct, frozen=True):
         return ((link, network_of(self.context.address)), link)
 
     @property
+    def holder(self) -> str:
+        """Whose stored answers are limited together: a user with all keys, or the guests of a link from one address."""
+        if self.guest is not None:
+            return f"link {self.guest.link.id} {network_of(self.context.address)}"[:96]
+        return str(self.user.id)
+
+    @property
     def right_missing(self) -> str:
         """What is answered if a right is missing: in words for a guest, a key, or a user."""
         if self.guest is not None:

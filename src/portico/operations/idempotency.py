@@ -91,7 +91,7 @@ class Idempotency:
         """
         actor.require_unrestricted()
         digest = sha256(f"{actor.namespace}\0{key}".encode()).digest()
-        claim = await self._keys.claim(digest, request, _scope(actor.user))
+        claim = await self._keys.claim(digest, request, _scope(actor.user), actor.holder)
         match claim:
             case Answered(response, scope):
                 if scope is not None and not _holds(actor.user, scope):

@@ -7,6 +7,7 @@ done, for the request that takes over.
 
 import os
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -38,6 +39,11 @@ KEPT: Final = timedelta(days=1)
 """How long a key is known, from its first request on."""
 LIFETIME: Final = timedelta(seconds=30)
 """How long a row stays owned after its owner vanished on another machine."""
+MAX_KEPT: Final = 20_000
+"""Answers that are kept for one actor. Those of more requests are forgotten early, the oldest first."""
+_TRIM_EVERY: Final = 100
+"""Claims of one actor in this process after which surplus answers are removed."""
+_MOST_TRIMMED: Final = 10_000
 _RENEWALS: Final = 3
 """In each lifetime, so that one may fail."""
 _ATTEMPTS: Final = 5
@@ -144,13 +150,21 @@ class IdempotencyKeys:
         self._database = database
         self._lifetime = lifetime
         self._taking = _taking(database.dialect)
+        self._claims: Counter[str] = Counter()
+        """Of each actor, since surplus answers were last removed."""
         self._renewals = Renewals("idempotency-key", lifetime / _RENEWALS, self._renew)
 
-    async def claim(self, digest: bytes, request: bytes, scope: str) -> Claim | Answered | Running | Reused:
-        """`digest` identifies the key, `request` the request under it. `scope`: what its sender may do."""
+    async def claim(
+        self, digest: bytes, request: bytes, scope: str, actor: str
+    ) -> Claim | Answered | Running | Reused:
+        """`digest` identifies the key, `request` the request under it.
+
+        `scope`: what its sender may do. `actor`: those whose answers are limited together.
+        """
+        await self._trim(actor)
         owner = f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}"
         for _ in range(_ATTEMPTS):
-            if taken := await self._take(digest, request, owner, scope):
+            if taken := await self._take(digest, request, owner, scope, actor):
                 row = taken[0] if taken[0].response is not None else None
                 return Claim(self._database, self._renewals, digest, owner, row, self._lifetime)
             row = await self._database.first(select(keys).where(keys.c.digest == digest))
@@ -184,7 +198,17 @@ class IdempotencyKeys:
             claim.owned_until = end
         return kept
 
-    async def _take(self, digest: bytes, request: bytes, owner: str, scope: str) -> list[AnyRow]:
+    async def _trim(self, actor: str) -> None:
+        """Forget the oldest answers of an actor who has too many; what is running stays."""
+        self._claims[actor] += 1
+        if self._claims[actor] < _TRIM_EVERY:
+            return
+        del self._claims[actor]
+        answered = select(keys.c.digest).where(keys.c.actor == actor, keys.c.owner == _NOBODY)
+        surplus = answered.order_by(keys.c.expires_at.desc()).offset(MAX_KEPT).limit(_MOST_TRIMMED)
+        await self._database.execute(delete(keys).where(keys.c.digest.in_(surplus)))
+
+    async def _take(self, digest: bytes, request: bytes, owner: str, scope: str, actor: str) -> list[AnyRow]:
         """The row, if the key is new, or was of the same request and its owner vanished: then `response` is set."""
         now = self._database.now()
         row = {
@@ -194,12 +218,14 @@ class IdempotencyKeys:
             "owned_until": now + clock.milliseconds(self._lifetime),
             "expires_at": now + clock.milliseconds(KEPT),
             "scope": scope,
+            "actor": actor,
             "now": now,
         }
         return list(await self._database.write(self._taking, row))
 
     async def sweep(self) -> None:
         """Remove the keys that are older than a day."""
+        self._claims.clear()
         expired = keys.c.expires_at <= self._database.now()
         await self._database.execute(delete(keys).where(expired), wait=SWEEP_WAIT)
 
@@ -218,7 +244,7 @@ def _taking(dialect: str) -> Executable:
         keys.c.owned_until <= bindparam("now"),
         keys.c.expires_at > bindparam("now"),
     )
-    columns = ("digest", "request", "owner", "owned_until", "expires_at", "scope")
+    columns = ("digest", "request", "owner", "owned_until", "expires_at", "scope", "actor")
     statement = upsert(dialect, keys, taken_over, where=vanished)
     return statement.values({name: bindparam(name) for name in columns}).returning(
         keys.c.response, keys.c.expires_at

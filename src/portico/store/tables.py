@@ -170,7 +170,8 @@ audit_lines = Table(
 
 # Uploads that have not ended: those that a client may resume, and those that one request sends in parts to a service.
 # Finished ones are kept until they expire, so that a client that lost the answer learns what was stored. `owner`, `fence`
-# and `owned_until` are a lease: one request at a time writes. A newer one sets `wanted`, and the owner makes way.
+# and `owned_until` are a lease: one request at a time writes. A newer one sets `wanted`, and the owner makes way. `link` and
+# `address` are of a guest: their unfinished uploads are limited.
 uploads = Table(
     "uploads",
     metadata,
@@ -190,11 +191,13 @@ uploads = Table(
     Column("wanted", Boolean, nullable=False, default=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("link", String(16), index=True),
+    Column("address", String(64)),
 )
 
 # What became of a request that carries an idempotency key. `digest` is of the user and the key, `request` of the request.
 # `owner` and `owned_until` are a lease. Once the request is answered, there is no owner; until then, `response` holds notes.
-# `scope` is what the user had when it began: the answer is for nobody who has less.
+# `scope` is what the user had when it began: the answer is for nobody who has less. Of each `actor`, a limited number is kept.
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,
@@ -205,6 +208,7 @@ idempotency_keys = Table(
     Column("response", LargeBinary),
     Column("expires_at", BigInteger, nullable=False, index=True),
     Column("scope", Text),
+    Column("actor", String(96), index=True),
 )
 
 # The SHA-256 of a file's content, valid as long as the file is the one that was hashed. `location` is a digest, too: of
