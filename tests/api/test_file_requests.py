@@ -8,11 +8,10 @@ import pytest
 from portico import clock as clock_module
 from portico import timestamps
 from portico.api.shares import SHARE_SESSIONS
-from portico.operations import resumable
 
 from .conftest import Clock
 from .gateways import Gateway
-from .shares import SHARER, GuestClient, metadata, share
+from .shares import SHARER, metadata, share
 
 
 def _in(seconds: int) -> str:
@@ -133,17 +132,3 @@ async def test_an_unfinished_upload_outlives_the_day_of_a_token(gateway: Gateway
     assert (gateway.files / "box/late.txt").read_bytes() == b"abcdef"
     await shared.end()
     assert (await guest.tus("HEAD", where)).status_code == 401
-
-
-async def test_one_sender_leaves_room_for_others(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable, "MAX_OPEN_OF_GUEST", 2)
-    gateway.put("box/a.txt")
-    shared = await share(gateway, kind="request", askName=False)
-    guest, other = await shared.guest(), await shared.guest()
-
-    async def begun(sender: GuestClient) -> int:
-        named = {"Upload-Length": "6", "Upload-Metadata": metadata(filename="new.txt")}
-        return (await sender.tus("POST", headers=named)).status_code
-
-    assert [await begun(guest) for _ in range(3)] == [201, 201, 429]
-    assert await begun(other) == 201

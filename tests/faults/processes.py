@@ -3,13 +3,16 @@
 import asyncio
 import json
 import os
+import re
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import update
 
@@ -18,9 +21,9 @@ from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
-from portico.errors import NotFound
 from portico.paths import RESERVED_PREFIX
 from portico.paths import Path as StoragePath
+from portico.providers.base import Provider
 from portico.providers.registry import open_provider
 from portico.providers.s3 import S3Provider
 from portico.store.database import Database
@@ -30,6 +33,7 @@ from portico.store.uploads import Uploads
 
 from ..gateways import FILES, Gateway, wait_until
 from ..servers.azure_files import Share, azure_files_server
+from ..servers.azure_files.shares import Folder, Node
 from ..servers.azurite import KEY as AZURITE_KEY
 from ..servers.azurite import Azurite
 from ..servers.gcs import shared_server as gcs_server
@@ -159,6 +163,10 @@ class Storage(ABC):
     part: int
     """At how many bytes another part of an upload begins."""
 
+    provider: str
+    """The kind of the connection."""
+    options: dict[str, str]
+
     def __init__(self, gateway: TunedGateway) -> None:
         self._gateway = gateway
 
@@ -174,13 +182,42 @@ class Storage(ABC):
     async def sweep(self) -> None:
         """Let the gateway's own clean-up run its course."""
 
+    def forgets(self, left: str, *, killed: bool) -> bool:
+        """Whether the service itself drops this a week later, and no request can do so earlier."""
+        return False
+
+    def age(self) -> None:  # noqa: B027
+        """Let what the storage holds be two days old, where the gateway asks for the age."""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Provider]:
+        provider = open_provider(self.provider, self.options)
+        try:
+            yield provider
+        finally:
+            await provider.close()
+
+    async def files(self) -> dict[str, bytes]:
+        """The SHA-256 of every file at the top, by name."""
+        found: dict[str, bytes] = {}
+        async with self.opened() as provider:
+            page = await provider.list_page(StoragePath(), 1000, None)
+            for entry in page.entries:
+                digest = sha256()
+                if not entry.is_folder:
+                    download = await provider.read(StoragePath((entry.name,)))
+                    async for chunk in download.chunks:
+                        digest.update(chunk)
+                found[entry.name] = digest.digest()
+        return found
+
 
 class LocalStorage(Storage):
-    kind = "local"
+    kind = provider = "local"
     part = 2**20
 
     async def prepare(self) -> None:
-        pass
+        self.options = {"folder": str(self._gateway.files / "web")}
 
     async def left_over(self) -> list[str]:
         return self._gateway.staged
@@ -191,13 +228,13 @@ class LocalStorage(Storage):
 
 
 class S3Storage(Storage):
-    kind = "s3"
+    kind = provider = "s3"
     part = 8 * 2**20
 
     def __init__(self, gateway: TunedGateway) -> None:
         super().__init__(gateway)
         self.bucket = f"bucket-{token_hex(8)}"
-        self.options = self.server()
+        self.options = {"bucket": self.bucket, **self.server()}
 
     @staticmethod
     def server() -> dict[str, str]:
@@ -206,7 +243,7 @@ class S3Storage(Storage):
     async def prepare(self, more: Mapping[str, str] | None = None) -> None:
         """With other options, the gateway may get there by another way than the test."""
         await make_buckets(self.options, [self.bucket])
-        await connect(self._gateway, "s3", {"bucket": self.bucket, **self.options, **(more or {})})
+        await connect(self._gateway, "s3", {**self.options, **(more or {})})
 
     async def left_over(self) -> list[str]:
         async with plain_client(self.options) as client:
@@ -220,7 +257,7 @@ class S3Storage(Storage):
         key = SecretKey.load(chosen.secret_key_file, {})
         database = Database(chosen.database_url)
         options: dict[str, Any] = {name.replace("-", "_"): value for name, value in self.options.items()}
-        provider = S3Provider(bucket=self.bucket, **options)
+        provider = S3Provider(**options)
         try:
             await database.execute(update(uploads).values(expires_at=0, owned_until=0))
             records = Uploads(database, Sealed(key.derive("uploads")), "test")
@@ -248,58 +285,74 @@ class SwiftStorage(S3Storage):
 class AzureBlobStorage(Storage):
     """The service itself forgets blocks that were never committed, after a week; there is nothing of ours to sweep."""
 
-    kind = "azure-blob"
+    kind = provider = "azure-blob"
     part = 8 * 2**20
 
     async def prepare(self) -> None:
         server = Azurite.running()
-        options = {
+        self.options = {
             "container": await server.new_container(),
             "account-url": server.url,
             "account-key": AZURITE_KEY,
         }
-        await connect(self._gateway, "azure-blob", options)
+        await connect(self._gateway, "azure-blob", self.options)
 
     async def left_over(self) -> list[str]:
-        return []
+        """Hidden blobs, and all blobs with blocks that are not committed."""
+        query = {"restype": "container", "comp": "list", "include": "uncommittedblobs"}
+        blocks = {"comp": "blocklist", "blocklisttype": "uncommitted"}
+        left = []
+        async with self.opened() as provider:
+            container: Any = cast("Any", provider)._service
+            listed = (await container.send("GET", container.address, query)).body.decode()
+            for key in re.findall("<Name>(.*?)</Name>", listed):
+                if key.startswith(RESERVED_PREFIX):
+                    left.append(key)
+                elif b"<Name>" in (await container.send("GET", container.blob_url(key), blocks)).body:
+                    left.append(f"blocks of {key}")
+        return left
+
+    def forgets(self, left: str, *, killed: bool) -> bool:
+        """Blocks at a visible key could only be dropped by writing a file there."""
+        return left.startswith("blocks of ")
 
     async def sweep(self) -> None:
         pass
 
 
 class AzureFilesStorage(Storage):
-    kind = "azure-files"
+    kind = provider = "azure-files"
     part = 4 * 2**20
 
     def __init__(self, gateway: TunedGateway) -> None:
         super().__init__(gateway)
-        self._share = f"share-{token_hex(8)}"
+        self._share = Share()
+        self.options = {"share": f"share-{token_hex(8)}"}
 
     async def prepare(self) -> None:
         server = azure_files_server()
-        server.shares[self._share] = Share()
-        options = {"share": self._share, "connection-string": server.connection_string}
-        await connect(self._gateway, "azure-files", options)
+        server.shares[self.options["share"]] = self._share
+        self.options["connection-string"] = server.connection_string
+        await connect(self._gateway, "azure-files", self.options)
+
+    @property
+    def _hidden(self) -> list[Node]:
+        folders = [self._share.find((f"{RESERVED_PREFIX}{name}",)) for name in ("staging", "uploads")]
+        return [each for found in folders if isinstance(found, Folder) for each in found.children.values()]
 
     async def left_over(self) -> list[str]:
-        provider = open_provider(
-            "azure-files",
-            {"share": self._share, "connection-string": azure_files_server().connection_string},
-        )
-        try:
-            page = await provider.list_page(StoragePath((f"{RESERVED_PREFIX}staging",)), 1000, None)
-            return [entry.name for entry in page.entries]
-        except NotFound:
-            return []
-        finally:
-            await provider.close()
+        return [node.name for node in self._hidden]
+
+    def age(self) -> None:
+        for node in self._hidden:
+            node.written = node.changed = datetime.now(UTC) - timedelta(days=2)
 
     async def sweep(self) -> None:
         pass
 
 
 class GcsStorage(Storage):
-    kind = "gcs"
+    kind = provider = "gcs"
     part = 8 * 2**20
 
     def __init__(self, gateway: TunedGateway) -> None:
@@ -308,15 +361,23 @@ class GcsStorage(Storage):
 
     async def prepare(self) -> None:
         server = gcs_server()
-        options = {
+        self.options = {
             "bucket": self._bucket.name,
             "endpoint-url": server.address,
             "service-account-file": server.write_key_file(self._gateway.home / "key.json"),
         }
-        await connect(self._gateway, "gcs", options)
+        await connect(self._gateway, "gcs", self.options)
 
     async def left_over(self) -> list[str]:
-        return [key for key in self._bucket.objects if key.startswith(RESERVED_PREFIX)]
+        sessions = [each for each in [*gcs_server().sessions.values()] if each.bucket is self._bucket]
+        return [
+            *(key for key in [*self._bucket.objects] if key.startswith(RESERVED_PREFIX)),
+            *(f"session of {each.described['name']}" for each in sessions if each.stored is None),
+        ]
+
+    def forgets(self, left: str, *, killed: bool) -> bool:
+        """A process that died knew the address of the session, and sessions cannot be listed."""
+        return killed and left.startswith("session of ")
 
     async def sweep(self) -> None:
         pass

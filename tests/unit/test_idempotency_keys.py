@@ -49,10 +49,10 @@ async def test_an_answer_is_kept_for_a_day(keys: IdempotencyKeys, database: Data
     assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Running()
     await claim.answer(b"done")
     for _ in range(2):
-        assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE, ACTOR)
+        assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Answered(b"done", SCOPE)
     clock.advance(KEPT.total_seconds() - 1)
     await keys.sweep()
-    assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE, ACTOR)
+    assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Answered(b"done", SCOPE)
     clock.advance(1)
     again = await claimed(keys)
     assert not again.repeated
@@ -126,7 +126,7 @@ async def test_an_owner_that_vanished_on_another_machine_is_waited_for(
     await lost.answer(b"late")
     assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Running()
     await taken_over.answer(b"done")
-    assert await keys.claim(KEY, REQUEST, SCOPE) == Answered(b"done", SCOPE, ACTOR)
+    assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Answered(b"done", SCOPE)
 
 
 async def test_an_owner_that_was_suspended_goes_on_if_nobody_took_over(

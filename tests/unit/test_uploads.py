@@ -5,15 +5,17 @@ import os
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import insert, select, update
 
 from portico import processes
+from portico.accounts.users import User
 from portico.errors import Unavailable, UploadTakenOver
 from portico.store import uploads as module
 from portico.store.database import Database
 from portico.store.sealed import Sealed
 from portico.store.tables import connections, uploads
-from portico.store.uploads import OPEN, UploadRecord, Uploads
+from portico.store.uploads import BYTES_EACH, HIDDEN, OPEN, Scope, UploadRecord, Uploads
 
 ID = "a" * 32
 SEAL = Sealed(b"k" * 32)
@@ -180,3 +182,78 @@ async def test_an_upload_that_is_claimed_while_the_gateway_stops(node: Uploads) 
         assert claim
         with pytest.raises(Unavailable, match="stopping"):
             claim.check()
+
+
+LINK = "1" * 16
+RECORD = UploadRecord("", None, "store", OPEN, "/a", 10, 0, b"{}", b"state", 0, 2**50)
+
+
+async def test_a_burst_of_uploads_passes_exactly_the_limit(
+    node: Uploads, other_node: Uploads, alice: User
+) -> None:
+    async def add(number: int) -> Scope | None:
+        record = replace(RECORD, id=f"{number:032x}", user_id=alice.id)
+        return await (node, other_node)[number % 2].add(record, {Scope.USER: 3})
+
+    found = await asyncio.gather(*map(add, range(16)))
+    assert sorted(map(str, found)) == ["None"] * 3 + ["user"] * 13
+
+
+async def test_limits_of_a_link_and_an_address_are_their_own(node: Uploads, alice: User) -> None:
+    number = 0
+
+    async def add(link: str | None, address: str | None, limits: dict[Scope, int]) -> Scope | None:
+        nonlocal number
+        number += 1
+        record = replace(RECORD, id=f"{number:032x}", user_id=alice.id, link=link, address=address)
+        return await node.add(record, limits)
+
+    limits = {Scope.ADDRESS: 2, Scope.LINK: 3}
+    assert [await add(LINK, "here", limits) for _ in range(3)] == [None, None, Scope.ADDRESS]
+    assert [await add(LINK, "there", limits) for _ in range(2)] == [None, Scope.LINK]
+    assert await add("2" * 16, "here", limits) is None, "another link"
+    assert await add(None, None, {Scope.USER: 1}) is None, "the owner"
+
+
+async def test_what_uploads_say_of_themselves_is_limited_in_bytes(node: Uploads, alice: User) -> None:
+    async def add(number: int) -> Scope | None:
+        record = replace(RECORD, id=f"{number:032x}", user_id=alice.id, details=b"x" * 4 * BYTES_EACH)
+        return await node.add(record, {Scope.USER: 10})
+
+    assert [await add(number) for number in range(4)] == [None, None, None, Scope.USER]
+
+
+async def test_an_upload_lives_longer_once_some_of_it_has_arrived(database: Database, node: Uploads) -> None:
+    made = Uploads(database, SEAL, "two", kept=timedelta(days=7))
+    async with made.claimed(ID) as claim:
+        assert claim
+        empty = claim.record.expires_at
+        await claim.progress(0, b"first")
+        assert claim.record.expires_at == empty
+        for offset in (1, 2):
+            await claim.progress(offset, b"second")
+    record = await made.get(ID)
+    assert record
+    assert record.expires_at == record.created_at + 7 * 86_400_000 == claim.record.expires_at
+
+
+async def test_whoever_abandons_an_upload_sees_the_state_that_it_has_reached(node: Uploads) -> None:
+    async with node.claimed(ID) as claim:
+        assert claim
+        await claim.progress(4, b"reached")
+        assert (claim.record.offset, claim.record.state) == (4, b"reached")
+        await claim.save(state=b"further", details='{"partial":true}')
+        assert (claim.record.state, claim.record.details) == (b"further", b'{"partial":true}')
+
+
+async def test_a_hidden_upload_is_removed_when_its_request_is_gone(
+    database: Database, node: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = replace(RECORD, id="b" * 32, kind=HIDDEN)
+    await node.add(hidden)
+    assert await node.expired() == [], "it is about to be claimed"
+    async with node.claimed(hidden.id):
+        assert await node.expired() == []
+        monkeypatch.setattr(processes, "state_of", lambda _: processes.ProcessState.ENDED)
+        assert await node.expired() == [("store", hidden.id)]
+    assert await node.expired() == [("store", hidden.id)]

@@ -22,7 +22,8 @@ from portico.errors import NotFound, TooManyRequests
 from portico.paths import Path
 from portico.rights import Right
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
-from portico.store.tables import guests, share_links, users
+from portico.store.tables import guests, share_links, uploads, users
+from portico.store.uploads import ended
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -262,8 +263,11 @@ class ShareLinks:
             row = (await transaction.execute(statement)).first()
             if row is None:
                 raise NotFound("The link has ended; make a new one.")
-            if values.get("password_hash") or "digest" in values:
+            without_guests = values.get("password_hash") or "digest" in values
+            if without_guests:
                 await transaction.execute(delete(guests).where(guests.c.link == link_id))
+            if without_guests or "ended_at" in values:
+                await transaction.execute(ended(uploads.c.link == link_id))
             return link_of(row)
 
         return await self._database.transact(store)

@@ -6,7 +6,6 @@ Extensions: creation, creation-with-upload, creation-defer-length, expiration, t
 import re
 from base64 import b64decode
 from email.utils import format_datetime
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -170,7 +169,7 @@ def _id(request: Request) -> str:
 
 def _id_of(address: str) -> str:
     """The id at the end of an upload's address, relative or absolute."""
-    upload_id = urlsplit(address).path.rstrip("/").rpartition("/")[2]
+    upload_id = re.split("[?#]", address, maxsplit=1)[0].rstrip("/").rpartition("/")[2]
     if not _ID.fullmatch(upload_id):
         raise no_such_upload()
     return upload_id

@@ -1,5 +1,7 @@
 """`Concatenation`: one file of several partial uploads, which a client has sent at the same time."""
 
+from contextlib import AsyncExitStack
+
 import msgspec
 import structlog
 
@@ -21,7 +23,7 @@ from portico.operations.upload_status import (
     text_of,
 )
 from portico.rights import Right
-from portico.store.uploads import FINISHED, PART
+from portico.store.uploads import FINISHED, PART, Claim
 
 MAX_PARTS = 256
 """Partial uploads that make up one file."""
@@ -45,20 +47,31 @@ class Concatenation:
             raise InvalidRequest(f"A file is made of 1 to {MAX_PARTS} different partial uploads.")
         self._context.action = "upload"
         drive = await self._drive()
-        known = [await self._own.get(drive, part) for part in parts]
-        if (final := known[0][1].joined_as) and all(details.joined_as == final for _, details in known):
-            return await self._uploads.status(final)  # the answer to an earlier request was lost
-        if not all(details.partial and row.status == PART for row, details in known):
-            raise InvalidRequest("Only partial uploads that are complete can be joined; finish them first.")
-        size = sum(row.offset for row, _ in known)
-        status = await self._uploads.create(msgspec.structs.replace(new, size=size), parts)
-        self._context.release()  # from here on it is an upload, which needs no admission
-        if status.entry is None:
-            async with self._uploads.ended_unless_begun(status.id):
-                status = await self._join(drive, status.id, parts, size, wanted)
-        for part in parts:
-            await self._mark_joined(drive, part, status.id)
-        return status
+        async with AsyncExitStack() as stack:
+            # Claimed one after the other in one order, so that two requests for the same parts never wait for each other.
+            claims = {
+                part: await stack.enter_async_context(self._own.claimed(drive, part))
+                for part in sorted(parts)
+            }
+            known = [details_of(claims[part].record) for part in parts]
+            if (final := known[0].joined_as) and all(details.joined_as == final for details in known):
+                return await self._uploads.status(final)  # the answer to an earlier request was lost
+            if not all(
+                details.partial and claim.record.status == PART
+                for details, claim in zip(known, (claims[part] for part in parts), strict=True)
+            ):
+                raise InvalidRequest(
+                    "Only partial uploads that are complete can be joined; finish them first."
+                )
+            size = sum(claim.record.offset for claim in claims.values())
+            status = await self._uploads.create(msgspec.structs.replace(new, size=size), parts)
+            self._context.release()  # from here on it is an upload, which needs no admission
+            if status.entry is None:
+                async with self._uploads.ended_unless_begun(status.id):
+                    status = await self._join(drive, status.id, parts, size, wanted)
+            for claim in claims.values():
+                await self._mark_joined(drive, claim, status.id)
+            return status
 
     async def _join(
         self, drive: Drive, upload_id: str, parts: list[str], size: int, wanted: WantedDigest
@@ -81,13 +94,12 @@ class Concatenation:
                 details.sha256 = hashing.sha256
             return await self._completion.complete(claim, drive, upload, details, wanted)
 
-    async def _mark_joined(self, drive: Drive, part: str, final: str) -> None:
+    async def _mark_joined(self, drive: Drive, claim: Claim, final: str) -> None:
         """A part is not needed any more. The file is stored, so nothing that fails here matters to the client."""
         try:
-            await drive.remove_partial_upload(part)
-            async with self._own.claimed(drive, part) as claim:
-                details = details_of(claim.record)
-                details.joined_as = final
-                await claim.save(details=text_of(details), status=FINISHED)
+            await drive.remove_partial_upload(claim.record.id)
+            details = details_of(claim.record)
+            details.joined_as = final
+            await claim.save(details=text_of(details), status=FINISHED)
         except PorticoError as error:
             log.warning("partial-upload-not-removed", code=error.code, cause=error.cause, left_to="sweep")

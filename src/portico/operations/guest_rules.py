@@ -9,6 +9,7 @@ import structlog
 from portico.accounts.guests import Guest
 from portico.accounts.link_usage import Access, takes_no_more
 from portico.accounts.share_links import OpenLink
+from portico.accounts.throttle import network_of
 from portico.accounts.users import User
 from portico.drive import Drive
 from portico.drives import Drives
@@ -65,6 +66,16 @@ class GuestRules:
     def id(self) -> str:
         """Of the guest; empty for a user."""
         return self._guest.id if self._guest else ""
+
+    @property
+    def link(self) -> str | None:
+        """The id of the guest's link."""
+        return self._guest.link.id if self._guest else None
+
+    @property
+    def network(self) -> str | None:
+        """Where the guest comes from."""
+        return network_of(self._address)[:64] if self._guest else None
 
     def check_folder(self, folder: Path) -> None:
         """A sender without a folder of their own could otherwise learn of files by their names."""

@@ -7,7 +7,7 @@ from portico.drive import Drive
 from portico.errors import NotFound
 from portico.operations.actor import Actor
 from portico.operations.resources import Resources
-from portico.operations.upload_status import UploadDetails, details_of
+from portico.operations.upload_status import details_of
 from portico.rights import Right
 from portico.store.uploads import Claim, UploadRecord
 
@@ -28,14 +28,7 @@ class OwnUploads:
             self._check(drive, claim.record)
             yield claim
 
-    async def get(self, drive: Drive, upload_id: str) -> tuple[UploadRecord, UploadDetails]:
-        """The upload, which another request may write at the moment. `NotFound` if there is none."""
-        record = await self._uploads.get(upload_id)
-        if record is None or record.user_id != self._user.id:
-            raise no_such_upload()
-        return record, self._check(drive, record)
-
-    def _check(self, drive: Drive, record: UploadRecord) -> UploadDetails:
+    def _check(self, drive: Drive, record: UploadRecord) -> None:
         """`NotFound` if it has expired, or the user's files are elsewhere now; `Forbidden` without the right to upload."""
         drive.require(Right.UPLOAD)
         details = details_of(record)
@@ -46,7 +39,6 @@ class OwnUploads:
             or record.expires_at <= self._now()
         ):
             raise no_such_upload()
-        return details
 
 
 def no_such_upload() -> NotFound:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from datetime import timedelta
 from secrets import token_hex
 
 import msgspec
@@ -27,7 +28,6 @@ from portico.operations.upload_status import (
     UploadDetails,
     UploadStatus,
     details_of,
-    details_of_guest,
     save_progress,
     state_of,
     status_of,
@@ -35,12 +35,16 @@ from portico.operations.upload_status import (
 )
 from portico.paths import Path
 from portico.rights import Right
-from portico.store.uploads import OPEN, UploadRecord
+from portico.store.uploads import HIDDEN, OPEN, RESUMABLE, Scope, UploadRecord
 
 MAX_OPEN = 1000
 """Unfinished uploads of one user."""
-MAX_OPEN_OF_GUEST = 50
-"""Unfinished uploads of one guest, so that others can send files, too."""
+MAX_OPEN_OF_LINK = 500
+"""Unfinished uploads of all guests of one link. Those of other links, and the owner's, do not count."""
+MAX_OPEN_OF_ADDRESS = 100
+"""Those from one address, so that other guests of the link can send files, too."""
+EMPTY_LIFETIME = timedelta(hours=1)
+"""How long an upload is kept of which nothing has arrived."""
 
 log = structlog.get_logger()
 
@@ -72,26 +76,33 @@ class ResumableUploads:
             upload = await drive.begin_upload(
                 new.path, content_type, new.on_conflict, size=new.size, modified=new.modified
             )
-        details = UploadDetails(
-            root=str(drive.root),
-            content_type=content_type,
-            on_conflict=new.on_conflict,
-            replaces=new.on_conflict is OnConflict.REPLACE
-            or (new.on_conflict is None and drive.allows(Right.OVERWRITE)),
-            metadata=new.metadata,
-            parts=parts,
-        )
-        return await self._added(upload, details, new.path, new.size)
+            details = UploadDetails(
+                root=str(drive.root),
+                content_type=content_type,
+                on_conflict=new.on_conflict,
+                replaces=new.on_conflict is OnConflict.REPLACE
+                or (new.on_conflict is None and drive.allows(Right.OVERWRITE)),
+                metadata=new.metadata,
+                parts=parts,
+            )
+            record = await self._added(upload, details, new.path, new.size)
+        return await self.status(record.id) if new.size == 0 else status_of(record, details)
 
     async def create_partial(self, size: int | None, metadata: str = "") -> UploadStatus:
         """Begin a part of a file that `Concatenation` will make; nobody sees it before."""
         drive = await self._open()
+        record, details = await self._add_partial(drive, size, metadata)
+        return await self.status(record.id) if size == 0 else status_of(record, details)
+
+    async def _add_partial(
+        self, drive: Drive, size: int | None, metadata: str = "", kind: str = RESUMABLE
+    ) -> tuple[UploadRecord, UploadDetails]:
         drive.require(Right.UPLOAD)
         await self._check_new(drive, size)
         upload_id = token_hex(16)
         upload = await drive.begin_partial_upload(upload_id, size)
         details = UploadDetails(str(drive.root), "", metadata=metadata, partial=True)
-        return await self._added(upload, details, Path(), size, upload_id)
+        return await self._added(upload, details, Path(), size, upload_id, kind), details
 
     async def status(self, upload_id: str) -> UploadStatus:
         """How much has arrived. A request that still sends is ended first; a complete upload is stored."""
@@ -100,7 +111,9 @@ class ResumableUploads:
             details = details_of(claim.record)
             if claim.record.status != OPEN:
                 return status_of(claim.record, details)
-            upload = await drive.resume_upload(state_of(claim.record))
+            upload = await drive.resume_upload(
+                state_of(claim.record), known_offset=claim.record.offset, trusted=False
+            )
             if upload.offset != claim.record.offset:
                 await save_progress(claim, upload)
             if upload.offset == claim.record.size:
@@ -159,7 +172,7 @@ class ResumableUploads:
             # sent everything may find the file stored.
             agrees = offset == claim.record.offset != claim.record.size
             upload = await drive.resume_upload(
-                state_of(claim.record), known_offset=offset if agrees else None
+                state_of(claim.record), known_offset=claim.record.offset, trusted=agrees
             )
             if offset != upload.offset:
                 raise other_offset(upload.offset)
@@ -205,13 +218,12 @@ class ResumableUploads:
             return nullcontext(chunks)
         if not held:
             return nullcontext(hashing.watch(chunks))
-        bodies = VerifiedBodies(self._own, drive, self._resources.held, self._create_hidden)
-        return bodies.verified(chunks, length, hashing)
 
-    async def _create_hidden(self, size: int | None) -> UploadStatus:
-        status = await self.create_partial(size)
-        self._actor.context.release()
-        return status
+        async def create_hidden(size: int | None) -> str:
+            return (await self._add_partial(drive, size, kind=HIDDEN))[0].id
+
+        bodies = VerifiedBodies(self._resources.uploads, drive, self._resources.held, create_hidden)
+        return bodies.verified(chunks, length, hashing)
 
     @asynccontextmanager
     async def ended_unless_begun(self, upload_id: str) -> AsyncGenerator[None]:
@@ -255,19 +267,6 @@ class ResumableUploads:
         limit = self._size_limit(drive)
         if size is not None and size > limit:
             raise too_large(limit)
-        uploads, user = self._resources.uploads, self._actor.user.id
-        if not self._rules.is_guest:
-            if await uploads.open_by(user) >= MAX_OPEN:
-                raise _too_many(MAX_OPEN)
-            return
-        if await uploads.open_by(user) >= MAX_OPEN // 2:  # guests leave room for the owner
-            raise TooManyRequests(
-                "There are too many unfinished uploads by links of this user; try again later.",
-                retry_after=60,
-            )
-        mine = details_of_guest(self._rules.id)
-        if await uploads.open_by(user, details_with=mine) >= MAX_OPEN_OF_GUEST:
-            raise _too_many(MAX_OPEN_OF_GUEST)
 
     async def _added(
         self,
@@ -276,10 +275,13 @@ class ResumableUploads:
         path: Path,
         size: int | None,
         upload_id: str | None = None,
-    ) -> UploadStatus:
+        kind: str = RESUMABLE,
+    ) -> UploadRecord:
+        """`TooManyRequests` if there are too many unfinished ones."""
         details.guest = self._rules.id
         now = self._resources.now()
         user = self._actor.user
+        lifetime = self._resources.upload_lifetime
         record = UploadRecord(
             id=upload_id or token_hex(16),
             user_id=user.id,
@@ -291,11 +293,22 @@ class ResumableUploads:
             details=text_of(details).encode(),
             state=upload.state,
             created_at=now,
-            expires_at=now + clock.milliseconds(self._resources.upload_lifetime),
+            expires_at=now
+            + clock.milliseconds(lifetime if kind == HIDDEN else min(EMPTY_LIFETIME, lifetime)),
+            kind=kind,
+            link=self._rules.link,
+            address=self._rules.network,
         )
-        await self._resources.uploads.add(record)
-        await self._rules.keep(record.expires_at)
-        return await self.status(record.id) if size == 0 else status_of(record, details)
+        if full := await self._resources.uploads.add(record, {} if kind == HIDDEN else self._limits):
+            raise _too_many(full, self._limits[full])
+        await self._rules.keep(now + clock.milliseconds(lifetime))
+        return record
+
+    @property
+    def _limits(self) -> dict[Scope, int]:
+        if self._rules.is_guest:
+            return {Scope.ADDRESS: MAX_OPEN_OF_ADDRESS, Scope.LINK: MAX_OPEN_OF_LINK}
+        return {Scope.USER: MAX_OPEN}
 
     def _agreed_size(self, record: UploadRecord, drive: Drive, size: int | None) -> int | None:
         known = record.size
@@ -310,7 +323,10 @@ class ResumableUploads:
         return size
 
 
-def _too_many(most: int) -> TooManyRequests:
-    return TooManyRequests(
-        f"You have {most} unfinished uploads; finish or end some of them first.", retry_after=60
-    )
+def _too_many(scope: Scope, most: int) -> TooManyRequests:
+    sentence = {
+        Scope.USER: f"You have {most} unfinished uploads, or too much metadata in them; finish or end some of them first.",
+        Scope.ADDRESS: f"Your address has {most} unfinished uploads through this link, or too much metadata in them; finish or end some of them first.",
+        Scope.LINK: f"This link has {most} unfinished uploads, or too much metadata in them; try again later.",
+    }
+    return TooManyRequests(sentence[scope], retry_after=60)

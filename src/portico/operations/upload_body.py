@@ -10,10 +10,10 @@ from portico.drive import Drive
 from portico.errors import TooLarge
 from portico.operations.actor import Watch
 from portico.operations.hashing import Hashing
-from portico.operations.own_uploads import OwnUploads
+from portico.operations.own_uploads import no_such_upload
 from portico.operations.upload_expiry import abandon
-from portico.operations.upload_status import UploadStatus, save_progress, state_of
-from portico.store.uploads import Claim
+from portico.operations.upload_status import save_progress, state_of
+from portico.store.uploads import Claim, Uploads
 
 HELD_BYTES = 8 * 2**20
 """A request of this size is held in memory until its digest is known to match."""
@@ -62,11 +62,12 @@ async def guarded(
 class VerifiedBodies(msgspec.Struct, frozen=True):
     """Bodies of which nothing is passed on before all of it matches its digest: a service cannot take bytes back."""
 
-    own: OwnUploads
+    uploads: Uploads
     drive: Drive
     held: asyncio.Semaphore
     """Of those in memory."""
-    create_partial: Callable[[int | None], Awaitable[UploadStatus]]
+    create_hidden: Callable[[int | None], Awaitable[str]]
+    """Returns the id of a hidden upload of this size, which nobody else knows."""
 
     @asynccontextmanager
     async def verified(
@@ -79,11 +80,13 @@ class VerifiedBodies(msgspec.Struct, frozen=True):
                 await hashing.check()
                 yield _each(content)
         else:
-            part = await self.create_partial(length)
-            async with self.own.claimed(self.drive, part.id) as claim:
+            part = await self.create_hidden(length)
+            async with self.uploads.claimed(part) as claim:
+                if claim is None:
+                    raise no_such_upload()
                 try:
                     await self._store(claim, chunks, length, hashing)
-                    yield partial_uploads(self.drive, [part.id])
+                    yield partial_uploads(self.drive, [part])
                 finally:
                     await asyncio.shield(abandon(claim, self.drive))
 

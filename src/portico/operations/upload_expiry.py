@@ -32,6 +32,7 @@ async def sweep_uploads(uploads: Uploads, drives: Drives) -> None:
 
     A slow connection does not delay the others.
     """
+    await uploads.end_with_links()
     found: dict[str, list[str]] = {}
     for connection, upload_id in await uploads.expired():
         found.setdefault(connection, []).append(upload_id)

@@ -74,11 +74,6 @@ def text_of(details: UploadDetails) -> str:
     return msgspec.json.encode(details).decode()
 
 
-def details_of_guest(guest: str) -> str:
-    """What the text of a guest's details has, and no other: a quote within any of their texts is escaped."""
-    return f'"guest":"{guest}"'
-
-
 def state_of(record: UploadRecord) -> bytes:
     assert record.state
     return record.state

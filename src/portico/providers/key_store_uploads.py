@@ -336,7 +336,7 @@ class KeyStoreUpload(ResumableUpload):
         await self._clear(abort=True)
 
     async def _clear(self, *, abort: bool) -> None:
-        if abort and self._state.session:
+        if abort and (self._state.session or not self._service.begins):
             await self._service.abort()
         if self._state.intents:
             await self._service.abort_lost()

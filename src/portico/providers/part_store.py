@@ -203,7 +203,10 @@ class PartStore(ABC):
 
     @abstractmethod
     async def abort(self) -> None:
-        """Remove what the service keeps of `UploadState.session`; it may be gone already."""
+        """Remove what the service keeps of `UploadState.session`, or of parts that need none; it may be gone already.
+
+        A file that was committed stays.
+        """
 
     async def now(self) -> datetime | None:
         """The time by the service's clock, if `abort_lost` needs it."""

@@ -11,24 +11,41 @@ learns how much of its file is left.
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from enum import StrEnum
+from functools import cache
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Boolean, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from portico import processes
 from portico.errors import PorticoError, Unavailable, UploadTakenOver
 from portico.processes import ProcessState
 from portico.store.database import AnyRow, Database
-from portico.store.prepared import Prepared
+from portico.store.prepared import Prepared, inserting, new_row
 from portico.store.renewals import Renewals
 from portico.store.sealed import Sealed
-from portico.store.tables import uploads, users
+from portico.store.tables import share_links, uploads, users
 
 RESUMABLE: Final = "resumable"
+HIDDEN: Final = "hidden"
+"""The kind of an upload that one request needs while it runs: nobody else can continue it."""
 OPEN: Final = "open"
 FINISHED: Final = "finished"
 PART: Final = "part"
@@ -39,12 +56,18 @@ LIFETIME: Final = timedelta(seconds=10)
 """How long an upload has an owner that vanished, if nobody can see that it has."""
 RENEWAL: Final = timedelta(seconds=2)
 """How often owners renew, and see whether they are to make way."""
+BYTES_EACH: Final = 1024
+"""A limit of so many uploads is also one of so many times these bytes, which their paths and metadata take."""
 _POLL_SECONDS: Final = 0.05
 _MAX_WAIT_SECONDS: Final = 25.0
 
 # Built once: building one takes as long as running it.
 _IS_OWNED = and_(uploads.c.id == bindparam("upload_id"), uploads.c.fence == bindparam("known_fence"))
-_OFFSET = update(uploads).where(_IS_OWNED).values(offset=bindparam("new_offset"))
+_OFFSET = (
+    update(uploads)
+    .where(_IS_OWNED)
+    .values(offset=bindparam("new_offset"), expires_at=uploads.c.expires_at + bindparam("longer"))
+)
 _STATE: dict[str, Any] = {"state": bindparam("new_state")}
 _FREE: dict[str, Any] = {"owner": None, "owned_until": 0}
 _PROGRESS = {
@@ -76,6 +99,43 @@ _CLAIM = Prepared(
 )
 
 
+class Scope(StrEnum):
+    """Whose unfinished uploads are limited together."""
+
+    USER = "user"
+    """Without those of guests."""
+    LINK = "link"
+    ADDRESS = "address"
+    """Those of a link from one address."""
+
+
+_UNFINISHED = and_(
+    uploads.c.kind == RESUMABLE, uploads.c.status != FINISHED, uploads.c.expires_at > bindparam("now")
+)
+_COUNTED = {
+    Scope.USER: and_(_UNFINISHED, uploads.c.user_id == bindparam("counted_user"), uploads.c.link.is_(None)),
+    Scope.LINK: and_(_UNFINISHED, uploads.c.link == bindparam("counted_link")),
+    Scope.ADDRESS: and_(
+        _UNFINISHED,
+        uploads.c.link == bindparam("counted_link"),
+        uploads.c.address == bindparam("counted_address"),
+    ),
+}
+_BYTES = func.coalesce(func.sum(func.length(uploads.c.details) + func.length(uploads.c.path)), 0)
+
+
+def _has_room(scope: Scope) -> ColumnElement[bool]:
+    most = bindparam(f"most_of_{scope}", type_=BigInteger)
+    query = select(and_(func.count() < most, most * BYTES_EACH > _BYTES)).select_from(uploads)
+    return query.where(_COUNTED[scope]).scalar_subquery().is_(true())
+
+
+@cache
+def _adding(*scopes: Scope) -> Prepared:
+    """A row, unless one of the limits is reached."""
+    return inserting(uploads, *map(_has_room, scopes))
+
+
 class UploadRecord(msgspec.Struct, frozen=True):
     id: str
     user_id: int | None
@@ -88,15 +148,26 @@ class UploadRecord(msgspec.Struct, frozen=True):
     state: bytes | None
     created_at: int
     expires_at: int
+    kind: str = RESUMABLE
+    link: str | None = None
+    address: str | None = None
+    """Of a guest, as `network_of` has it."""
 
 
 class Claim:
     """The right to write one upload. It is renewed until it is released or taken over."""
 
     def __init__(
-        self, database: Database, seal: Sealed, renewals: Renewals["Claim"], record: UploadRecord, row: AnyRow
+        self,
+        database: Database,
+        seal: Sealed,
+        renewals: Renewals["Claim"],
+        record: UploadRecord,
+        row: AnyRow,
+        kept: int,
     ) -> None:
         self.record = record
+        """As it was saved last: whoever abandons the upload needs the state that it has reached."""
         self.owner: str = row.owner
         """Of this claim alone."""
         self.interrupt: Callable[[], None] | None = None
@@ -104,35 +175,40 @@ class Claim:
         self._makes_way_for: PorticoError | None = None
         self._database = database
         self._seal = seal
+        self._kept = kept
         self._mine = {"upload_id": record.id, "known_fence": row.fence}
         self._released = False
-        self._state = record.state
-        """What was saved last: most requests do not change it."""
         # Also while it makes way: what it has begun, such as storing the file, must not be done by two at once.
         self._renewals = renewals
         renewals.add(self)
 
     @property
     def has_expired(self) -> bool:
-        """Whether it may be removed."""
-        return self.record.expires_at <= self._database.now()
+        """Whether it may be removed: a hidden one as soon as its request is gone."""
+        return self.record.kind == HIDDEN or self.record.expires_at <= self._database.now()
 
     async def save(self, **values: Any) -> None:
         """Change the row; `UploadTakenOver` if it is no longer this owner's."""
-        state: bytes | None = values.get("state")
-        if state:
-            values["state"] = self._seal.seal(state, self.record.id)
-        statement = update(uploads).where(_IS_OWNED).values(values).returning(uploads.c.wanted)
+        sealed = dict(values)
+        if state := values.get("state"):
+            sealed["state"] = self._seal.seal(state, self.record.id)
+        statement = update(uploads).where(_IS_OWNED).values(sealed).returning(uploads.c.wanted)
         self._look(await self._database.write(statement, self._mine))
-        self._state = state or self._state
+        if details := values.get("details"):
+            values["details"] = details.encode()
+        self.record = msgspec.structs.replace(self.record, **values)
 
     async def progress(self, offset: int, state: bytes, *, last: bool = False) -> None:
-        """As `save`; with `last`, the upload is let go of at the same time."""
-        values = {**self._mine, "new_offset": offset}
-        if with_state := state != self._state:
+        """As `save`; with `last`, the upload is let go of at the same time. With its first bytes, it lives longer."""
+        longer = (
+            0 if self.record.offset else max(0, self.record.created_at + self._kept - self.record.expires_at)
+        )
+        values = {**self._mine, "new_offset": offset, "longer": longer if offset else 0}
+        if with_state := state != self.record.state:  # most requests do not change it
             values["new_state"] = self._seal.seal(state, self.record.id)
         self._look(await self._database.write(_PROGRESS[with_state, last], values, durable=False))
-        self._state = state
+        expires_at = self.record.expires_at + values["longer"]
+        self.record = msgspec.structs.replace(self.record, offset=offset, state=state, expires_at=expires_at)
         self._released = self._released or last
 
     def _look(self, rows: Sequence[AnyRow]) -> None:
@@ -171,55 +247,77 @@ class Uploads:
         seal: Sealed,
         node: str,
         *,
+        kept: timedelta = timedelta(),
         lifetime: timedelta = LIFETIME,
         renewal: timedelta = RENEWAL,
     ) -> None:
+        """`kept`: how long an upload lives from its creation on, once some of it has arrived."""
         self._database = database
         self._seal = seal
         self._node = node[:40]
         self._lifetime = lifetime
+        self._kept = kept // _MILLISECOND
         self._claims: dict[str, Claim] = {}
         self._stopping = False
         self._renewals = Renewals("upload-claim", renewal, self._renew)
 
-    async def add(self, record: UploadRecord, kind: str = RESUMABLE) -> None:
-        await self._database.execute(
-            insert(uploads).values(
-                id=record.id,
-                user_id=record.user_id,
-                connection=record.connection,
-                kind=kind,
-                status=record.status,
-                path=record.path,
-                size=record.size,
-                offset=record.offset,
-                details=record.details.decode(),
-                state=self._seal.seal(record.state, record.id) if record.state else None,
-                created_at=record.created_at,
-                expires_at=record.expires_at,
-            )
-        )
+    async def add(self, record: UploadRecord, limits: Mapping[Scope, int] | None = None) -> Scope | None:
+        """Add a row. If one of the limits leaves no room, which limit that is; exact across workers and nodes."""
+        limits = limits or {}
+        now = self._database.now()
+        row = msgspec.structs.asdict(record) | {
+            "details": record.details.decode(),
+            "state": self._seal.seal(record.state, record.id) if record.state else None,
+            "owner": None,
+            # Until its request has claimed it, a hidden one must not seem to have lost its owner.
+            "owned_until": now + self._lifetime // _MILLISECOND if record.kind == HIDDEN else 0,
+            "fence": 0,
+            "wanted": False,
+        }
+        counted = {
+            "now": now,
+            "counted_user": record.user_id,
+            "counted_link": record.link,
+            "counted_address": record.address,
+            **{f"most_of_{scope}": most for scope, most in limits.items()},
+        }
+        if record.link is None:
+            counted_for = select(users.c.id).where(users.c.id == record.user_id)
+        else:
+            counted_for = select(share_links.c.id).where(share_links.c.id == record.link)
+        if await self._database.write_in_turn(counted_for, _adding(*limits), new_row(uploads, row) | counted):
+            return None
+        for scope in limits:
+            found = await self._database.first(select(_has_room(scope).label("room")), counted)
+            if found is None or not found.room:
+                return scope
+        return next(iter(limits))  # there is room again
 
-    async def open_by(self, user_id: int, *, details_with: str = "") -> int:
-        """How many uploads of the user have not ended, or wait to be joined; those with such details only."""
-        mine = and_(
-            uploads.c.user_id == user_id, uploads.c.status.in_((OPEN, PART)), uploads.c.kind == RESUMABLE
+    async def end_with_links(self) -> None:
+        """End the unfinished uploads of links that cannot be used any more."""
+        now = self._database.now()
+        usable = select(share_links.c.id).where(
+            share_links.c.ended_at.is_(None),
+            or_(share_links.c.expires_at.is_(None), share_links.c.expires_at > now),
         )
-        query = select(func.count().label("number")).where(mine)
-        if details_with:
-            query = query.where(uploads.c.details.contains(details_with, autoescape=True))
-        row = await self._database.first(query)
-        return int(row.number) if row else 0
+        theirs = and_(uploads.c.link.is_not(None), uploads.c.link.not_in(usable), uploads.c.expires_at > now)
+        await self._database.execute(ended(theirs))
 
     async def get(self, upload_id: str) -> UploadRecord | None:
         row = await self._row(upload_id)
         return self._record(row) if row else None
 
     async def expired(self, limit: int = 1000) -> list[tuple[str, str]]:
-        """The connections and ids of uploads of any kind that may be removed."""
-        query = select(uploads.c.connection, uploads.c.id).where(uploads.c.expires_at <= self._database.now())
-        query = query.order_by(uploads.c.expires_at).limit(limit)
-        return [(row.connection, row.id) for row in await self._database.fetch(query)]
+        """The connections and ids of uploads of any kind that may be removed, and that no request is writing."""
+        now = self._database.now()
+        query = select(uploads.c.connection, uploads.c.id, uploads.c.owner, uploads.c.owned_until)
+        query = query.where(or_(uploads.c.expires_at <= now, uploads.c.kind == HIDDEN))
+        rows = await self._database.fetch(query.order_by(uploads.c.expires_at).limit(limit))
+        return [
+            (row.connection, row.id)
+            for row in rows
+            if row.owned_until <= now or (row.owner and _has_died(row.owner))
+        ]
 
     async def drop(self, upload_id: str) -> None:
         """Forget an upload, no matter who owns it."""
@@ -283,7 +381,8 @@ class Uploads:
         rows = await self._database.write(_CLAIM, values, durable=False)
         if not rows:
             return None
-        return Claim(self._database, self._seal, self._renewals, self._record(rows[0]), rows[0])
+        record = self._record(rows[0])
+        return Claim(self._database, self._seal, self._renewals, record, rows[0], self._kept)
 
     async def _renew(self, claims: Sequence[Claim]) -> list[Claim]:
         mine = and_(
@@ -323,6 +422,9 @@ class Uploads:
             self._seal.open(row.state, row.id) if row.state else None,
             row.created_at,
             row.expires_at,
+            row.kind,
+            row.link,
+            row.address,
         )
 
 
@@ -350,7 +452,13 @@ async def end(database: Database, upload_id: str) -> bool:
         uploads.c.status == OPEN,
         uploads.c.expires_at > database.now(),
     )
-    return await database.execute(update(uploads).where(mine).values(expires_at=0, wanted=True)) > 0
+    return await database.execute(ended(mine)) > 0
+
+
+def ended(which: ColumnElement[bool]) -> Update:
+    """Ends unfinished uploads: the requests that send them make way, and the next sweep removes them."""
+    unfinished = and_(which, uploads.c.kind == RESUMABLE, uploads.c.status != FINISHED)
+    return update(uploads).where(unfinished).values(expires_at=0, wanted=True)
 
 
 def _stopping() -> Unavailable:

@@ -238,3 +238,36 @@ async def test_a_refusal_after_the_body_was_read_ahead(gateway: Gateway, tus: Tu
         assert (refused.status_code, code(refused)) == (409, "offset-mismatch")
     assert (await tus.patch(address, 0, CONTENT)).status_code == 204
     assert (gateway.files / "a.bin").read_bytes() == CONTENT
+
+
+async def test_what_another_program_appended_does_not_count(gateway: Gateway, tus: Tus) -> None:
+    address = await tus.create(10)
+    await tus.patch(address, 0, b"01234")
+    (staged,) = (gateway.settings.files_folder / ".portico~staging").iterdir()
+    with open(staged, "ab") as file:
+        file.write(b"other")
+    assert await tus.offset(address) == 5
+    assert (await tus.patch(address, 5, b"56789")).status_code == 204
+    assert (gateway.files / "a.bin").read_bytes() == b"0123456789"
+
+
+async def test_a_final_upload_of_malformed_addresses(tus: Tus) -> None:
+    for address in ("http://[::1", "http://[::1]:x/", "%00"):
+        answer = await tus.call(
+            "POST", Upload_Concat=f"final;{address}", Upload_Metadata=metadata(filename="a")
+        )
+        assert (answer.status_code, code(answer)) == (404, "not-found")
+
+
+async def test_two_final_requests_at_once_store_one_whole_file(gateway: Gateway, tus: Tus) -> None:
+    parts = []
+    for piece in (CONTENT[:1000], CONTENT[1000:]):
+        created = await tus.call("POST", Upload_Length=str(len(piece)), Upload_Concat="partial")
+        parts.append(created.headers["Location"])
+        assert (await tus.patch(parts[-1], 0, piece)).status_code == 204
+    named = {"Upload_Concat": f"final;{' '.join(parts)}", "Upload_Metadata": metadata(filename="a.bin")}
+    answers = await asyncio.gather(*(tus.call("POST", **named) for _ in range(4)))
+    assert {each.status_code for each in answers} == {201}
+    assert len({each.headers["Location"] for each in answers}) == 1
+    assert (gateway.files / "a.bin").read_bytes() == CONTENT
+    assert not gateway.left_over

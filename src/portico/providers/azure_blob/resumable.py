@@ -17,7 +17,7 @@ from portico.providers.azure_blob.service import Container
 from portico.providers.azure_blob.uploads import MAX_BLOCKS, block_id, block_list, described, put_block
 from portico.providers.azure_common import Body, ServiceError, translated
 from portico.providers.keys import name_of
-from portico.providers.part_store import PartLimits, PartStore, SentPart, UploadState
+from portico.providers.part_store import UPLOADS_PREFIX, PartLimits, PartStore, SentPart, UploadState
 from portico.providers.parts import MIB, UploadPart
 
 _MARK = "x-ms-meta-portico_upload"
@@ -103,7 +103,20 @@ class BlobUpload(PartStore):
         return entry if entry and entry.size == size else None
 
     async def abort(self) -> None:
-        """Nothing to do: the service drops blocks after a week, and no request removes them earlier."""
+        """Make the service drop the blocks, which it does when a blob is written there.
+
+        Only at a hidden key: elsewhere users would see that blob. There the service drops blocks after a week, or when
+        the next file of that name is stored.
+        """
+        state = self._state
+        if not state.goal.startswith(UPLOADS_PREFIX) or state.next_number == 1:
+            return
+        with translated(self._name):
+            if state.committing and await self._container.find(state.goal):
+                return  # it was committed, which drops the other blocks as well
+            headers = {"x-ms-blob-type": "BlockBlob"}
+            await self._container.send("PUT", self._url, None, headers, Body([], 0))
+            await self._container.delete(state.goal)
 
     def _headers(self) -> dict[str, str]:
         headers = described(self._state.content_type, self._state.modified) | {_MARK: self._state.id}
