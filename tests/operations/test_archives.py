@@ -42,7 +42,7 @@ class OneFile:
     def __init__(self) -> None:
         self.entry = Entry("a", False, 0)
         self.content = Content()
-        self.reader: asyncio.Task[Any] | None = None
+        self.reader: asyncio.Future[Any] | None = None
 
     async def stat_for_download(self, path: Path) -> Entry:
         return self.entry
@@ -58,7 +58,7 @@ async def test_a_file_that_is_opened_while_the_archive_is_cancelled_is_closed() 
     memory = ArchiveMemory()
     archive = archive_of(cast("Drive", drive), memory, Path(("a",)))
     await archive.plan()
-    drive.reader = asyncio.create_task(anext(archive.chunks()))
+    drive.reader = asyncio.ensure_future(anext(archive.chunks()))
     with pytest.raises(asyncio.CancelledError):
         await drive.reader
     assert drive.content.closed

@@ -1,6 +1,7 @@
 """A store of keys in memory, whose process can die before or after any request."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -193,13 +194,15 @@ class FakeStore(KeyStore):
     async def begin(self, key: str, **options: object) -> KeyStoreUpload:
         chosen = {"replace": True, "renamed": False, "size": None, "modified": None} | options
         state = UploadState(token_hex(16), key, "text/plain", **chosen)  # type: ignore[arg-type]
-        return KeyStoreUpload(self, state, self.check_target)
+        return KeyStoreUpload(self, state, self.target)
 
     def resumed(self, state: bytes) -> KeyStoreUpload:
-        return KeyStoreUpload(self, UploadState.decode(state), self.check_target)
+        return KeyStoreUpload(self, UploadState.decode(state), self.target)
 
-    async def check_target(self, path: Path) -> None:
+    @asynccontextmanager
+    async def target(self, path: Path) -> AsyncIterator[None]:
         assert path.segments
+        yield
 
     async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:
         keys = sorted(key for key in self.bucket.objects if key.startswith(prefix) and key > (token or ""))
