@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from PIL import Image
@@ -24,6 +24,8 @@ from .shares import share
 
 PICTURE = encoded(Image.new("RGB", (8, 8)), "PNG")
 MANY = 24
+
+T = TypeVar("T")
 
 
 class Held:
@@ -61,10 +63,10 @@ async def asked(gateway: Gateway, user: str, path: str, **parameters: str) -> as
     return asyncio.create_task(ask())
 
 
-async def settled(work: Awaitable[object]) -> None:
-    """A wait that is only ended by a failure."""
+async def settled(work: Awaitable[T]) -> T:
+    """The limit only ends a hang."""
     async with asyncio.timeout(60):
-        await work
+        return await work
 
 
 async def test_slow_thumbnails_of_one_user_do_not_delay_those_of_another(
@@ -100,7 +102,7 @@ async def test_archives_at_once_are_limited_by_actor(
     monkeypatch.setattr(Drive, "read", read)
     own = [await asked(gateway, "web", "folder", action="ZIP") for _ in range(AT_ONCE[0])]
     await settled(held.begins(AT_ONCE[0]))
-    refused = await gateway.call("GET", "folder", params={"action": "ZIP"})
+    refused = await settled(gateway.call("GET", "folder", params={"action": "ZIP"}))
     assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
     other = await asked(gateway, "reader", "folder", action="ZIP")
     await settled(held.begins(AT_ONCE[0] + 1))
@@ -167,7 +169,7 @@ async def test_searches_at_once_are_limited_by_actor(
     await settled(held.begins(2))
     other = await asked(gateway, "reader", "", action="SEARCH")
     await settled(held.begins(3))
-    refused = await gateway.call("GET", params={"action": "SEARCH"})
+    refused = await settled(gateway.call("GET", params={"action": "SEARCH"}))
     assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
     held.let_go.set()
     assert [await each for each in [*flood, other]] == [200] * (most + 1)
@@ -186,10 +188,10 @@ async def test_a_user_with_few_requests_gets_in_when_another_has_taken_all_place
     monkeypatch.setattr(Drive, "stat", stat)
     flood = [await asked(gateway, "web", "", action="STAT") for _ in range(4)]
     await settled(held.begins(4))
-    assert await (await asked(gateway, "web", "", action="STAT")) == 503
+    assert await settled(await asked(gateway, "web", "", action="STAT")) == 503
     others = [await asked(gateway, "reader", "", action="STAT") for _ in range(2)]
     await settled(held.begins(6))
-    assert await (await asked(gateway, "reader", "", action="STAT")) == 503
+    assert await settled(await asked(gateway, "reader", "", action="STAT")) == 503
     held.let_go.set()
     assert [await each for each in flood + others] == [200] * 6
 
