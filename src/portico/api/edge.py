@@ -19,9 +19,11 @@ from portico.api.request_body import until_gone
 from portico.api.requests import instance_of, parsed_length
 from portico.errors import (
     AddressNotAllowed,
+    Forbidden,
     HeadersTooLarge,
     Internal,
     InvalidRequest,
+    NotSignedIn,
     PorticoError,
     UriTooLong,
 )
@@ -129,9 +131,12 @@ class Edge:
                 return
             if exchange.status:
                 # A part of the answer is sent: only closing the connection tells the client that it is incomplete.
-                self._metrics.broken.add()
                 exchange.context.code = getattr(error, "code", Internal.code)
-                log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
+                if isinstance(error, NotSignedIn | Forbidden):  # the right to it was taken away
+                    log.info("broke-off", code=error.code)
+                else:
+                    self._metrics.broken.add()
+                    log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
                 raise
             request = Request(scope, exchange.receive)
             if isinstance(error, PorticoError):
