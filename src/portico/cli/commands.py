@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "Manage connections: the storage services that hold the files.", "portico.cli.connections", True
     ),
     "uploads": CommandEntry("List and end uploads that are not finished.", "portico.cli.uploads", True),
+    "digests": CommandEntry("Verify files that were copied back.", "portico.cli.digests", True),
     "audit": CommandEntry("Search the audit log.", "portico.cli.audit", True),
     "config": CommandEntry("Check the settings in application.properties.", "portico.cli.config", True),
     "migrate": CommandEntry("Migrate the database to this version of Portico.", "portico.cli.database", True),

@@ -1,6 +1,7 @@
 """The digests of files that were computed while they were uploaded.
 
-A digest holds as long as the file is the one that was hashed. Nothing removes the row of a file that is deleted or moved
+A digest holds as long as the file is the one that was hashed, by its etag. A file that was copied back from a backup has
+another one: `operations.digest_adoption` verifies it. Nothing removes the row of a file that is deleted or moved
 meanwhile: it matches no other file, and is overwritten by the next digest for its path, or goes with its connection.
 """
 
@@ -92,15 +93,28 @@ class FileDigests:
 
     async def find(self, connection: str, files: Mapping[str, Entry]) -> dict[str, FileDigest]:
         """The known digests of these files, given by location, with one query."""
-        keys = {_key(connection, location): location for location in files}
+        found = await self._rows(connection, files)
+        return {
+            location: FileDigest(row.sha256, row.etag)
+            for location, row in found.items()
+            if _is_of(row, files[location])
+        }
+
+    async def outdated(self, connection: str, files: Mapping[str, Entry]) -> dict[str, FileDigest]:
+        """The digests that were recorded for the locations of these files when they were others, by their etags."""
+        found = await self._rows(connection, files)
+        return {
+            location: FileDigest(row.sha256, row.etag)
+            for location, row in found.items()
+            if row.etag != files[location].etag
+        }
+
+    async def _rows(self, connection: str, locations: Iterable[str]) -> dict[str, AnyRow]:
+        keys = {_key(connection, location): location for location in locations}
         if not keys:
             return {}
         found = await self._database.fetch(select(digests).where(digests.c.location.in_(keys)))
-        return {
-            location: FileDigest(row.sha256, row.etag)
-            for row in found
-            if _is_of(row, files[location := keys[bytes(row.location)]])
-        }
+        return {keys[bytes(row.location)]: row for row in found}
 
     async def _write(self, batch: "_Batch", previous: asyncio.Task[None] | None) -> None:
         if previous:

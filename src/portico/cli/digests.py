@@ -1,0 +1,58 @@
+"""`portico digests …`: recorded digests of files that were copied back from a backup."""
+
+from types import SimpleNamespace
+
+from portico.cli.accounts import Accounts, with_accounts
+from portico.cli.exits import DONE, FAILED
+from portico.cli.parser import Command, Group, Parser
+
+
+def adopt(options: SimpleNamespace) -> int:
+    async def action(accounts: Accounts) -> tuple[int, int]:
+        from portico.cursors import CursorSeal
+        from portico.drive import Drive
+        from portico.operations.digest_adoption import adopt_digests
+        from portico.paths import Path
+        from portico.providers.registry import PREFIX_OPTION, open_provider
+        from portico.rights import DEFAULT_RIGHTS
+        from portico.store.digests import FileDigests
+
+        connection = await accounts.connections.get(options.connection)
+        timeout = accounts.settings.provider_timeout.total_seconds()
+        provider = open_provider(connection.kind, {**connection.options, **connection.secrets}, timeout)
+        provider.expect_volume(connection.volume_id)
+        root = Path.parse(connection.options.get(PREFIX_OPTION, ""))
+        drive = Drive(provider, root, DEFAULT_RIGHTS, CursorSeal(b""))
+        adopted = different = 0
+        try:
+            async with accounts.audited("digests-adopt", connection.name):
+                async for path, same in adopt_digests(drive, FileDigests(accounts.database), connection.name):
+                    adopted, different = adopted + same, different + (not same)
+                    if not same:
+                        print(f"{path}: not the content that was recorded")
+        finally:
+            await provider.close()
+        return adopted, different
+
+    adopted, different = with_accounts(options.home, action)
+    print(f"{adopted} digests adopted, {different} files differ.")
+    return FAILED if different else DONE
+
+
+def _connection(parser: Parser) -> None:
+    parser.add_argument("connection", metavar="CONNECTION", help="The name of a connection.")
+
+
+COMMANDS = {
+    "digests": Group(
+        "Verify files that were copied back into the storage of a connection.",
+        {
+            "adopt": Command(
+                adopt,
+                "Read each file that has a recorded digest of an earlier version. If the content is the same, the file has its digest again.",
+                (_connection,),
+            )
+        },
+        "Example:\n  portico digests adopt local",
+    )
+}
