@@ -31,6 +31,7 @@ OTHERS = {
     "dropper": "upload",
     "sender": "list,upload",
     "sharer": "list,download,upload,overwrite,share",
+    "phone": "list,download,upload,overwrite,share",
 }
 """More users of the same folder, with other rights than `web`."""
 

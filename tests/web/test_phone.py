@@ -1,5 +1,6 @@
 """The page at the width of a phone: nothing is hidden, cut off, or told that a phone cannot do."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -14,14 +15,17 @@ from .test_delivery import LANGUAGES
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
-def shared(gateway: Gateway, path: str, kind: str) -> str:
-    """The address of a new link."""
-    token = gateway.login("sharer", PASSWORD)["access_token"]
-    body = {"path": path, "kind": kind, "askName": False}
-    answer = httpx2.post(
-        f"{gateway.url}/backend/1.0.0/account/links", json=body, headers={"Authorization": f"Bearer {token}"}
-    )
-    return f"/s/{answer.json()['token']}"
+@pytest.fixture
+def shared(gateway: Gateway) -> Callable[[str, str], str]:
+    """Makes a link of the user `phone`, and returns its address."""
+    header = {"Authorization": f"Bearer {gateway.login('phone', PASSWORD)['access_token']}"}
+
+    def make(path: str, kind: str) -> str:
+        body = {"path": path, "kind": kind, "askName": False}
+        answer = httpx2.post(f"{gateway.url}/backend/1.0.0/account/links", json=body, headers=header)
+        return f"/s/{answer.json()['token']}"
+
+    return make
 
 
 def is_uncovered(element: Locator) -> bool:
@@ -35,9 +39,11 @@ def is_uncovered(element: Locator) -> bool:
     return uncovered
 
 
-def test_a_sender_reaches_the_receipts(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
+def test_a_sender_reaches_the_receipts(
+    open_page: OpenPage, gateway: Gateway, root: Path, shared: Callable[[str, str], str]
+) -> None:
     (root / "inbox").mkdir()
-    user = open_page(gateway, shared(gateway, "/inbox", "request"), **PHONE)
+    user = open_page(gateway, shared("/inbox", "request"), **PHONE)
     expect(user.page.get_by_text("Choose the files to send.")).to_be_visible()
     expect(user.page.get_by_text("Drop files")).to_have_count(0)
     user.choose_files(*(file(f"report {number}.txt") for number in range(4)))
@@ -56,10 +62,10 @@ def test_an_empty_folder_on_a_phone_speaks_of_the_button(open_page: OpenPage, ga
 
 @pytest.mark.parametrize("kind", ["request", "both", "download"])
 def test_every_page_has_one_first_level_heading(
-    open_page: OpenPage, gateway: Gateway, root: Path, kind: str
+    open_page: OpenPage, gateway: Gateway, root: Path, shared: Callable[[str, str], str], kind: str
 ) -> None:
     (root / "inbox" / "inner").mkdir(parents=True)
-    guest = open_page(gateway, shared(gateway, "/inbox", kind))
+    guest = open_page(gateway, shared("/inbox", kind))
     heading = guest.page.get_by_role("heading", level=1)
     expect(heading).to_have_count(1)
     assert heading.inner_text()
