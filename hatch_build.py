@@ -1,6 +1,6 @@
 """Builds of Portico: which commit they are of, and the compiled `stats.c`.
 
-Without a C compiler nothing is compiled, and Python does its work. `PORTICO_COMMIT` names the commit where there is no
+Without a C compiler nothing is compiled, and Python does its work. `SOURCE_COMMIT` names the commit where there is no
 `.git`, such as in the build of a container image.
 """
 
@@ -42,7 +42,7 @@ def compile_stats(root: Path, library: Path) -> None:
 def build_commit(root: Path) -> str:
     """Of what is built, unless it has a `commit.txt` already, as a source distribution does."""
     source = runpy.run_path(str(root / "src/portico/version.py"))
-    return os.environ.get("PORTICO_COMMIT") or str(source["commit_of"](str(root)))
+    return os.environ.get("SOURCE_COMMIT") or str(source["commit_of"](str(root)))
 
 
 def build_version() -> str:

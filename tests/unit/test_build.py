@@ -130,7 +130,7 @@ def test_a_copy_without_git_is_told_its_commit_or_has_only_the_release(
     name = built(checkout)
     assert f"-{RELEASE}-" in name
     assert version_in(checkout / name, tmp_path / "plain") == RELEASE
-    name = built(checkout, PORTICO_COMMIT=COMMIT)
+    name = built(checkout, SOURCE_COMMIT=COMMIT)
     assert f"-{RELEASE}+g0123456789-" in name
     assert version_in(checkout / name, tmp_path / "told") == f"{RELEASE}+g0123456789"
 
