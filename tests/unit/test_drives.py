@@ -349,7 +349,11 @@ async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) ->
         async def sweep(self) -> None:
             rounds.release()
 
-    monkeypatch.setattr("portico.bootstrap.asyncio.timeout", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr("portico.bootstrap.FIRST_RUN_SECONDS", 0.01)
+    timeout = asyncio.timeout
+    monkeypatch.setattr(
+        "portico.bootstrap.asyncio.timeout", lambda seconds: timeout(seconds if seconds == 0.01 else None)
+    )
     sweeps = {"endless": Endless().sweep, "one": Quick().sweep, "two": Quick().sweep}
     async with _sweeping(Metrics(), sweeps):
         for _ in range(6):
