@@ -35,7 +35,7 @@ from portico.name_conflicts import FreeName, NameClaims, free_name
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.base import Provider
 from portico.providers.resumable import ResumableUpload, Save
-from portico.providers.write_options import WriteOptions
+from portico.providers.write_options import KeptFile, WriteOptions
 from portico.rights import Right
 from portico.store.trash import Trashed
 
@@ -408,13 +408,13 @@ class Drive:
     @asynccontextmanager
     async def _replacing(
         self, target: Path, replace: bool, source: Path | None = None, *, restoring: bool = False
-    ) -> AsyncIterator[None]:
+    ) -> AsyncIterator[KeptFile | None]:
         """Around a change that may replace what is at `target`; `source` is a path of the provider."""
         if not (replace and self._keeps):
-            yield
+            yield None
             return
-        async with self.trash.replacing(target.under(self._root), source, restoring=restoring):
-            yield
+        async with self.trash.replacing(target.under(self._root), source, restoring=restoring) as kept:
+            yield kept
 
     async def _transfer(
         self,
@@ -441,8 +441,8 @@ class Drive:
         self._check_depth(target)
         place = source.under(self._root)
         with with_advice(self._resume_advice(target, replace), source):
-            async with self._replacing(target, replace, place):
-                await transfer(place, target.under(self._root), replace=replace)
+            async with self._replacing(target, replace, place) as kept:
+                await transfer(place, target.under(self._root), replace=replace, kept=kept)
         return target
 
     def _resume_advice(self, target: Path, replace: bool) -> str:

@@ -101,32 +101,27 @@ class DriveTrash:
     @asynccontextmanager
     async def replacing(
         self, path: Path, source: Path | None = None, *, restoring: bool = False
-    ) -> AsyncIterator[None]:
+    ) -> AsyncIterator[KeptFile | None]:
         """Around what may replace the file at `path`, or, with a folder at `source`, files in the folder at `path`.
 
-        `restoring`: the source is in the trash.
+        `restoring`: the source is in the trash. A copy or move is given how the file that it replaces is kept.
         """
-        if source is None:
+        entry = None if source is None else await self.find(path)
+        if source is None or entry is None or not entry.is_folder:
+            transferred = source is not None and not restoring
             async with self.replacement(path) as replacement:
+                kept_file = replacement.at_commit() if transferred else None
                 await replacement.prepare()
-                yield
-            return
-        entry = await self.find(path)
-        if entry is None:
-            yield
-        elif entry.is_folder:
+                yield kept_file
+        else:
             record = self.new_record(path, entry, REPLACED)
             async with self._arriving(record):
                 kept = await self._keep_tree(path, self.place_of(record.id), source, restoring)
                 if not kept:
                     await self._records.remove(record.id)
-                yield
+                yield None
                 if kept:
                     await run_to_end(self.settle(record, complete=True))
-        else:
-            async with self.replacement(path) as replacement:
-                await replacement.prepare()
-                yield
 
     async def _keep_tree(self, path: Path, place: Path, source: Path, restoring: bool) -> bool:
         """Keep the files below `path` that have the names of files below `source`, which is merged into it.
@@ -330,7 +325,7 @@ class Replacement:
                 await run_to_end(self._lease.release())
 
     def at_commit(self) -> KeptFile:
-        """For a provider that keeps the file itself, when it commits the new one."""
+        """For a provider that keeps the file itself, when it commits the new one, or has it kept then."""
         self._kept = KeptFile(self.prepare)
         return self._kept
 
@@ -342,7 +337,12 @@ class Replacement:
         await self.prepare()
 
     async def prepare(self) -> None:
+        if self._record and not self._keeps_at_commit:
+            # Another change has replaced it since, and has kept it.
+            await run_to_end(self._drop(self._record))
         entry = await self._provider.find_file(self._path)
+        if self._kept is not None:
+            self._kept.etag = entry.etag if entry else None
         if entry is None:
             return
         self.replaces = True
@@ -351,7 +351,8 @@ class Replacement:
         self._lease = await self._trash.acquire(record)
         self._record, self._seen = record, entry
         await self._records.add(record)
-        if self._kept is not None:
+        if self._keeps_at_commit:
+            assert self._kept
             self._kept.place = place
             return
         try:
@@ -363,9 +364,22 @@ class Replacement:
             await run_to_end(self._records.remove(record.id))
             self._record = None
 
+    @property
+    def _keeps_at_commit(self) -> bool:
+        return self._kept is not None and self._provider.keeps_at_commit
+
+    async def _drop(self, record: Trashed) -> None:
+        lease, self._record, self._lease = self._lease, None, None
+        await self._provider.purge(self._trash.place_of(record.id))
+        await self._records.remove(record.id)
+        if lease:
+            await lease.release()
+
     async def _end(self, record: Trashed, error: BaseException | None) -> None:
         if error is None:
-            await self._trash.settle(record, complete=self._kept is None or self._kept.is_kept)
+            await self._trash.settle(
+                record, complete=not self._keeps_at_commit or bool(self._kept and self._kept.is_kept)
+            )
         elif isinstance(error, PorticoError):
             await self._failed(record)
         else:  # a service may still carry out what was cancelled

@@ -121,11 +121,15 @@ class InstrumentedProvider(Provider):
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
         await self.timed("delete", self._inner.delete(path, recursive=recursive))
 
-    async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self.timed("copy", self._inner.copy(source, target, replace=replace))
+    async def copy(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
+        await self.timed("copy", self._inner.copy(source, target, replace=replace, kept=kept))
 
-    async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self.timed("move", self._inner.move(source, target, replace=replace))
+    async def move(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
+        await self.timed("move", self._inner.move(source, target, replace=replace, kept=kept))
 
     async def move_to_trash(self, path: Path, place: Path) -> None:
         await self.timed("move_to_trash", self._inner.move_to_trash(path, place))

@@ -10,7 +10,7 @@ from portico.errors import NotAFolder, NotFound
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.resumable import ResumableUpload
 from portico.providers.tree_walk import TreeWalk
-from portico.providers.write_options import WriteOptions
+from portico.providers.write_options import KeptFile, WriteOptions
 
 TIMEOUT_SECONDS = 30.0
 """The default timeout of a request with all its attempts, or without progress while content is transferred."""
@@ -168,18 +168,25 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
+    async def copy(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
         """Copy a file or a whole folder. Each file appears whole or not at all.
 
         A folder copied onto a folder is merged into it. If it fails midway, the error says how much was done, and
         repeating it with `replace` continues. When it is cancelled, complete copies stay.
+
+        `kept`: how the file that the copy of a file replaces is kept, as far as the service can compare and replace in one
+        step.
 
         `NotFound`: no `source`. `AlreadyExists`: `target` exists and `replace` is false, or a folder would
         replace a file. `IsAFolder`: a file would replace a folder.
         """
 
     @abstractmethod
-    async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
+    async def move(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
         """As `copy`, but the source is removed after its copy exists. What was added to the source meanwhile stays.
 
         A file that is replaced meanwhile is moved or stays, in either case as its newest version. `Changed`: it stays,

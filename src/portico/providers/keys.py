@@ -89,10 +89,12 @@ class KeyStore(Provider):
         raise NotImplementedError
 
     @abstractmethod
-    async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
-        """Copy one object inside the service.
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None
+    ) -> None:
+        """Copy one object inside the service. `if_match`: only over this version, as far as the service can compare.
 
-        `NotFound`, `AlreadyExists`. `Changed`: the source has another version by now.
+        `NotFound`. `AlreadyExists`: also if the target is not the version `if_match`. `Changed`: the source has another version by now.
         """
 
     @abstractmethod

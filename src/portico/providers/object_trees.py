@@ -27,24 +27,29 @@ ATTEMPTS = 4
 """How often the copy or removal of an object that keeps being replaced is tried."""
 
 
-async def copy_object(store: KeyStore, source: Version, target: str, *, replace: bool) -> Version:
+async def copy_object(
+    store: KeyStore, source: Version, target: str, *, replace: bool, if_match: str | None = None
+) -> Version:
     """Copy an object. Returns the version that was copied, which may be newer than `source`.
 
     If the object keeps being replaced, any version is copied: if the returned one is still there, it was that one.
     """
     for _ in range(ATTEMPTS):
         try:
-            await _duplicate(store, source, target, replace=replace)
+            await _duplicate(store, source, target, replace, if_match)
             return source
         except Changed:
             source = await _current(store, source.key)
-    await _duplicate(store, Version(source.key, None), target, replace=replace)
+    await _duplicate(store, Version(source.key, None), target, replace, if_match)
     return source
 
 
-async def _duplicate(store: KeyStore, source: Version, target: str, *, replace: bool) -> None:
+async def _duplicate(
+    store: KeyStore, source: Version, target: str, replace: bool, if_match: str | None
+) -> None:
+    condition = {} if if_match is None else {"if_match": if_match}
     try:
-        await store.duplicate(source, target, replace=replace)
+        await store.duplicate(source, target, replace=replace, **condition)
     except NotFound as error:
         now = await _current(store, source.key)
         if source.key.endswith("/"):

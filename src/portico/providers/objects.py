@@ -8,12 +8,13 @@ listing of `a` shows.
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
 from portico.entries import Download, Entry, Page
 from portico.errors import (
+    AlreadyExists,
     Changed,
     InvalidPath,
     NotFound,
@@ -46,7 +47,7 @@ from portico.providers.part_store import UPLOADS_PREFIX, UploadState
 from portico.providers.pending_names import PendingNames
 from portico.providers.resumable import ResumableUpload
 from portico.providers.tree_walk import TreeWalk
-from portico.providers.write_options import WriteOptions
+from portico.providers.write_options import KeptFile, WriteOptions
 from portico.tally import count
 
 _CHECKED_SECONDS = 10.0
@@ -283,11 +284,15 @@ class ObjectStore(KeyStore):
 
     # Copying and moving
 
-    async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        await self._transfer(source, target, replace)
+    async def copy(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
+        await self._transfer(source, target, replace, kept)
 
-    async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        copied, is_folder = await self._transfer(source, target, replace)
+    async def move(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
+        copied, is_folder = await self._transfer(source, target, replace, kept)
         newer = await remove_copied(self, copied)
         if is_folder:
             await remove_empty_folders(self, folder_key(source))
@@ -336,7 +341,9 @@ class ObjectStore(KeyStore):
         if await self._is_folder(place):
             await remove_tree(self, folder_key(place))
 
-    async def _transfer(self, source: Path, target: Path, replace: bool) -> tuple[list[Version], bool]:
+    async def _transfer(
+        self, source: Path, target: Path, replace: bool, kept: KeptFile | None
+    ) -> tuple[list[Version], bool]:
         """Copy a file or a tree. Returns what was copied, and whether it was a tree."""
         self._check_key(source)
         self._check_key(target)
@@ -345,7 +352,7 @@ class ObjectStore(KeyStore):
         if marked and not marked.is_folder:
             async with self._target(target):
                 seen = Version(key_of(source), marked.etag)
-                copy = await copy_object(self, seen, key_of(target), replace=replace)
+                copy = await self._copy_over(seen, key_of(target), replace, kept)
             count(size=marked.size)
             return [copy], False
         if not (marked or await self._is_folder(source)):
@@ -363,6 +370,18 @@ class ObjectStore(KeyStore):
                 await self.mark(goal)
                 copied.append(Version(origin, None))
         return copied, True
+
+    async def _copy_over(self, seen: Version, target: str, replace: bool, kept: KeptFile | None) -> Version:
+        """Copy a file; with `kept`, only over the version of the target that was kept."""
+        if kept is None:
+            return await copy_object(self, seen, target, replace=replace)
+        for _ in range(ATTEMPTS):
+            with suppress(AlreadyExists):
+                return await copy_object(
+                    self, seen, target, replace=kept.etag is not None, if_match=kept.etag
+                )
+            await kept.prepare()
+        raise changed(name_of(target))
 
     def _check_key(self, path: Path, *, as_folder: bool = False) -> None:
         if not self.fits(folder_key(path) if as_folder else key_of(path)):

@@ -12,11 +12,14 @@ class KeptFile(msgspec.Struct):
     """Where a file that is replaced is kept.
 
     Most uploads replace nothing. A commit that finds a file, and no place for it, awaits `prepare` and begins again; `prepare`
-    sets the place if it finds the file, too.
+    sets the place if it finds the file, too. For a provider that does not keep the file itself, `prepare` keeps it, and sets
+    its etag: a copy or move that finds another version then awaits `prepare` and begins again.
     """
 
     prepare: Callable[[], Awaitable[None]]
     place: Path | None = None
+    etag: str | None = None
+    """Of the file that was found; None if there was none."""
     is_kept: bool = False
     """Set by the provider: whether the file that was replaced is in its place."""
 

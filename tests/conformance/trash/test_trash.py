@@ -302,3 +302,33 @@ async def test_merge_that_cannot_keep_a_file_replaces_nothing(
     monkeypatch.undo()
     assert await tree(drive) == before
     assert await trashed(drive) == in_trash
+
+
+@pytest.mark.parametrize("existing", [True, False], ids=["replaces", "free"])
+@pytest.mark.parametrize("how", ["copy", "move"])
+async def test_upload_just_before_a_transfer_replaces_it_is_kept(
+    drive: Drive,
+    provider: Any,
+    root: Path,
+    seal: CursorSeal,
+    records: TrashRecords,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    existing: bool,
+) -> None:
+    if existing:
+        await put(drive, "target", b"old")
+    await put(drive, "source", b"transferred")
+    transfer = getattr(provider, how)
+
+    async def after_an_upload(source: Path, target: Path, **options: Any) -> None:
+        if target == at("target").under(root):  # and not in the trash
+            await put(with_trash(provider, root, seal, records), "target", b"uploaded")
+        await transfer(source, target, **options)
+
+    monkeypatch.setattr(provider, how, after_an_upload)
+    await getattr(drive, how)(at("source"), at("target"))
+    assert await content(drive, "target") == b"transferred"
+    assert await exists(drive, "source") is (how == "copy")
+    kept = [await drive.restore(item, OnConflict.RENAME) for item in await trashed(drive)]
+    assert sorted([await content(drive, path) for path in kept]) == [b"old", b"uploaded"][not existing :]

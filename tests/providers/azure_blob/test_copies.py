@@ -1,4 +1,5 @@
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -153,8 +154,19 @@ async def test_a_copy_that_was_repeated_and_finds_another_file(
     assert await content(provider, "copy") == b"of another one"
 
 
-async def test_a_source_that_vanishes(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
-    proxy.on(copy, Reply(404, {"x-ms-error-code": "CannotVerifyCopySource"}))
+async def test_a_source_that_vanishes(
+    provider: AzureBlobProvider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.on(copy, Reply(404, {"x-ms-error-code": "CannotVerifyCopySource"}), turns=2)
+    with pytest.raises(ProviderFailed):  # it is still there
+        await provider.copy(at("file"), at("copy"))
+    duplicate = provider.duplicate
+
+    async def after_its_end(*arguments: Any, **options: Any) -> None:
+        await provider.delete(at("file"))
+        await duplicate(*arguments, **options)
+
+    monkeypatch.setattr(provider, "duplicate", after_its_end)
     with pytest.raises(NotFound):
         await provider.copy(at("file"), at("copy"))
 

@@ -21,7 +21,13 @@ _ABORT_SECONDS = 10.0
 
 
 async def copy_blob(
-    service: Container, version: Version, key: str, *, replace: bool, version_id: str | None = None
+    service: Container,
+    version: Version,
+    key: str,
+    *,
+    replace: bool,
+    version_id: str | None = None,
+    if_match: str | None = None,
 ) -> None:
     """Copy a version of a blob. `ServiceError` if it is refused or the blob has another version by now.
 
@@ -33,6 +39,8 @@ async def copy_blob(
     headers = {"x-ms-copy-source": service.access.signed(source, version_id)}
     if version.etag is not None:
         headers["x-ms-source-if-match"] = f'"{version.etag}"'
+    if if_match is not None:
+        headers["If-Match"] = f'"{if_match}"'
     if not replace:
         headers["If-None-Match"] = "*"
     former = await _copy_id(service, target) if replace else None

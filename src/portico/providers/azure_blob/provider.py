@@ -120,15 +120,17 @@ class AzureBlobProvider(VersionedStore):
     def part_store(self, state: UploadState) -> BlobUpload:
         return BlobUpload(self._service, state)
 
-    async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None
+    ) -> None:
         if source.key.endswith("/"):
             await self.mark(target)
             return
         with translated(name_of(source.key)):
             try:
-                await copy_blob(self._service, source, target, replace=replace)
+                await copy_blob(self._service, source, target, replace=replace, if_match=if_match)
             except ServiceError as error:
-                if not replace and is_taken(error):
+                if (if_match or not replace) and is_taken(error):
                     raise already_exists(name_of(target)) from error
                 raise
 

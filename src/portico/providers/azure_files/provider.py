@@ -18,7 +18,7 @@ from portico.providers.base import TIMEOUT_SECONDS, Provider
 from portico.providers.folder_walk import FolderWalk, Position
 from portico.providers.memory import MemoryBudget
 from portico.providers.tree_walk import TreeWalk
-from portico.providers.write_options import WriteOptions
+from portico.providers.write_options import KeptFile, WriteOptions
 
 log = structlog.get_logger()
 
@@ -141,13 +141,17 @@ class AzureFilesProvider(Provider):
             if not there:
                 raise not_found(path.name)
 
-    async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
+    async def copy(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
         with translated(source.name):
-            await trees.copy(self._share, source, target, replace=replace)
+            await trees.copy(self._share, source, target, replace=replace, kept=kept)
 
-    async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
+    async def move(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
         with translated(source.name):
-            await trees.move(self._share, source, target, replace=replace)
+            await trees.move(self._share, source, target, replace=replace, kept=kept)
 
     async def move_to_trash(self, path: Path, place: Path) -> None:
         with translated(path.name):

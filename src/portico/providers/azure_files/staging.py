@@ -17,12 +17,12 @@ from typing import TypeVar
 from azure.core.exceptions import AzureError
 
 from portico.entries import Entry
-from portico.errors import PorticoError, ProviderFailed, ProviderTimeout, changed
+from portico.errors import PorticoError, ProviderFailed, ProviderTimeout
 from portico.paths import RESERVED_PREFIX, Path
 from portico.providers.azure_common import Body, ServiceError, translated
 from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.service import Found, Share
-from portico.providers.azure_files.targets import make_folders, relocate
+from portico.providers.azure_files.targets import check_version, make_folders, relocate
 from portico.providers.parts import MIB, UploadPart
 
 T = TypeVar("T")
@@ -136,9 +136,7 @@ class StagedFile:
                 await self._share.resize(self._path, size, self._type)
                 self.room = size
             if if_match is not None:  # a rename has no condition for its target
-                there = await self._share.file(target)
-                if there is None or there.entry.etag != if_match:
-                    raise changed(target.name)
+                await check_version(self._share, target, if_match)
             return await relocate(self._share, staged, self._path, target, replace=replace, modified=modified)
 
     async def discard(self) -> None:

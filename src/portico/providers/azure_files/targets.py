@@ -43,6 +43,13 @@ async def check_file_target(
         await check_ancestors(share, target.parent)
 
 
+async def check_version(share: Share, target: Path, etag: str) -> None:
+    """`Changed` if the file at the target has another version."""
+    there = await share.file(target)
+    if there is None or there.entry.etag != etag:
+        raise changed(target.name)
+
+
 async def _known() -> bool:
     return True
 

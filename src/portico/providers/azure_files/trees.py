@@ -1,17 +1,20 @@
 """Copying and moving files and whole folders."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from portico.entries import Entry
 from portico.errors import (
     AlreadyExists,
+    Changed,
     FolderNotEmpty,
     InvalidPath,
     NotFound,
     NotPossible,
     already_exists,
     cannot_replace_folder,
+    changed,
     not_found,
 )
 from portico.paths import Path
@@ -23,20 +26,25 @@ from portico.providers.azure_files.staging import StagedFile
 from portico.providers.azure_files.targets import (
     check_file_target,
     check_folder_target,
+    check_version,
     make_folders,
     relocate,
 )
 from portico.providers.azure_files.traversal import counting, entries, pages
 from portico.providers.tasks import for_each
+from portico.providers.write_options import KeptFile
 from portico.tally import count
 
+_ATTEMPTS = 4
+"""How often a file is kept that keeps being replaced."""
 
-async def copy(share: Share, source: Path, target: Path, *, replace: bool) -> None:
+
+async def copy(share: Share, source: Path, target: Path, *, replace: bool, kept: KeptFile | None) -> None:
     found = await _found(share, source)
     _check_apart(source, target)
     if not found.entry.is_folder:
         await check_file_target(share, target, replace=replace)
-        await _copy_file(share, source, found.entry, target, replace=replace)
+        await _copy_file(share, source, found.entry, target, replace=replace, kept=kept)
         count(size=found.entry.size)
         return
     if await check_folder_target(share, target, replace=replace):
@@ -44,7 +52,7 @@ async def copy(share: Share, source: Path, target: Path, *, replace: bool) -> No
     await _copy_tree(share, source, target, replace=replace)
 
 
-async def move(share: Share, source: Path, target: Path, *, replace: bool) -> None:
+async def move(share: Share, source: Path, target: Path, *, replace: bool, kept: KeptFile | None) -> None:
     found = await _found(share, source)
     if names.holds(source, target) and len(source.segments) == len(target.segments):
         await _respell(share, found, source, target)
@@ -52,7 +60,13 @@ async def move(share: Share, source: Path, target: Path, *, replace: bool) -> No
     _check_apart(source, target)
     if not found.entry.is_folder:
         await check_file_target(share, target, replace=replace)
-        await relocate(share, found, source, target, replace=replace)
+
+        async def rename(replace: bool, if_match: str | None) -> None:
+            if if_match is not None:
+                await check_version(share, target, if_match)
+            await relocate(share, found, source, target, replace=replace)
+
+        await _keeping(target, rename, replace, kept)
     elif await check_folder_target(share, target, replace=replace):
         await _check_merge(share, source, target)
         await _merge(share, source, target)
@@ -85,12 +99,36 @@ async def _respell(share: Share, found: Found, source: Path, target: Path) -> No
         ) from error
 
 
-async def _copy_file(share: Share, source: Path, entry: Entry, target: Path, *, replace: bool) -> None:
+async def _keeping(
+    target: Path,
+    change: Callable[[bool, str | None], Awaitable[None]],
+    replace: bool,
+    kept: KeptFile | None,
+) -> None:
+    """Replace a file; with `kept`, only the version that was kept, as far as that can be seen right before."""
+    if kept is None:
+        await change(replace, None)
+        return
+    for _ in range(_ATTEMPTS):
+        with suppress(AlreadyExists, Changed):
+            await change(kept.etag is not None, kept.etag)
+            return
+        await kept.prepare()
+    raise changed(target.name)
+
+
+async def _copy_file(
+    share: Share, source: Path, entry: Entry, target: Path, *, replace: bool, kept: KeptFile | None = None
+) -> None:
     """Copy a file with its time, which the service does not do by itself."""
     staged = StagedFile(share, "")
     try:
         await staged.copy(source)
-        await staged.commit(target, replace=replace, modified=entry.modified)
+
+        async def commit(replace: bool, if_match: str | None) -> None:
+            await staged.commit(target, replace=replace, if_match=if_match, modified=entry.modified)
+
+        await _keeping(target, commit, replace, kept)
     except BaseException:
         await asyncio.shield(staged.discard())
         raise

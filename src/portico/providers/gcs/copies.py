@@ -14,13 +14,19 @@ _MAX_IDLE_STEPS = 16
 
 
 async def copy_object(
-    service: Service, source: Version, target: str, *, replace: bool, generation: str | None = None
+    service: Service,
+    source: Version,
+    target: str,
+    *,
+    replace: bool,
+    generation: str | None = None,
+    if_match: str | None = None,
 ) -> None:
     """As `KeyStore.duplicate`. With a generation, that one is copied, even if it is not the current one."""
     url = service.rewrite_url(source.key, target)
     params: dict[str, str | None] = {
         "fields": REWRITE_FIELDS,
-        "ifGenerationMatch": None if replace else "0",
+        "ifGenerationMatch": if_match if replace else "0",
         "ifSourceGenerationMatch": source.etag,
         "sourceGeneration": generation,
     }

@@ -91,8 +91,10 @@ class GcsProvider(VersionedStore):
         _check_allowed(state.key)
         return GcsUpload(self._service, state)
 
-    async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
-        await copy_object(self._service, source, target, replace=replace)
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None
+    ) -> None:
+        await copy_object(self._service, source, target, replace=replace, if_match=if_match)
 
     # Removing
 

@@ -25,9 +25,9 @@ from portico.providers.local.downloads import open_download
 from portico.providers.local.listing import FolderListing
 from portico.providers.local.resumable import LocalUpload
 from portico.providers.local.threads import Threads
-from portico.providers.local.uploads import StagedFile, WriteBuffers, upload
+from portico.providers.local.uploads import StagedFile, WriteBuffers, upload, with_place
 from portico.providers.tree_walk import TreeWalk
-from portico.providers.write_options import WriteOptions
+from portico.providers.write_options import KeptFile, WriteOptions
 
 _SMALL_FILE = 64 * 2**20
 """Bytes. Copying a file up to this size does not wait for copies of whole trees."""
@@ -129,20 +129,31 @@ class LocalProvider(Provider):
                 self._threads.removals, path, staging.remove_staged, self._top, staged
             )
 
-    async def copy(self, source: Path, target: Path, *, replace: bool = True) -> None:
+    async def copy(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
         threads = self._threads
         is_small = await threads.run(threads.metadata, source, self._is_small_file, source)
         pool = threads.writes if is_small else threads.trees
-        await threads.run_long(pool, source, trees.copy, self._top, source, target, replace)
+
+        async def copy() -> None:
+            await threads.run_long(pool, source, trees.copy, self._top, source, target, replace, kept)
+
+        await with_place(target, copy)
 
     def _is_small_file(self, path: Path) -> bool:
         with found(self._top, path) as (_, info):
             return not is_folder(info) and info.st_size <= _SMALL_FILE
 
-    async def move(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        renamed, cancelled = await self._threads.run_change(
-            source, trees.rename, self._top, source, target, replace
-        )
+    async def move(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
+        async def rename() -> tuple[bool, bool]:
+            return await self._threads.run_change(
+                source, trees.rename, self._top, source, target, replace, kept
+            )
+
+        renamed, cancelled = await with_place(target, rename)
         if not renamed:
             if cancelled:
                 raise asyncio.CancelledError

@@ -15,6 +15,7 @@ from portico.providers.local.errors import translated
 from portico.providers.local.staging import (
     check_replaceable,
     check_same_disk,
+    commit_lock,
     commit_staged,
     link_replaced,
     move_into,
@@ -24,14 +25,22 @@ from portico.providers.local.staging import (
     write_all,
 )
 from portico.providers.local.traversal import Traversal, traverse
-from portico.providers.local.uploads import StagedFile
+from portico.providers.local.uploads import StagedFile, keep_replaced
+from portico.providers.write_options import KeptFile
 from portico.tally import count
 
 _CHUNK = 16 * 2**20
 """Bytes that are copied between two checks for cancellation."""
 
 
-def copy(token: CancelToken, top: Volume, source: Path, target: Path, replace: bool) -> None:
+def copy(
+    token: CancelToken,
+    top: Volume,
+    source: Path,
+    target: Path,
+    replace: bool,
+    kept: KeptFile | None = None,
+) -> None:
     token.check()
     with found(top, source) as (_, info):
         folder = is_folder(info)
@@ -39,7 +48,7 @@ def copy(token: CancelToken, top: Volume, source: Path, target: Path, replace: b
         _claim_folder(top, target, replace)
         _copy_tree(token, top, source, target, replace)
     else:
-        _copy_file(token, top, source, target, replace)
+        _copy_file(token, top, source, target, replace, kept)
 
 
 def delete(top: Volume, path: Path, recursive: bool) -> str | None:
@@ -80,20 +89,23 @@ def link(top: Volume, path: Path, place: Path) -> bool:
             return link_replaced(folder, path.name, trash, place.name)
 
 
-def rename(top: Volume, source: Path, target: Path, replace: bool) -> bool:
+def rename(top: Volume, source: Path, target: Path, replace: bool, kept: KeptFile | None = None) -> bool:
     """Move by renaming; False if the target is a folder with content that may be replaced: then call `merge`."""
     with found(top, source) as (source_folder, info):
         if is_folder(info):
             _claim_folder(top, target, replace)
         with opened_folder(top, target.parent, make=True) as target_folder:
             if not is_folder(info):
-                existing = lstat(target_folder, target.name)
-                check_replaceable(existing, target, replace=replace)
-                if existing and os.path.samestat(existing, info):
-                    # Two links to one file: a rename would leave both.
-                    os.unlink(source.name, dir_fd=source_folder)
-                else:
-                    move_into(source_folder, source.name, target_folder, target, replace=replace)
+                with _commit_lock(top, kept):
+                    existing = lstat(target_folder, target.name)
+                    check_replaceable(existing, target, replace=replace)
+                    if existing and os.path.samestat(existing, info):
+                        # Two links to one file: a rename would leave both.
+                        os.unlink(source.name, dir_fd=source_folder)
+                    else:
+                        if existing and kept:
+                            keep_replaced(top, kept, target_folder, target.name)
+                        move_into(source_folder, source.name, target_folder, target, replace=replace)
             elif not _rename_folder(source_folder, source.name, target_folder, target.name):
                 if not replace:  # something was put into the folder that was just created
                     raise already_exists(target.name)
@@ -101,6 +113,16 @@ def rename(top: Volume, source: Path, target: Path, replace: bool) -> bool:
             os.fsync(target_folder)
         os.fsync(source_folder)
     return True
+
+
+@contextmanager
+def _commit_lock(top: Volume, kept: KeptFile | None) -> Iterator[None]:
+    """While this is held, no upload takes the place of the file that is kept."""
+    if kept is None:
+        yield
+        return
+    with opened_staging(top) as staging, commit_lock(staging, alone=True):
+        yield
 
 
 def merge(token: CancelToken, top: Volume, source: Path, target: Path) -> None:
@@ -262,10 +284,12 @@ def _copy_within(token: CancelToken, here: int, there: int, name: str, staging: 
         commit_staged(staging, staged, there, Path((name,)), replace=replace)
 
 
-def _copy_file(token: CancelToken, top: Volume, source: Path, target: Path, replace: bool) -> None:
+def _copy_file(
+    token: CancelToken, top: Volume, source: Path, target: Path, replace: bool, kept: KeptFile | None
+) -> None:
     if source == target:
         raise NotPossible("A file cannot be copied onto itself; choose another target.")
-    staged = StagedFile(top, target, replace=replace)
+    staged = StagedFile(top, target, replace=replace, kept=kept, alone=kept is not None)
     try:
         with opened_folder(top, source.parent) as folder, OpenFile(folder, source) as file:
             _copy_content(token, file.fileno(), staged.open())

@@ -126,7 +126,7 @@ async def upload(
             writing = None  # an error refers to this frame
 
 
-async def with_place(path: Path, commit: Callable[[], Awaitable[Entry]]) -> Entry:
+async def with_place(path: Path, commit: Callable[[], Awaitable[T]]) -> T:
     """The result of `commit`, which begins again when there is a place for the file that it replaces."""
     for left in reversed(range(_COMMITS)):
         try:
@@ -204,6 +204,15 @@ class PlaceNeeded(Exception):
         self.kept = kept
 
 
+def keep_replaced(top: Volume, kept: KeptFile, folder: int, name: str) -> None:
+    """The name is never missing: the old file has two names until the new one takes its own."""
+    if kept.place is None:
+        raise PlaceNeeded(kept)
+    kept.is_kept = False  # an earlier attempt may have kept another file, which goes now
+    with suppress(FileNotFoundError), opened_folder(top, kept.place.parent, make=True) as trash:
+        kept.is_kept = link_replaced(folder, name, trash, kept.place.name)
+
+
 class StagedFile:
     """A file that is invisible until `commit`. All methods block; call one at a time."""
 
@@ -217,8 +226,11 @@ class StagedFile:
         if_match: str | None = None,
         modified: datetime | None = None,
         kept: KeptFile | None = None,
+        alone: bool = False,
     ) -> None:
+        """`alone`: no other commit may run at the same time."""
         self._kept = kept
+        self._alone = alone or if_match is not None
         self._top = top
         self._target = target
         self._replace = replace
@@ -288,10 +300,10 @@ class StagedFile:
                 try:
                     # Two that replace the same file must not both keep that one, and lose the first one's.
                     keeps = self._kept is not None and self._kept.place is not None
-                    with commit_lock(self._staging, alone=self._if_match is not None or keeps):
+                    with commit_lock(self._staging, alone=self._alone or keeps):
                         self._check_replaceable(folder)
                         if self._kept and self._replaced:
-                            self._keep_replaced(self._kept, folder)
+                            keep_replaced(self._top, self._kept, folder, self._target.name)
                         commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
                     break
                 except (AlreadyExists, IsAFolder):
@@ -302,14 +314,6 @@ class StagedFile:
                         self.check_target()
                     raise
             os.fsync(folder)
-
-    def _keep_replaced(self, kept: KeptFile, folder: int) -> None:
-        """The name is never missing: the old file has two names until the new one takes its own."""
-        if kept.place is None:
-            raise PlaceNeeded(kept)
-        kept.is_kept = False  # an earlier attempt may have kept another file, which goes now
-        with suppress(FileNotFoundError), opened_folder(self._top, kept.place.parent, make=True) as trash:
-            kept.is_kept = link_replaced(folder, self._target.name, trash, kept.place.name)
 
     @contextmanager
     def _opened_target_folder(self) -> Iterator[int]:

@@ -20,12 +20,24 @@ _CONCURRENCY = 4
 
 
 async def copy(
-    service: Service, source: Version, target: str, *, replace: bool, version_id: str | None = None
+    service: Service,
+    source: Version,
+    target: str,
+    *,
+    replace: bool,
+    version_id: str | None = None,
+    if_match: str | None = None,
 ) -> None:
-    """As `KeyStore.duplicate`. With a version id, that version is copied, even if it is not the current one."""
+    """As `KeyStore.duplicate`. With a version id, that version is copied, even if it is not the current one.
+
+    The version of the target is compared right before: few services compare it themselves.
+    """
     origin = {"Key": source.key} if version_id is None else {"Key": source.key, "VersionId": version_id}
-    if not replace and await service.head(target):
-        raise already_exists(name_of(target))
+    if if_match is not None or not replace:
+        found = await service.head(target)
+        expected = found is not None and _is_version(found, Version(target, if_match))
+        if (found is not None) if not replace else not expected:
+            raise already_exists(name_of(target))
     try:
         await _copy_at_once(service, source, origin, target, replace)
     except PorticoError as error:

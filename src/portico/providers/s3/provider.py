@@ -104,8 +104,10 @@ class S3Provider(VersionedStore):
     def part_store(self, state: UploadState) -> S3Parts:
         return S3Parts(self._service, state)
 
-    async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
-        await copies.copy(self._service, source, target, replace=replace)
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None
+    ) -> None:
+        await copies.copy(self._service, source, target, replace=replace, if_match=if_match)
 
     async def remove(self, keys: list[str]) -> None:
         alone = keys if len(keys) == 1 else [key for key in keys if _NOT_IN_XML.search(key)]
