@@ -223,7 +223,10 @@ class FakeStore(KeyStore):
         chunks: Chunks = _Pieces(found.content)
         return Download(Entry(key, False, size, etag=found.etag), 0, size, chunks)
 
-    async def duplicate(self, source: Version, target: str, *, replace: bool) -> None:
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None
+    ) -> None:
+        assert if_match is None
         self.bucket.before("duplicate")
         found = self.bucket.objects.get(source.key)
         if found is None:
