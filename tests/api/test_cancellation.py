@@ -89,8 +89,8 @@ async def test_what_is_said_of_half_a_copy_is_true(
         gateway.put("new/file")
     genuine: Callable[..., Awaitable[None]] = LocalProvider.copy
 
-    async def half(self: LocalProvider, source: Path, target: Path, *, replace: bool = True) -> None:
-        await genuine(self, source, target, replace=replace)
+    async def half(self: LocalProvider, source: Path, target: Path, **options: Any) -> None:
+        await genuine(self, source, target, **options)
         raise ProviderUnavailable("The service is gone.").after("1 files were copied")
 
     with monkeypatch.context() as patch:
