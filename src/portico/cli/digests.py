@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from portico.cli.accounts import Accounts, with_accounts
 from portico.cli.exits import DONE, FAILED
 from portico.cli.parser import Command, Group, Parser
+from portico.visible_text import visible
 
 
 def adopt(options: SimpleNamespace) -> int:
@@ -29,7 +30,7 @@ def adopt(options: SimpleNamespace) -> int:
                 async for path, same in adopt_digests(drive, FileDigests(accounts.database), connection.name):
                     adopted, different = adopted + same, different + (not same)
                     if not same:
-                        print(f"{path}: not the content that was recorded")
+                        print(f"{visible(str(path))}: not the content that was recorded")
         finally:
             await provider.close()
         return adopted, different
