@@ -61,6 +61,32 @@ def test_the_admin_command_can_be_run() -> None:
     )
 
 
+def ran_admin(etc: Path, home: Path, program: str, *words: str) -> str:
+    """What a program prints that the script runs as the command."""
+    script = text("systemd/portico-admin")
+    replaced = {
+        '"/etc/portico"': repr(str(etc)),
+        '"/var/lib/portico"': repr(str(home)),
+        '["runuser", "-u", "portico", "--", "/opt/portico/bin/portico"]': repr(
+            [sys.executable, "-c", program]
+        ),
+    }
+    for there, here in replaced.items():
+        assert there in script
+        script = script.replace(there, here)
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_the_admin_command_works_before_the_first_start(tmp_path: Path) -> None:
+    """When systemd has not made the home yet."""
+    (tmp_path / "secret.key").write_text("the key\n")
+    home = tmp_path / "home"
+    shown = ran_admin(tmp_path, home, "import os; print(os.getcwd(), os.environ['PORTICO_HOME'])")
+    assert shown == f"/ {home}\n"
+    assert not home.exists()
+
+
 def test_the_admin_command_has_the_settings_and_the_key(tmp_path: Path) -> None:
     """Whatever the password looks like: no shell reads the file."""
     (tmp_path / "environment").write_text(
@@ -69,20 +95,9 @@ def test_the_admin_command_has_the_settings_and_the_key(tmp_path: Path) -> None:
     (tmp_path / "secret.key").write_text("the key\n")
     shown = ["PORTICO_DATABASE_URL", "AWS_PROFILE", "PORTICO_HOME", "PORTICO_SECRET_KEY"]
     show = f"import os, sys; print([os.environ[name] for name in {shown}], os.getcwd(), sys.argv[1:])"
-    replaced = {
-        '"/etc/portico"': repr(str(tmp_path)),
-        '"/var/lib/portico"': repr(str(tmp_path)),
-        '["runuser", "-u", "portico", "--", "/opt/portico/bin/portico"]': repr([sys.executable, "-c", show]),
-    }
-    script = text("systemd/portico-admin")
-    for there, here in replaced.items():
-        assert there in script
-        script = script.replace(there, here)
-    done = subprocess.run(
-        [sys.executable, "-c", script, "user", "list"], capture_output=True, text=True, check=True
-    )
+    shown_by_it = ran_admin(tmp_path, tmp_path, show, "user", "list")
     values = ["postgresql://p:a$b`c d@h/n", "x $y", str(tmp_path), "the key"]
-    assert done.stdout == f"{values} {tmp_path} {['user', 'list']}\n"
+    assert shown_by_it == f"{values} {tmp_path} {['user', 'list']}\n"
 
 
 @pytest.mark.parametrize("file", ["proxies/haproxy.cfg", "cluster/haproxy.cfg"])

@@ -58,7 +58,6 @@ class Machine:
     def admin(self) -> str:
         """The script portico-admin, for this machine."""
         script = (DEPLOY / "systemd" / "portico-admin").read_text()
-        self.node.home.mkdir(exist_ok=True)
         command = '["runuser", "-u", "portico", "--", "/opt/portico/bin/portico"]'
         for there, here in {
             '"/etc/portico"': repr(str(self.etc)),
