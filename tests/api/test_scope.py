@@ -98,15 +98,18 @@ async def test_a_ticket_for_a_folder_does_not_open_the_file_of_its_name(twins: G
     assert (refused.status_code, refused.json()["code"]) == (409, "is-a-folder")
 
 
-async def test_a_guests_ticket_does_not_open_another_file_after_a_move(gateway: Gateway) -> None:
+@pytest.mark.parametrize("target", ["/secret/b.txt", "/pub/b.txt"])
+async def test_a_guests_ticket_does_not_open_another_file_after_a_move(gateway: Gateway, target: str) -> None:
     gateway.put("pub/a.txt", b"public")
-    gateway.put("secret/a.txt", b"a secret")
+    for private in ("secret/a.txt", "pub/x.txt"):
+        gateway.put(private, b"a secret")
     guest = await (await share(gateway, "/pub/a.txt")).guest()
     ticket = (await guest.call("POST", "a.txt", params={"action": "TICKET"})).json()["ticket"]
     by_ticket = {"ticket": ticket}
     assert (await gateway.client.get(address("a.txt"), params=by_ticket)).content == b"public"
-    move = {"action": "MOVE", "target": "/secret/b.txt"}
-    assert (await gateway.call("POST", "pub/a.txt", params=move)).status_code == 201
+    for source, name in (("pub/a.txt", target), ("pub/x.txt", "/pub/a.txt")):
+        move = {"action": "MOVE", "target": name}
+        assert (await gateway.call("POST", source, params=move)).status_code == 201
     answer = await gateway.client.get(address("a.txt"), params=by_ticket)
     assert answer.status_code == 401
     assert b"secret" not in answer.content

@@ -183,15 +183,19 @@ async def test_links_of_twins_follow_their_own(installation: Installation) -> No
 
 
 @pytest.mark.usefixtures("sharer")
-async def test_a_guests_ticket_does_not_open_another_file_after_a_move(installation: Installation) -> None:
-    for path, content in (("pub/a.txt", b"public"), ("secret/a.txt", b"private")):
-        (installation.files / path).parent.mkdir()
+@pytest.mark.parametrize("target", ["/secret/b.txt", "/pub/b.txt"])
+async def test_a_guests_ticket_does_not_open_another_file_after_a_move(
+    installation: Installation, target: str
+) -> None:
+    for path, content in (("pub/a.txt", b"public"), ("secret/a.txt", b"private"), ("pub/x", b"private")):
+        (installation.files / path).parent.mkdir(exist_ok=True)
         (installation.files / path).write_bytes(content)
     guest = await guest_of(installation, "/pub/a.txt")
     ticket = await ticket_for(guest, "/a.txt", installation, recursive=False)
     await ticket.actor()
     async with (await signed_in(installation)).request() as operations:
-        await operations.move(at("/pub/a.txt"), at("/secret/b.txt"))
+        await operations.move(at("/pub/a.txt"), at(target))
+        await operations.move(at("/pub/x"), at("/pub/a.txt"))
     with pytest.raises(NotSignedIn):
         await ticket.actor()
 

@@ -286,6 +286,9 @@ class Guests:
         guest = self._guest_of(row)
         if guest is None or row is None or not opens(row, guest.user, path, self._database.now()):
             raise ticket_refused()
+        # The link may have followed its file to another name, and another file may have taken the former one.
+        if guest.only_file not in (None, path):
+            raise ticket_refused()
         return guest, row.is_folder
 
     def forget(self) -> None:
