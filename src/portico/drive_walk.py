@@ -1,6 +1,7 @@
 """`DriveWalk`: everything below a folder of a Web User's tree, to be continued by another request."""
 
 from portico.cursors import CursorSeal
+from portico.drive_errors import with_whole_path
 from portico.entries import presentable
 from portico.errors import InvalidCursor, NotAFolder, NotFound, NotPossible
 from portico.paths import Path
@@ -45,7 +46,7 @@ class DriveWalk:
             if self._continues:
                 raise InvalidCursor("The folder of this cursor is gone; start again above it.") from error
             if not (self._folder.is_root and isinstance(error, NotFound)):
-                raise
+                raise with_whole_path(error, self._folder) from None
             self._ended, page = True, []
         self.passed += len(page)
         return [(path.under(self._folder), presentable(entry)) for path, entry in page]

@@ -168,6 +168,7 @@ def test_what_is_missing_is_named_by_its_whole_path(remote: Portico, gateway: Ga
         for method, address in (
             ("GET", "folder/nope?action=LIST"),
             ("GET", "folder/nope?action=STAT"),
+            ("GET", "folder/nope?action=SEARCH"),
             ("GET", "folder/nope?action=DOWNLOAD"),
             ("DELETE", "folder/nope"),
             ("DELETE", "folder/nope?permanent=true"),
