@@ -32,7 +32,7 @@ def web(remote: Portico, gateway: Gateway, there: Path, here: Path) -> Iterator[
     remote("user", "set", "web", "--rights", "list,download,upload,overwrite,share")
     remote("user", "add", "guest", "--generate")
     make(there, a="a", b="b", folder__c="c")
-    (here / "up").mkdir()
+    (here / "up" / "empty").mkdir(parents=True)
     make(here / "up", d="d")
     yield remote
     remote("user", "set", "web", "--rights", "list,download,upload,overwrite")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+from portico.cli.output import print_json
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.local_sources import LocalSource, list_folder
 from portico.cli.remote.report import Report
@@ -166,7 +167,9 @@ class UploadPlan:
                 yield from self._compared(candidate.local, status, candidate.path, None)
 
     def _make_folder(self, path: str) -> None:
-        if self._options.dry_run:
+        if self._options.dry_run and self._options.as_json:
+            print_json({"path": path, "type": "DIRECTORY", "dryRun": True})
+        elif self._options.dry_run:
             print(f"create folder {visible(path)}")
         else:
             self._client.make_folder(path)
