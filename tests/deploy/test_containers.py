@@ -56,6 +56,13 @@ def test_what_a_compose_file_refers_to_exists(file: str) -> None:
         assert service["image"] == "portico"
 
 
+@pytest.mark.parametrize("file", PORTICO)
+def test_an_image_is_told_its_commit(file: str) -> None:
+    builds = [service["build"] for service in parsed(file)["services"].values() if "build" in service]
+    assert [build["args"] for build in builds] == [{"COMMIT": "${COMMIT:-}"}]
+    assert "ARG COMMIT=" in text("Containerfile")
+
+
 def test_a_stop_is_longer_than_draining() -> None:
     for name in ("node1", "node2"):
         node = parsed("compose.cluster.yaml")["services"][name]
