@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -111,6 +112,12 @@ def test_a_build_from_git_has_its_commit_in_the_version(checkout: Path, tmp_path
     assert f"-{RELEASE}+g0123456789-" in name
     assert version_in(checkout / name, tmp_path / "installed") == f"{RELEASE}+g0123456789"
     assert not (checkout / "src/portico/commit.txt").exists()  # it would be that of the next build, too
+
+
+def test_the_readme_installs_a_wheel_built_from_git(checkout: Path) -> None:
+    with_git(checkout)
+    (pattern,) = re.findall(r"/tmp/(portico_gateway-.*\.whl)", (ROOT / "README.md").read_text())
+    assert fnmatch(built(checkout), pattern)
 
 
 def test_a_source_distribution_keeps_the_commit(checkout: Path, tmp_path: Path) -> None:

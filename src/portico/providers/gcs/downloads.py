@@ -93,7 +93,9 @@ class ObjectReader:
         size, etag = value.rpartition("/")[2], headers.get("X-Goog-Generation", "")
         if not (etag.isascii() and etag.isdigit() and len(etag) < 32):
             raise malformed_response("content without its generation")
-        uploaded = _stamp(headers.get("Last-Modified"))  # refused if it makes no sense, also where it is not needed
+        uploaded = _stamp(
+            headers.get("Last-Modified")
+        )  # refused if it makes no sense, also where it is not needed
         found = await finding
         modified = found.last_modified if found and found.etag == etag else uploaded
         if modified is None:
