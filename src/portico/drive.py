@@ -101,6 +101,10 @@ class Drive:
     def max_file_size(self) -> int:
         return self._provider.max_file_size
 
+    @property
+    def max_page_size(self) -> int:
+        return self._provider.max_page_size
+
     def size_limit(self, configured: int) -> int:
         """How many bytes a file may have; `configured` is the administrator's limit, or 0."""
         return min(configured or self.max_file_size, self.max_file_size)

@@ -83,7 +83,7 @@ class Operations:
         """As `Drive.list_page`."""
         self._context.action = "list"
         drive = await self._drive()
-        async with self._looking(size):
+        async with self._looking(min(size, drive.max_page_size)):
             return await drive.list_page(folder, size, cursor, file_first=file_first)
 
     async def search(

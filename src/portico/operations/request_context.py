@@ -54,11 +54,11 @@ class Admission:
         return Slot(waiting, share[0])
 
     def looking(self, connection: str, share: Keys, entries: int) -> AbstractAsyncContextManager[None]:
-        """Wait for the actor's turn to look at so many entries."""
+        """Wait for the actor's turn to look at so many entries, or at as many as an actor may have at once."""
         turns = self._looking.get(connection)
         if turns is None:
             turns = self._looking[connection] = FairTurns(LOOKED_AT, shares=LOOKED_AT_BY)
-        return turns.turn(share, entries)
+        return turns.turn(share, min(entries, *LOOKED_AT_BY))
 
     @asynccontextmanager
     async def searching(self, share: Keys) -> AsyncIterator[None]:
