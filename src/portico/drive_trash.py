@@ -110,7 +110,7 @@ class DriveTrash:
         if source is None or entry is None or not entry.is_folder:
             transferred = source is not None and not restoring
             async with self.replacement(path) as replacement:
-                kept_file = replacement.at_commit() if transferred else None
+                kept_file = replacement.at_commit(may_copy=True) if transferred else None
                 await replacement.prepare()
                 yield kept_file
         else:
@@ -324,9 +324,9 @@ class Replacement:
             if self._lease:
                 await run_to_end(self._lease.release())
 
-    def at_commit(self) -> KeptFile:
+    def at_commit(self, *, may_copy: bool = False) -> KeptFile:
         """For a provider that keeps the file itself, when it commits the new one, or has it kept then."""
-        self._kept = KeptFile(self.prepare)
+        self._kept = KeptFile(self.prepare, may_copy=may_copy)
         return self._kept
 
     async def after(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

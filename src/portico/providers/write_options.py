@@ -20,6 +20,10 @@ class KeptFile(msgspec.Struct):
     place: Path | None = None
     etag: str | None = None
     """Of the file that was found; None if there was none."""
+    may_copy: bool = False
+    """Whether the file is copied to its place if the file system cannot link it there."""
+    copied: str | None = None
+    """The etag of the version that was copied to the place."""
     is_kept: bool = False
     """Set by the provider: whether the file that was replaced is in its place."""
 

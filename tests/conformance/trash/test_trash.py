@@ -1,5 +1,7 @@
 """What is deleted or replaced can be brought back, on every provider."""
 
+import errno
+import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -332,3 +334,24 @@ async def test_upload_just_before_a_transfer_replaces_it_is_kept(
     assert await exists(drive, "source") is (how == "copy")
     kept = [await drive.restore(item, OnConflict.RENAME) for item in await trashed(drive)]
     assert sorted([await content(drive, path) for path in kept]) == [b"old", b"uploaded"][not existing :]
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+async def test_transfer_keeps_the_replaced_file_without_hard_links(
+    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if not provider.keeps_at_commit:
+        pytest.skip("it links nothing")
+
+    def link(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EPERM, "no links")
+
+    await put(drive, "target", b"old")
+    await put(drive, "source", b"new")
+    monkeypatch.setattr(os, "link", link)
+    await getattr(drive, how)(at("source"), at("target"))
+    assert await content(drive, "target") == b"new"
+    kept = await newest(drive)
+    assert drive.trashed == [kept.id]
+    await drive.restore(kept, OnConflict.REPLACE)
+    assert await content(drive, "target") == b"old"

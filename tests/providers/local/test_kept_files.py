@@ -1,5 +1,6 @@
 """A file that is replaced is kept: the place for it is asked for when a commit finds the file."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path as Folder
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from portico.errors import ProviderUnavailable
+from portico.paths import Path
 from portico.providers.local import LocalProvider, staging, uploads
 from portico.providers.resumable import ResumableUpload
 from portico.providers.write_options import KeptFile, WriteOptions
@@ -122,3 +124,76 @@ async def test_a_file_that_vanishes_before_it_is_kept_again(
     assert not kept.is_kept
     assert not (top / "kept/old").exists()
     assert (top / "file").read_bytes() == b"new"
+
+
+def refuse_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system without them."""
+
+    def link(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EPERM, "no links")
+
+    monkeypatch.setattr(os, "link", link)
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+@pytest.mark.parametrize("uploaded_meanwhile", [False, True])
+async def test_transfer_keeps_the_replaced_file_where_links_are_refused(
+    provider: LocalProvider,
+    top: Folder,
+    leftovers: Leftovers,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    uploaded_meanwhile: bool,
+) -> None:
+    await put(provider, "file", b"old")
+    await put(provider, "source", b"new")
+    refuse_links(monkeypatch)
+    copy = provider.copy
+    copies = 0
+
+    async def and_upload(source: Path, target: Path, **options: Any) -> None:
+        nonlocal copies
+        await copy(source, target, **options)
+        if target == PLACE:
+            copies += 1
+            if uploaded_meanwhile and copies == 1:
+                await put(provider, "file", b"newer")
+
+    async def prepare() -> None:
+        kept.place = PLACE
+
+    kept = KeptFile(prepare, may_copy=True)
+    transfer = getattr(provider, how)
+    monkeypatch.setattr(provider, "copy", and_upload)
+    await transfer(at("source"), at("file"), kept=kept)
+    assert kept.is_kept
+    assert (top / "file").read_bytes() == b"new"
+    assert (top / "kept/old").read_bytes() == (b"newer" if uploaded_meanwhile else b"old")
+    assert copies == 1 + uploaded_meanwhile
+    assert leftovers() == []
+
+
+async def test_transfer_is_refused_if_its_target_is_replaced_again_and_again(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(provider, "file", b"0")
+    await put(provider, "source", b"new")
+    refuse_links(monkeypatch)
+    copy = provider.copy
+    copies = 0
+
+    async def and_upload(source: Path, target: Path, **options: Any) -> None:
+        nonlocal copies
+        await copy(source, target, **options)
+        copies += 1
+        await put(provider, "file", b"%d" % copies)
+
+    async def prepare() -> None:
+        kept.place = PLACE
+
+    kept = KeptFile(prepare, may_copy=True)
+    monkeypatch.setattr(provider, "copy", and_upload)
+    with pytest.raises(ProviderUnavailable):
+        await provider.move(at("source"), at("file"), kept=kept)
+    assert (top / "file").read_bytes() == b"%d" % copies
+    assert (top / "source").read_bytes() == b"new"

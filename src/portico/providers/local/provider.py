@@ -3,9 +3,12 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
 
 from portico.entries import Download, Entry, Page
+from portico.errors import NotFound, service_unavailable
 from portico.paths import Path
 from portico.providers import volume_id
 from portico.providers.base import Provider
@@ -25,12 +28,16 @@ from portico.providers.local.downloads import open_download
 from portico.providers.local.listing import FolderListing
 from portico.providers.local.resumable import LocalUpload
 from portico.providers.local.threads import Threads
-from portico.providers.local.uploads import StagedFile, WriteBuffers, upload, with_place
+from portico.providers.local.uploads import CopyNeeded, StagedFile, WriteBuffers, upload, with_place
 from portico.providers.tree_walk import TreeWalk
 from portico.providers.write_options import KeptFile, WriteOptions
 
 _SMALL_FILE = 64 * 2**20
 """Bytes. Copying a file up to this size does not wait for copies of whole trees."""
+_ATTEMPTS = 4
+"""How often a file is copied to the trash that keeps being replaced."""
+
+T = TypeVar("T")
 
 
 class LocalProvider(Provider):
@@ -139,7 +146,7 @@ class LocalProvider(Provider):
         async def copy() -> None:
             await threads.run_long(pool, source, trees.copy, self._top, source, target, replace, kept)
 
-        await with_place(target, copy)
+        await self._keeping(target, kept, copy)
 
     def _is_small_file(self, path: Path) -> bool:
         with found(self._top, path) as (_, info):
@@ -153,11 +160,25 @@ class LocalProvider(Provider):
                 source, trees.rename, self._top, source, target, replace, kept
             )
 
-        renamed, cancelled = await with_place(target, rename)
+        renamed, cancelled = await self._keeping(target, kept, rename)
         if not renamed:
             if cancelled:
                 raise asyncio.CancelledError
             await self._threads.run_long(self._threads.trees, source, trees.merge, self._top, source, target)
+
+    async def _keeping(self, target: Path, kept: KeptFile | None, change: Callable[[], Awaitable[T]]) -> T:
+        """The result of a change, before which the file that it replaces is copied if it cannot be linked."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return await with_place(target, change)
+            except CopyNeeded:
+                assert kept
+                assert kept.place
+            with suppress(NotFound):  # then nothing is replaced
+                etag = (await self.stat(target)).etag
+                await self.copy(target, kept.place)
+                kept.copied = etag  # if it is another version by now, the change notices
+        raise service_unavailable(f"{target} was replaced again and again", 1)
 
     async def move_to_trash(self, path: Path, place: Path) -> None:
         await self._threads.run_change(path, trees.move_to_trash, self._top, path, place)

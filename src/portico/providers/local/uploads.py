@@ -204,13 +204,23 @@ class PlaceNeeded(Exception):
         self.kept = kept
 
 
+class CopyNeeded(Exception):
+    """The file system cannot link the file that is replaced. It is copied without the lock, which others wait for."""
+
+
 def keep_replaced(top: Volume, kept: KeptFile, folder: int, name: str) -> None:
     """The name is never missing: the old file has two names until the new one takes its own."""
     if kept.place is None:
         raise PlaceNeeded(kept)
+    info = lstat(folder, name)
+    if info is not None and etag_of(info) == kept.copied:
+        kept.is_kept = True
+        return
     kept.is_kept = False  # an earlier attempt may have kept another file, which goes now
     with suppress(FileNotFoundError), opened_folder(top, kept.place.parent, make=True) as trash:
         kept.is_kept = link_replaced(folder, name, trash, kept.place.name)
+        if not kept.is_kept and kept.may_copy:
+            raise CopyNeeded
 
 
 class StagedFile:
