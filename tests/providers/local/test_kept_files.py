@@ -1,7 +1,9 @@
 """A file that is replaced is kept: the place for it is asked for when a commit finds the file."""
 
+import asyncio
 import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path as Folder
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from portico.errors import ProviderUnavailable
 from portico.paths import Path
-from portico.providers.local import LocalProvider, staging, uploads
+from portico.providers.local import LocalProvider, staging, trees, uploads
 from portico.providers.resumable import ResumableUpload
 from portico.providers.write_options import KeptFile, WriteOptions
 
@@ -196,4 +198,33 @@ async def test_transfer_is_refused_if_its_target_is_replaced_again_and_again(
     with pytest.raises(ProviderUnavailable):
         await provider.move(at("source"), at("file"), kept=kept)
     assert (top / "file").read_bytes() == b"%d" % copies
+    assert (top / "source").read_bytes() == b"new"
+
+
+async def test_move_that_is_cancelled_before_it_has_a_place_is_not_done(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(provider, "file", b"old")
+    await put(provider, "source", b"new")
+    rename, running, go_on = trees.rename, threading.Event(), threading.Event()
+
+    def waits(*arguments: Any) -> bool:
+        running.set()
+        assert go_on.wait(60)
+        return rename(*arguments)
+
+    async def prepare() -> None:
+        kept.place = PLACE
+
+    kept = KeptFile(prepare)
+    monkeypatch.setattr(trees, "rename", waits)
+    move = asyncio.create_task(provider.move(at("source"), at("file"), kept=kept))
+    await asyncio.to_thread(running.wait, 60)
+    move.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await move
+    assert kept.place is None
+    assert (top / "file").read_bytes() == b"old"
     assert (top / "source").read_bytes() == b"new"

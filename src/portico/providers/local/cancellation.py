@@ -7,6 +7,10 @@ class Cancelled(Exception):
     """The work was cancelled before its end."""
 
 
+class NotDone(Exception):
+    """The work has changed nothing yet: something else has to be done before it is tried again."""
+
+
 class CancelToken:
     """Passed to work that may take long, which calls `check` wherever it can stop safely."""
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from portico.errors import Unavailable
 from portico.paths import Path
-from portico.providers.local.cancellation import Cancelled, CancelToken
+from portico.providers.local.cancellation import Cancelled, CancelToken, NotDone
 from portico.providers.local.errors import translate, translated
 from portico.thread_pool import ThreadPool
 
@@ -80,7 +80,7 @@ class Threads:
                     if not token.started:
                         raise
                     await asyncio.wait([future])
-                    if isinstance(future.exception(), Cancelled):
+                    if isinstance(future.exception(), Cancelled | NotDone):
                         raise
                     return future.result(), True
         finally:

@@ -15,6 +15,7 @@ import structlog
 from portico.entries import Entry
 from portico.errors import AlreadyExists, IsAFolder, PorticoError, changed, service_unavailable
 from portico.paths import Path
+from portico.providers.local.cancellation import NotDone
 from portico.providers.local.confined_fs import (
     Volume,
     entry_of,
@@ -197,14 +198,14 @@ def write_buffers(file: int, buffers: Sequence[bytes]) -> int:
     return sum(map(len, buffers))
 
 
-class PlaceNeeded(Exception):
+class PlaceNeeded(NotDone):
     """There is a file to be replaced, and no place yet where it is kept."""
 
     def __init__(self, kept: KeptFile) -> None:
         self.kept = kept
 
 
-class CopyNeeded(Exception):
+class CopyNeeded(NotDone):
     """The file system cannot link the file that is replaced. It is copied without the lock, which others wait for."""
 
 
