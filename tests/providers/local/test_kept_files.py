@@ -228,3 +228,43 @@ async def test_move_that_is_cancelled_before_it_has_a_place_is_not_done(
     assert kept.place is None
     assert (top / "file").read_bytes() == b"old"
     assert (top / "source").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("how", ["write", "move"])
+@pytest.mark.parametrize("always", [False, True])
+async def test_trash_folder_that_vanishes_is_made_again(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch, how: str, always: bool
+) -> None:
+    """Or nothing is replaced."""
+    await put(provider, "file", b"old")
+    await put(provider, "source", b"new")
+    link, links = staging.link_replaced, 0
+
+    def vanish(*arguments: Any) -> bool:
+        nonlocal links
+        links += 1
+        if always or links == 1:
+            (top / "kept").rmdir()
+        return link(*arguments)
+
+    async def prepare() -> None:
+        kept.place = PLACE
+
+    monkeypatch.setattr(uploads, "link_replaced", vanish)
+    kept = KeptFile(prepare)
+
+    async def change() -> None:
+        if how == "write":
+            await replace(provider, kept)
+        else:
+            await provider.move(at("source"), at("file"), kept=kept)
+
+    if always:
+        with pytest.raises(ProviderUnavailable):
+            await change()
+        assert (top / "file").read_bytes() == b"old"
+        return
+    await change()
+    assert kept.is_kept
+    assert (top / "file").read_bytes() == b"new"
+    assert (top / "kept/old").read_bytes() == b"old"

@@ -218,10 +218,19 @@ def keep_replaced(top: Volume, kept: KeptFile, folder: int, name: str) -> None:
         kept.is_kept = True
         return
     kept.is_kept = False  # an earlier attempt may have kept another file, which goes now
-    with suppress(FileNotFoundError), opened_folder(top, kept.place.parent, make=True) as trash:
-        kept.is_kept = link_replaced(folder, name, trash, kept.place.name)
-        if not kept.is_kept and kept.may_copy:
-            raise CopyNeeded
+    for _ in range(_COMMITS):
+        try:
+            with opened_folder(top, kept.place.parent, make=True) as trash:
+                kept.is_kept = link_replaced(folder, name, trash, kept.place.name)
+            break
+        except FileNotFoundError as error:
+            if lstat(folder, name) is None:
+                return
+            gone = error  # the trash was removed after it was opened, so it is made again
+    else:
+        raise service_unavailable(f"{kept.place.parent} was removed again and again", 1) from gone
+    if not kept.is_kept and kept.may_copy:
+        raise CopyNeeded
 
 
 class StagedFile:
