@@ -18,17 +18,17 @@ class PendingName:
         self.file = None if is_folder else path
         depth = len(path.segments) + is_folder
         self.folders = {Path(path.segments[:length]) for length in range(1, depth)}
-        self.rivals: list[PendingName] = []
+        self.rivals: set[PendingName] = set()
+        self.beaten_by: PendingName | None = None
+        """A rival that has taken its name and is done."""
         self.taken = False
 
     def take(self) -> None:
         """Called right before the change becomes visible; raises if another one was faster."""
-        for rival in self.rivals:
-            if not rival.taken:
-                continue
+        if rival := self.beaten_by or next((rival for rival in self.rivals if rival.taken), None):
             if self.file in rival.folders and self.file:
                 raise cannot_replace_folder(self.file.name)
-            if rival.file in self.folders and rival.file:
+            if rival.file:
                 raise not_a_folder(rival.file.name)
         self.taken = True
 
@@ -53,8 +53,8 @@ class PendingNames:
         for name in names:
             for rival in self._pending.get(name, ()):
                 if (rival.file == name) != (mine.file == name):
-                    mine.rivals.append(rival)
-                    rival.rivals.append(mine)
+                    mine.rivals.add(rival)
+                    rival.rivals.add(mine)
             self._pending.setdefault(name, set()).add(mine)
         try:
             yield mine
@@ -62,6 +62,11 @@ class PendingNames:
             mine.taken = False
             raise
         finally:
+            for rival in mine.rivals:
+                rival.rivals.discard(mine)
+                if mine.taken:
+                    rival.beaten_by = mine
+            mine.rivals.clear()
             for name in names:
                 self._pending[name].discard(mine)
                 if not self._pending[name]:
