@@ -183,6 +183,21 @@ async def test_an_abandoned_session_is_cancelled(server: GcsServer, provider: Gc
     assert server.open_sessions == 0
 
 
+async def test_abandoning_fails_while_the_session_cannot_be_cancelled(
+    server: GcsServer, provider: GcsProvider
+) -> None:
+    row = await begun(provider)
+    await row.send(LARGE[: MIB + 1])
+    server.faults.append(Fault(Status(503), "DELETE", CHUNK, times=99))
+    with pytest.raises(ProviderUnavailable):
+        await (await row.resume(provider)).abandon()
+    assert server.open_sessions == 1
+    server.faults.clear()
+    await (await row.resume(provider)).abandon()
+    await (await row.resume(provider)).abandon()
+    assert server.open_sessions == 0
+
+
 async def test_without_a_fast_checksum(
     server: GcsServer, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

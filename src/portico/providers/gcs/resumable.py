@@ -9,6 +9,7 @@ from dataclasses import replace
 from portico.entries import UNKNOWN_TYPE, Entry
 from portico.errors import already_exists, not_found
 from portico.providers.gcs.checksums import Checksum
+from portico.providers.gcs.errors import translated
 from portico.providers.gcs.responses import ObjectResource
 from portico.providers.gcs.service import Service
 from portico.providers.gcs.uploads import ObjectUpload, ResumableSession, SessionLost, insert, storing
@@ -84,4 +85,5 @@ class GcsUpload(PartStore):
         return found.entry() if found and (found.mark, found.size) == (self._state.id, size) else None
 
     async def abort(self) -> None:
-        await ResumableSession(self._service, self._state.session).cancel()
+        with translated(name_of(self._state.key)):
+            await ResumableSession(self._service, self._state.session).cancel()

@@ -237,16 +237,12 @@ class ResumableSession:
             ) from None
 
     async def cancel(self) -> None:
-        """Discard what was uploaded. If that fails, the session, which is invisible, expires after a week."""
-        request = Request("DELETE", self.address, signed=False)
+        """Discard what was uploaded. One of `FAILURES` if the session, which is invisible, may still be there."""
         try:
-            async with asyncio.timeout(_CANCEL_SECONDS):
-                await self._service.call(request)
-        except FAILURES as error:
-            if isinstance(error, ServiceError) and error.status in _LOST:
-                return
-            # Only the type: the message may contain the address.
-            log.warning("upload-not-cancelled", provider="gcs", why=type(error).__name__)
+            await self._service.call(Request("DELETE", self.address, signed=False), _CANCEL_SECONDS)
+        except ServiceError as error:
+            if error.status not in _LOST:
+                raise
 
 
 @contextmanager
@@ -274,11 +270,20 @@ async def upload_parts(service: Service, upload: ObjectUpload, parts: Parts) -> 
     try:
         responses = await parts.send(send)
     except BaseException:
-        await asyncio.shield(session.cancel())
+        await asyncio.shield(_try_to_cancel(session))
         raise
     stored = responses[-1]
     assert stored is not None
     return stored
+
+
+async def _try_to_cancel(session: ResumableSession) -> None:
+    """The error that is being handled says more. What is left expires after a week."""
+    try:
+        await session.cancel()
+    except FAILURES as error:
+        # Only the type: the message may contain the address.
+        log.warning("upload-not-cancelled", provider="gcs", why=type(error).__name__)
 
 
 def _session_address(endpoint: str, named: str) -> str:
