@@ -4,6 +4,7 @@ A drive confines its user below the root, checks the user's rights, clamps and o
 settles name conflicts. Paths given to it count from the user's root.
 """
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
@@ -81,7 +82,8 @@ class Drive:
         self._rights = rights
         self._seal = seal
         self._path_depth = path_depth
-        self._writable: set[Path] = set()
+        self._writable: dict[Path, float] = {}
+        """As `WriteOptions.ancestors_checked_at`."""
         self._claims = claims or NameClaims("")
         self._make_trash = trash
         self.right_missing = RIGHT_MISSING
@@ -212,8 +214,9 @@ class Drive:
         """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""
         self._check_depth(folder, more=1)
         path = folder.under(self._root)
+        checked_at = time.monotonic()
         await self._provider.check_ancestors(path)
-        self._writable.add(path)
+        self._writable[path] = checked_at
 
     async def write(
         self,
@@ -235,8 +238,9 @@ class Drive:
         self._check_depth(path)
         replace = self._may_replace(on_conflict)
         folder = path.parent.under(self._root)
+        began_at = time.monotonic()
         options = msgspec.structs.replace(
-            options, replace=replace, ancestors_checked=folder in self._writable
+            options, replace=replace, ancestors_checked_at=self._writable.get(folder)
         )
         if on_conflict is not OnConflict.RENAME:
             entry = await self._write(path.under(self._root), chunks, content_type, options)
@@ -248,7 +252,7 @@ class Drive:
                 others = (other.under(self._root) for other in free.others)
                 options = msgspec.structs.replace(options, alternatives=others)
                 entry = await self._provider.write(free.path.under(self._root), chunks, content_type, options)
-        self._writable.add(folder)
+        self._writable[folder] = began_at
         return entry
 
     async def _write(

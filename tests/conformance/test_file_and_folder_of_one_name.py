@@ -5,6 +5,7 @@ Without a trailing slash, the path means the file; with one, or in a listing, th
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -163,6 +164,60 @@ async def test_two_at_once_make_no_file_and_folder_of_one_name(
 
 async def no_save() -> None:
     pass
+
+
+@pytest.mark.key_stores
+@pytest.mark.parametrize("before", ["checked", "written"])
+async def test_a_folder_that_became_a_file_takes_no_file(drive: Drive, before: str) -> None:
+    """A form stores several files in a folder that was checked once, some time ago."""
+    if before == "checked":
+        await drive.check_target(at("a"))
+    else:
+        await put(drive, "a/b", b"content")
+        await drive.delete(at("a"), recursive=True)
+    await put(drive, "a", b"file")
+    with pytest.raises(NotAFolder):
+        await put(drive, "a/c", b"content")
+    assert await tree(drive) == {"/a": b"file"}
+
+
+@pytest.mark.key_stores
+async def test_a_folder_is_checked_once_for_several_files(
+    provider: Any, drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[Path] = []
+    check_ancestors = provider.check_ancestors
+
+    async def spy(folder: Path) -> None:
+        checked.append(folder)
+        await check_ancestors(folder)
+
+    monkeypatch.setattr(provider, "check_ancestors", spy)
+    await drive.check_target(at("a"))
+    for path in ("a/b", "a/c"):
+        await provider.write(at("other"), pieces(b"by another request"), "text/plain")
+        await put(drive, path, b"content")
+    assert len([folder for folder in checked if folder.name == "a"]) == 1
+
+
+@pytest.mark.key_stores
+async def test_a_copied_folder_is_not_made_below_a_file_that_was_stored_in_the_meantime(
+    provider: Any, drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(drive, "source/x", b"content")
+    is_folder = provider._is_folder
+
+    async def after_an_upload(path: Path) -> bool:
+        found: bool = await is_folder(path)
+        if path.name == "source":
+            monkeypatch.undo()
+            await put(drive, "a", b"file")
+        return found
+
+    monkeypatch.setattr(provider, "_is_folder", after_an_upload)
+    with pytest.raises(NotAFolder):
+        await drive.copy(at("source"), at("a/b"))
+    assert await tree(drive) == {"/a": b"file", "/source": None, "/source/x": b"content"}
 
 
 @pytest.mark.key_stores

@@ -1,11 +1,13 @@
 """Two changes of a process don't make a file and a folder of one name."""
 
+import time
 from contextlib import suppress
 
 import pytest
 
 from portico.errors import IsAFolder, NotAFolder
 from portico.paths import Path
+from portico.providers import pending_names
 from portico.providers.pending_names import PendingNames
 
 FILE, BELOW = Path(("a",)), Path(("a", "b"))
@@ -48,3 +50,14 @@ def test_a_slow_change_does_not_collect_its_rivals(names: PendingNames, taken: b
                 if taken:
                     quick.take()
         assert not slow.rivals
+
+
+def test_what_is_not_remembered_is_not_trusted(names: PendingNames, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_names, "_REMEMBERED", 2)
+    began = time.monotonic()
+    assert names.has_no_file_since(began, BELOW)
+    for name in ("a", "b", "c"):
+        with names.pending(Path((name,))) as file:
+            file.take()
+    assert not names.has_no_file_since(began, Path(("other",)))
+    assert names.has_no_file_since(time.monotonic(), BELOW)

@@ -160,7 +160,8 @@ class ObjectStore(KeyStore):
         options: WriteOptions = WriteOptions(),
     ) -> Entry:
         with self._names.pending(path) as name:
-            if options.ancestors_checked:
+            checked_at = options.ancestors_checked_at
+            if checked_at is not None and self._names.has_no_file_since(checked_at, path.parent):
                 self._check_key(path)
                 await self._check_no_folder(path)
             else:
@@ -347,7 +348,6 @@ class ObjectStore(KeyStore):
         """Copy a file or a tree. Returns what was copied, and whether it was a tree."""
         self._check_key(source)
         self._check_key(target)
-        await self.check_ancestors(target.parent)
         marked = None if source.is_root else await self._found(source)
         if marked and not marked.is_folder:
             async with self._target(target):
@@ -359,6 +359,7 @@ class ObjectStore(KeyStore):
             raise not_found(source.name)
         self._check_key(target, as_folder=True)
         with self._names.pending(target, is_folder=True) as name:
+            await self.check_ancestors(target.parent)
             existing = await self.find(key_of(target))
             merging = bool(existing) or await self._is_folder(target)
             if merging and not (replace and (not existing or existing.is_folder)):

@@ -4,11 +4,15 @@ A change looks whether its name is free for it, and takes the name later. Of two
 one to take its name would make a twin: a file `a` beside a folder `a/`. Changes of other processes are not seen here.
 """
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 from portico.errors import cannot_replace_folder, not_a_folder
 from portico.paths import Path
+
+_REMEMBERED = 4096
+"""Names of files that were stored."""
 
 
 class PendingName:
@@ -45,6 +49,15 @@ class PendingNames:
     def __init__(self) -> None:
         self._pending: dict[Path, set[PendingName]] = {}
         """By each name that is to be a file, or a folder."""
+        self._files: dict[Path, float] = {}
+        """When changes were done that may have stored files, the last one at the end."""
+        self._forgotten = 0.0
+        """Until when they are not remembered."""
+
+    def has_no_file_since(self, moment: float, folder: Path) -> bool:
+        """Whether neither the folder nor one above it has become a file since that moment of the monotonic clock."""
+        names = (Path(folder.segments[:length]) for length in range(1, len(folder.segments) + 1))
+        return moment > self._forgotten and all(self._files.get(name, 0.0) < moment for name in names)
 
     @contextmanager
     def pending(self, path: Path, *, is_folder: bool = False) -> Iterator[PendingName]:
@@ -67,7 +80,15 @@ class PendingNames:
                 if mine.taken:
                     rival.beaten_by = mine
             mine.rivals.clear()
+            if mine.file:
+                self._remember(mine.file)
             for name in names:
                 self._pending[name].discard(mine)
                 if not self._pending[name]:
                     del self._pending[name]
+
+    def _remember(self, file: Path) -> None:
+        self._files.pop(file, None)
+        self._files[file] = time.monotonic()
+        if len(self._files) > _REMEMBERED:
+            self._forgotten = self._files.pop(next(iter(self._files)))

@@ -108,20 +108,22 @@ class VersionedStore(ObjectStore):
         self._check_key(target)
         first = await self.versions.read_note(notes[0]) if notes else None
         is_folder = first is None or first.is_folder
-        merging = await self._check_target(target, is_folder=is_folder, replace=replace)
-        goal = folder_key(target) if is_folder else key_of(target)
-        restoration = _Restoration(self, prefix, goal, replace=replace, merging=merging)
-        try:
-            await restoration.restore_notes(notes, first)
-            if is_folder:
-                await restoration.restore_others()
-            restoration.restored.check()
-        except PorticoError as error:
-            if not restoration.restored.objects:
-                raise
-            raise error.after(f"{restoration.restored.objects} files were restored") from error
-        if is_folder and not restoration.restored.objects:
-            await self.mark(goal)
+        with self._names.pending(target, is_folder=is_folder) as name:
+            merging = await self._check_target(target, is_folder=is_folder, replace=replace)
+            name.take()
+            goal = folder_key(target) if is_folder else key_of(target)
+            restoration = _Restoration(self, prefix, goal, replace=replace, merging=merging)
+            try:
+                await restoration.restore_notes(notes, first)
+                if is_folder:
+                    await restoration.restore_others()
+                restoration.restored.check()
+            except PorticoError as error:
+                if not restoration.restored.objects:
+                    raise
+                raise error.after(f"{restoration.restored.objects} files were restored") from error
+            if is_folder and not restoration.restored.objects:
+                await self.mark(goal)
 
     async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
         prefix = folder_key(place)

@@ -42,8 +42,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     alternatives: Iterator[Path] | None = None
     """Other names in the same folder, tried in order if the path is taken when the file is committed. A service that
     fixes the name earlier may ignore them."""
-    ancestors_checked: bool = False
-    """The caller knows from `check_ancestors`, or from a file that it has just written, that the folder can be written
-    to."""
+    ancestors_checked_at: float | None = None
+    """When the caller knew from `check_ancestors`, or from a file that it had written, that the folder could be written to:
+    by the monotonic clock."""
     kept: KeptFile | None = None
     """For a provider that `keeps_at_commit`."""

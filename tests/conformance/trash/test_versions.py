@@ -1,5 +1,7 @@
 """Stores that keep versions of their own: a delete copies nothing."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from portico.drive import Drive, OnConflict
 from portico.errors import (
     AlreadyExists,
+    IsAFolder,
+    NotAFolder,
     NotFound,
 )
 from portico.paths import Path
@@ -45,6 +49,29 @@ async def test_a_versioned_bucket_copies_nothing(
     assert len(copied) == (0 if provider.kind == "s3" else len(FILES) + 1)
     monkeypatch.undo()
     assert await tree(drive) == before
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(("deleted", "slow"), [("a", "a/b"), ("a/b", "a")])
+async def test_a_restore_makes_no_file_and_folder_of_one_name(drive: Drive, deleted: str, slow: str) -> None:
+    await put(drive, deleted, b"deleted")
+    await drive.delete(at("a"), recursive=True)
+    before = await tree(drive)
+    looked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"slow"
+        looked.set()
+        await go_on.wait()
+
+    waiting = asyncio.create_task(drive.write(at(slow), content(), "text/plain"))
+    await looked.wait()
+    await drive.restore(await newest(drive))
+    restored = await tree(drive)
+    go_on.set()
+    with pytest.raises((IsAFolder, NotAFolder)):
+        await waiting
+    assert before != restored == await tree(drive)
 
 
 @pytest.mark.versions

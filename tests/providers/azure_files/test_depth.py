@@ -26,7 +26,7 @@ async def test_a_file_whose_folder_was_checked_costs_no_look_at_it(
 ) -> None:
     await put(provider, "folder/first", b"x")
     server.calls.clear()
-    await provider.write(at("folder/second"), _one(), "text/plain", WriteOptions(ancestors_checked=True))
+    await provider.write(at("folder/second"), _one(), "text/plain", WriteOptions(ancestors_checked_at=0.0))
     assert not [call for call in server.calls if call.path == ("folder",)]
 
 

@@ -31,7 +31,7 @@ async def store(
             share,
             path,
             replace=options.replace,
-            ancestors_checked=options.ancestors_checked,
+            ancestors_checked=options.ancestors_checked_at is not None,
             if_match=options.if_match,
         )
     staged = StagedFile(share, header_type(content_type), options.at_most)
