@@ -362,6 +362,9 @@ class Operations:
             await change.begin()
             attempt = self._context.attempt
             if attempt and attempt.is_repeated and await recovery.is_gone(drive, attempt, path):
+                # The attempt may have ended before its links: without them, a new file of that name would be shared.
+                for is_folder in (False, True):
+                    await self._links_deleted(path, is_folder=is_folder)
                 return
             shared = await self._resources.links.exist(self._actor.user.connection, self._place(path))
             entry = await drive.find(path) if shared else None
@@ -372,14 +375,7 @@ class Operations:
                 await drive.delete(path, permanent=permanent)
             if entry:
                 trash_id = drive.trashed[-1] if drive.trashed else None
-                await self._links_follow(
-                    self._resources.links.deleted(
-                        self._actor.user.connection,
-                        self._place(path),
-                        is_folder=entry.is_folder,
-                        trash_id=trash_id,
-                    )
-                )
+                await self._links_deleted(path, is_folder=entry.is_folder, trash_id=trash_id)
 
     @property
     def trash(self) -> Trash:
@@ -425,6 +421,12 @@ class Operations:
             return
         if moved := await drive.find(target):
             await links.moved(connection, self._place(source), self._place(target), is_folder=moved.is_folder)
+
+    async def _links_deleted(self, path: Path, *, is_folder: bool, trash_id: str | None = None) -> None:
+        connection, place = self._actor.user.connection, self._place(path)
+        await self._links_follow(
+            self._resources.links.deleted(connection, place, is_folder=is_folder, trash_id=trash_id)
+        )
 
     async def _links_follow(self, work: Coroutine[Any, Any, None]) -> None:
         """The change is done: that its links cannot follow does not make it fail."""

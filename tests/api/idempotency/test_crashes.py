@@ -2,12 +2,17 @@
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import httpx2
 import pytest
 
+from portico.accounts.share_links import ShareLinks
+from portico.errors import Unavailable
+
 from ..conftest import OpenGateway
 from ..gateways import MULTIPART, Gateway, address, form, named
+from ..shares import SHARER, share
 from .requests import KEY, content, is_replay, post, upload
 
 
@@ -171,6 +176,28 @@ async def test_a_deletion(gateway: Gateway, crash: Callable[[], None]) -> None:
     crash()
     for _ in range(2):
         assert (await gateway.call("DELETE", "a", headers=KEY)).status_code == 204
+
+
+async def test_links_of_a_deletion_that_is_repeated_end(gateway: Gateway, crash: Callable[[], None]) -> None:
+    """The process ended after the deletion, before its links were ended."""
+
+    async def interrupted(*_: Any, **__: Any) -> None:
+        raise Unavailable("The process has ended.")
+
+    async def delete() -> int:
+        recursive = {"recursive": "true"}
+        return (await gateway.call("DELETE", "box", user=SHARER, headers=KEY, params=recursive)).status_code
+
+    gateway.put("box/a", b"shared")
+    links = [await share(gateway, path) for path in ("/box", "/box/a")]
+    crash()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShareLinks, "deleted", interrupted)
+        assert await delete() == 204
+    assert await delete() == 204
+    gateway.put("box/a", b"other")
+    for link in links:
+        assert (await link.open()).json()["code"] == "target-gone"
 
 
 async def test_a_new_file_in_the_place_of_what_is_gone(
