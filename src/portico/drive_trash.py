@@ -361,19 +361,21 @@ class Replacement:
             if isinstance(error, NotFound) and await self._provider.find_file(self._path):
                 raise changed(self._path.name) from error
             self.replaces = isinstance(error, NotKept)
-            await run_to_end(self._records.remove(record.id))
-            self._record = None
+            await run_to_end(self._drop(record, purge=False))
 
     @property
     def _keeps_at_commit(self) -> bool:
         return self._kept is not None and self._provider.keeps_at_commit
 
-    async def _drop(self, record: Trashed) -> None:
+    async def _drop(self, record: Trashed, *, purge: bool = True) -> None:
         lease, self._record, self._lease = self._lease, None, None
-        await self._provider.purge(self._trash.place_of(record.id))
-        await self._records.remove(record.id)
-        if lease:
-            await lease.release()
+        try:
+            if purge:
+                await self._provider.purge(self._trash.place_of(record.id))
+            await self._records.remove(record.id)
+        finally:
+            if lease:
+                await lease.release()
 
     async def _end(self, record: Trashed, error: BaseException | None) -> None:
         if error is None:

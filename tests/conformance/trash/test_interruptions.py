@@ -5,17 +5,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from portico.cursors import CursorSeal
 from portico.drive import Drive, OnConflict
-from portico.errors import (
-    NotPossible,
-)
+from portico.errors import NotFound, NotPossible, ProviderUnavailable, service_unavailable
 from portico.paths import Path
-from portico.providers.base import Provider
+from portico.providers.base import NotKept, Provider
+from portico.store.tables import leases
 from portico.store.trash import TrashRecords
 
-from ..actions import at, content, put, tree
+from ..actions import at, content, pieces, put, tree
 from .actions import newest, put_tree, trashed, with_trash
 
 
@@ -171,3 +171,57 @@ async def test_one_restore_or_removal_at_a_time(
         setattr(provider, name, work)
     assert await tree(drive) == before
     assert await trashed(drive) == []
+
+
+async def held(records: TrashRecords) -> list[str]:
+    return [row.name for row in await records._database.fetch(select(leases.c.name))]
+
+
+@pytest.mark.above_services
+@pytest.mark.parametrize("why", [NotFound, NotKept])
+async def test_replacement_that_kept_nothing_holds_nothing(
+    drive: Drive, provider: Any, records: TrashRecords, monkeypatch: pytest.MonkeyPatch, why: type[Exception]
+) -> None:
+    """Also if it is prepared once more."""
+    monkeypatch.setattr(provider, "keeps_at_commit", False)
+    path = at("f").under(drive.root)
+    await put(drive, "f", b"1")
+    keep = provider.keep
+
+    async def fails(*_: Any) -> None:
+        if why is NotFound:
+            await provider.delete(path)
+        raise why("gone")
+
+    async with drive.trash.replacement(path) as replacement:
+        provider.keep = fails
+        await replacement.prepare()
+        assert await held(records) == []
+        provider.keep = keep
+        await drive._provider.write(path, pieces(b"2"), "text/plain")
+        await replacement.prepare()
+        assert len(await held(records)) == 1
+    assert await held(records) == []
+    assert len(await trashed(drive)) == 1
+
+
+@pytest.mark.above_services
+async def test_replacement_whose_place_cannot_be_cleared_holds_nothing(
+    drive: Drive, provider: Any, records: TrashRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep can settle it."""
+    monkeypatch.setattr(provider, "keeps_at_commit", False)
+    await put(drive, "f", b"1")
+
+    async def fails(_: Path) -> None:
+        raise service_unavailable("down", 1)
+
+    async def prepare_twice() -> None:
+        async with drive.trash.replacement(at("f").under(drive.root)) as replacement:
+            await replacement.prepare()
+            monkeypatch.setattr(provider, "purge", fails)
+            await replacement.prepare()
+
+    with pytest.raises(ProviderUnavailable):
+        await prepare_twice()
+    assert await held(records) == []
