@@ -5,15 +5,18 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 
 import msgspec
+import structlog
 
 from portico.drive import Drive
-from portico.errors import TooLarge
+from portico.errors import PorticoError, TooLarge
 from portico.operations.actor import Watch
 from portico.operations.hashing import Hashing
 from portico.operations.own_uploads import no_such_upload
 from portico.operations.upload_expiry import abandon
 from portico.operations.upload_status import save_progress, state_of
 from portico.store.uploads import Claim, Uploads
+
+log = structlog.get_logger()
 
 HELD_BYTES = 8 * 2**20
 """A request of this size is held in memory until its digest is known to match."""
@@ -88,7 +91,13 @@ class VerifiedBodies(msgspec.Struct, frozen=True):
                     await self._store(claim, chunks, length, hashing)
                     yield partial_uploads(self.drive, [part])
                 finally:
-                    await asyncio.shield(abandon(claim, self.drive))
+                    await asyncio.shield(self._end(claim))
+
+    async def _end(self, claim: Claim) -> None:
+        try:
+            await abandon(claim, self.drive)
+        except PorticoError as error:  # the outcome of the request says more
+            log.warning("hidden-upload-not-removed", code=error.code, cause=error.cause, left_to="sweep")
 
     async def _store(
         self, claim: Claim, chunks: AsyncIterator[bytes], length: int | None, hashing: Hashing

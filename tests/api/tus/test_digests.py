@@ -9,7 +9,9 @@ import pytest
 
 from portico.api.tus import MEDIA_TYPE
 from portico.drive import Drive
+from portico.errors import service_unavailable
 from portico.operations import resources, upload_body
+from portico.operations.upload_expiry import sweep_uploads
 
 from ..conftest import OpenGateway
 from ..gateways import Gateway
@@ -39,6 +41,28 @@ async def test_checksums(
     assert right.status_code == 204
     assert (gateway.files / "a.bin").read_bytes() == CONTENT
     assert not gateway.left_over
+    partial = gateway.settings.files_folder / ".portico~uploads"
+    assert not partial.exists() or not list(partial.iterdir())
+
+
+@pytest.mark.parametrize("right", [False, True], ids=["wrong", "right"])
+async def test_checksum_is_judged_even_if_the_hidden_part_cannot_be_removed(
+    gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch, right: bool
+) -> None:
+    monkeypatch.setattr(upload_body, "HELD_BYTES", 10)
+    remove = Drive.remove_partial_upload
+
+    async def fails(*_: object) -> None:
+        raise service_unavailable("down", 1)
+
+    monkeypatch.setattr(Drive, "remove_partial_upload", fails)
+    address = await tus.create()
+    value = b64encode(hashlib.sha256(CONTENT if right else b"other").digest()).decode()
+    answer = await tus.patch(address, 0, CONTENT, Upload_Checksum=f"sha256 {value}")
+    assert answer.status_code == (204 if right else 460), answer.text
+    monkeypatch.setattr(Drive, "remove_partial_upload", remove)
+    resources_of = gateway.services.gateway.operations.args[0]  # type: ignore[attr-defined]
+    await sweep_uploads(resources_of.uploads, resources_of.drives)
     partial = gateway.settings.files_folder / ".portico~uploads"
     assert not partial.exists() or not list(partial.iterdir())
 
