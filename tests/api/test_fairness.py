@@ -89,6 +89,21 @@ async def test_slow_thumbnails_of_one_user_do_not_delay_those_of_another(
     assert [await each for each in flood] == [200] * MANY
 
 
+async def test_guests_of_a_link_do_not_take_all_places_for_thumbnails() -> None:
+    process = ThumbnailProcess()
+    let_go = asyncio.Event()
+
+    async def guest(network: str) -> None:
+        async with process.turn((network, "link")):
+            await let_go.wait()
+
+    guests = [asyncio.create_task(guest(f"192.0.2.{number}")) for number in range(MANY)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(60), process.turn(("user",)):
+        let_go.set()
+    await asyncio.gather(*guests)
+
+
 async def test_archives_at_once_are_limited_by_actor(
     gateway: Gateway, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from portico.operations import thumbnail_worker
 AT_ONCE = 3
 """Per worker of the gateway: that many times the memory and a core of a child."""
 _SHARE = AT_ONCE - 1
-"""Of one actor, so that nobody else waits for a slow document."""
+"""Of one actor, and of all guests of one link: others don't wait for their slow documents."""
 _MAX_WAITING = 256
 _MAX_ANSWER = 8 * 2**20
 _TIMEOUT = thumbnail_worker.MAX_SECONDS + 5.0
@@ -56,7 +56,7 @@ class ThumbnailProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._starting = asyncio.Lock()
-        self._turns = FairTurns(AT_ONCE, _MAX_WAITING, shares=(_SHARE,))
+        self._turns = FairTurns(AT_ONCE, _MAX_WAITING, shares=(_SHARE, _SHARE))
 
     @staticmethod
     def is_installed() -> bool:
