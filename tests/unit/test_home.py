@@ -1,3 +1,4 @@
+import errno
 import os
 import shutil
 import socket
@@ -63,6 +64,17 @@ def test_a_home_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         os.chown(tmp_path, 12345, -1)
     with pytest.raises(HomeUnusable, match="belongs to the user"):
         prepare(tmp_path)
+
+
+def test_a_lock_that_cannot_be_opened_is_not_another_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)  # root may open everything
+    with pytest.raises(HomeUnusable, match=r"/\.serving can't be opened for writing \(Permission denied\)"):
+        homes.claim(tmp_path)
 
 
 def test_a_private_file_is_written_whole(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from portico.errors import PorticoError
 
@@ -74,10 +74,18 @@ def claim(home: Path) -> int | None:
 
     try:
         descriptor = os.open(home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.EACCES:
+            return None  # a disk may be full
+        raise HomeUnusable(
+            f"The file {home / LOCK_FILE} can't be opened for writing ({error.strerror}); let it belong to the user who "
+            "runs Portico."
+        ) from None
+    try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EACCES):
-            return None  # some network file systems have no locks, and a disk may be full
+            return None  # some network file systems have no locks
         raise HomeUnusable(
             f"Another gateway is running on the home {home}; stop it first, or give another home with --home DIR."
         ) from None
@@ -126,22 +134,31 @@ def _names_database() -> bool:
     return any(os.environ.get(name) for name in ("PORTICO_DATABASE_URL", "PORTICO_DATABASE_URL_FILE"))
 
 
-def remember_address(home: Path, url: str) -> None:
+class Remembered(NamedTuple):
+    """The address at which a gateway was started."""
+
+    url: str = ""
+    is_local: bool = False
+    """Whether it leads to the gateway from the gateway's own machine only, although others can connect."""
+
+
+def remember_address(home: Path, url: str, *, is_local: bool = False) -> None:
     """Keep the address at which the gateway was started, for links that commands print; an empty one is forgotten."""
     from portico.client.auth.private_files import write_private
 
     with suppress(OSError):  # a full disk does not keep the gateway from serving
         if url:
-            write_private(home / _ADDRESS_FILE, url + "\n")
+            write_private(home / _ADDRESS_FILE, f"{url}{' local' * is_local}\n")
         else:
             (home / _ADDRESS_FILE).unlink(missing_ok=True)
 
 
-def remembered_address(home: Path) -> str:
+def remembered_address(home: Path) -> Remembered:
     try:
-        return (home / _ADDRESS_FILE).read_text("utf-8").strip()
+        url, _, mark = (home / _ADDRESS_FILE).read_text("utf-8").strip().partition(" ")
     except OSError:
-        return ""
+        return Remembered()
+    return Remembered(url, mark == "local")
 
 
 def _check(home: Path) -> None:
