@@ -424,6 +424,20 @@ def test_where_the_screen_says_it_is(home: Path) -> None:
     assert banner.url(start(home, "0.0.0.0", certificate=bought)) == "https://files.example.org:8080"
 
 
+def test_which_address_works_on_this_machine_only(home: Path) -> None:
+    bought = certificate("*.example.org", "files.example.org", self_signed=False)
+    local = certificate("localhost", "127.0.0.1", self_signed=True)
+    assert not banner.is_local(start(home))
+    assert banner.is_local(start(home, "0.0.0.0", certificate=local))
+    assert banner.is_local(start(home, "::", certificate=local))
+    assert not banner.is_local(start(home, "0.0.0.0", certificate=bought))
+    assert not banner.is_local(start(home, "192.0.2.1", certificate=local))
+    public = start(home, "0.0.0.0", certificate=local)
+    assert not banner.is_local(
+        replace(public, settings=replace(public.settings, public_url="http://localhost"))
+    )
+
+
 def test_the_screen(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     banner.show(start(home, password="pass-word"))
     shown = capsys.readouterr().out

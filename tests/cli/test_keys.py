@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from portico.accounts.api_keys import is_key
+from portico.cli import home as homes
 
 from .conftest import Portico
 
@@ -50,6 +51,18 @@ def test_keys_are_added_shown_and_ended(anna: Portico, home: Path) -> None:
     assert text not in b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file()).decode(
         "latin-1"
     )
+
+
+def test_an_invitation_does_not_hide_that_its_address_is_local(anna: Portico, home: Path) -> None:
+    """As after `serve --host 0.0.0.0 --tls auto`, and in a container."""
+    url = "https://127.0.0.1:8443"
+    homes.remember_address(home, url, is_local=True)
+    shown = anna("user", "invite", "anna").out
+    assert f"7 days: {url}/invite#" in shown
+    assert f"{url} works on the gateway's machine only: put the address of your gateway" in shown
+    assert "server.public-url" in shown
+    homes.remember_address(home, url)
+    assert "server.public-url" not in anna("user", "invite", "anna").out
 
 
 def test_an_invitation_is_a_link(anna: Portico, home: Path) -> None:

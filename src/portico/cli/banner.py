@@ -76,6 +76,13 @@ def known_url(startup: Startup) -> str:
     return "" if settings.behind_proxy and not settings.public_url else url(startup)
 
 
+def is_local(startup: Startup) -> bool:
+    """Whether `url` works on this machine only, although the gateway listens on its other addresses, too."""
+    host = urlsplit(url(startup)).hostname
+    own = ("localhost", _local_address(startup.address))
+    return startup.address.is_unspecified and not startup.settings.public_url and host in own
+
+
 def _local_address(address: Address) -> str:
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"

@@ -163,7 +163,9 @@ def _show(startup: "Startup") -> None:
     """Show the banner, and remember its address; a password that was shown is removed from its file."""
     from portico.cli import banner
 
-    homes.remember_address(startup.settings.home, banner.known_url(startup))
+    homes.remember_address(
+        startup.settings.home, banner.known_url(startup), is_local=banner.is_local(startup)
+    )
     if _print_safely(lambda: banner.show(startup)) and startup.password:
         forget_password_file(startup.settings.home, FIRST_USER)
 

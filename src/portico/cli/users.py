@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from ipaddress import ip_address
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,7 @@ def add(options: SimpleNamespace) -> None:
     if generate and password:
         _show_generated(password)
     if invited:
-        _show_invitation(invited)
+        _show_invitation(options.home, invited)
 
 
 def invite(options: SimpleNamespace) -> None:
@@ -67,7 +68,7 @@ def invite(options: SimpleNamespace) -> None:
     if options.as_json:
         print_json({"name": name, **invited})
     else:
-        _show_invitation(invited)
+        _show_invitation(options.home, invited)
 
 
 async def _invitation(accounts: Accounts, name: str) -> Invited:
@@ -94,14 +95,20 @@ async def _address(accounts: Accounts) -> str:
 
         if agreed := (await Cluster(accounts.database).identity()).get("server.public-url"):
             return agreed
-    return remembered_address(settings.home)
+    return remembered_address(settings.home).url
 
 
-def _show_invitation(invited: Invited) -> None:
+def _show_invitation(home: Path, invited: Invited) -> None:
     link = str(invited["invitation"])
     print(f"The link to set a password, for once within 7 days: {link}")
     if link.startswith("/"):
         print("Put the address of your gateway before it, or set server.public-url.")
+    remembered = remembered_address(home)
+    if remembered.is_local and link.startswith(f"{remembered.url}/invite#"):
+        print(
+            f"{remembered.url} works on the gateway's machine only: put the address of your gateway in its place, or set "
+            "server.public-url."
+        )
 
 
 def set_(options: SimpleNamespace) -> None:
