@@ -1,5 +1,6 @@
 """The gateway as a process: started, used by strangers, killed, restarted."""
 
+import json
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from ..gateways import FILES, WAIT, Gateway, RunningUpload, free_port, lives, names, wait_until
@@ -180,6 +182,42 @@ def test_disabled_user_is_soon_out_on_every_worker(start: Start) -> None:
     assert {status() for _ in range(10)} == {200}
     gateway.command("user", "disable", "web")
     wait_until(lambda: {status() for _ in range(20)} == {401}, "every worker refuses the token")
+
+
+@pytest.mark.parametrize("by", ["session", "key"])
+@pytest.mark.parametrize("what", ["file", "zip"])
+def test_a_download_that_loses_its_right_is_cut_off_without_a_traceback(
+    start: Start, what: str, by: str
+) -> None:
+    gateway = start()
+    (gateway.files / "web" / "box").mkdir()
+    with (gateway.files / "web" / "box" / "large").open("wb") as file:
+        file.truncate(4 * 2**30)
+    token = gateway.login()["access_token"]
+    if by == "key":
+        made = gateway.command(
+            "key", "add", "web", "--name", "k", "--rights", "list,download", "--expires", "1d"
+        )
+        [token] = re.findall(r"pk_\w+", made)
+    address = f"{FILES}/box/large" if what == "file" else f"{FILES}/box?action=ZIP"
+    with (
+        gateway.client(headers={"Authorization": f"Bearer {token}"}) as client,
+        client.stream("GET", address) as answer,
+    ):
+        assert answer.status_code == 200
+        body = answer.iter_bytes()
+        next(body)
+        gateway.command("user", "disable", "web")
+        with pytest.raises(httpx2.RemoteProtocolError):
+            for _ in body:
+                pass
+    requests = re.compile(r'"path":"[^"]*/box.*"event":"request"|"event":"request".*"path":"[^"]*/box')
+    wait_until(lambda: requests.search(gateway.output), "the request is logged")
+    [line] = [json.loads(line) for line in gateway.output.splitlines() if '"broke-off"' in line]
+    assert (line["level"], line["code"]) == ("info", "not-signed-in")
+    assert "disabled" in line["detail"]
+    assert "Traceback" not in gateway.output
+    assert '"level":"error"' not in gateway.output
 
 
 def test_killed_worker_is_replaced(start: Start) -> None:

@@ -111,7 +111,8 @@ async def test_an_end_is_seen_here_at_once_and_elsewhere_within_a_second(
     assert await refused(keys, first.text)
     assert not await keys.current_user(digest_of(first.text))
     await users.change("alice", disabled=True)
-    assert not await keys.current_user(digest_of(second.text))
+    with pytest.raises(NotSignedIn, match="owner was disabled"):
+        await keys.current_user(digest_of(second.text))
     clock.advance(0.99)
     assert await refused(elsewhere, first.text)
     assert await refused(elsewhere, second.text)

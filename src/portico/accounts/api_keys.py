@@ -242,7 +242,10 @@ class ApiKeys:
         return use
 
     async def current_user(self, digest: bytes) -> User | None:
-        """The owner, limited to what the key gives now, without a cache; None if the key can't be used any more."""
+        """The owner, limited to what the key gives now, without a cache; None if the key was ended.
+
+        `NotSignedIn` if the owner's account was disabled.
+        """
         return await self._checks.run(digest, lambda: self._check(digest))
 
     async def sweep(self) -> None:
@@ -259,7 +262,9 @@ class ApiKeys:
             await asyncio.wait(self._notes)
 
     async def _query(self, digest: bytes) -> tuple[KeyUse, int] | None:
-        row = await self._lookups.first(digest)
+        return self._found(digest, await self._lookups.first(digest))
+
+    def _found(self, digest: bytes, row: AnyRow | None) -> tuple[KeyUse, int] | None:
         if not self._is_open(row):
             return None
         assert row is not None
@@ -269,7 +274,10 @@ class ApiKeys:
 
     async def _check(self, digest: bytes) -> User | None:
         self._checks.forget(digest)  # later callers need a newer answer
-        found = await self._query(digest)
+        row = await self._lookups.first(digest)
+        if row is not None and row.disabled:
+            raise NotSignedIn("The account of the key's owner was disabled; ask your administrator.")
+        found = self._found(digest, row)
         return found[0].user if found else None
 
     def _is_open(self, row: AnyRow | None) -> bool:

@@ -133,10 +133,10 @@ class Edge:
                 # A part of the answer is sent: only closing the connection tells the client that it is incomplete.
                 exchange.context.code = getattr(error, "code", Internal.code)
                 if isinstance(error, NotSignedIn | Forbidden):  # the right to it was taken away
-                    log.info("broke-off", code=error.code)
-                else:
-                    self._metrics.broken.add()
-                    log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
+                    log.info("broke-off", code=error.code, detail=error.detail)
+                    return  # the server closes the connection; of an error it would log the traceback
+                self._metrics.broken.add()
+                log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
                 raise
             request = Request(scope, exchange.receive)
             if isinstance(error, PorticoError):
