@@ -257,7 +257,7 @@ async def test_only_rights_that_an_upload_needs_count(
 
 @pytest.mark.parametrize("who", ["session", "key"])
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("work", ["copy", "move", "delete", "job"])
+@pytest.mark.parametrize("work", ["copy", "move", "delete", "delete a file", "job"])
 async def test_long_work_ends_with_the_right_to_it(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, who: str, loss: str, work: str
 ) -> None:
@@ -270,14 +270,14 @@ async def test_long_work_ends_with_the_right_to_it(
         finally:
             ended.set()
 
-    provided = "copy" if work == "job" else work
+    provided = "copy" if work == "job" else work.split()[0]
     monkeypatch.setattr(LocalProvider, provided, endless)
     acting = await (signed_in if who == "session" else by_key)(installation)
 
     async def run() -> Any:
         async with acting.request() as operations:
-            if work == "delete":
-                await operations.delete(at("/tree"), recursive=True, permanent=True)
+            if work.startswith("delete"):
+                await operations.delete(at("/tree"), recursive=work == "delete", permanent=True)
             elif work == "job":
                 copy = partial(Operations.copy, source=at("/tree"), target=at("/new"))
                 return await operations.jobs.run("copy", at("/tree"), at("/new"), copy, wait=0)
@@ -295,6 +295,19 @@ async def test_long_work_ends_with_the_right_to_it(
         else:
             with pytest.raises(NotSignedIn if loss == "disabled" else Forbidden):
                 await task
+
+
+async def test_a_file_is_deleted_although_the_client_hangs_up(installation: Installation) -> None:
+    (installation.files / "a").write_bytes(b"content")
+    user = await signed_in(installation)
+
+    async def gone() -> None:
+        return
+
+    async with user.request() as operations:
+        operations._context.client_gone = gone
+        await operations.delete(at("/a"))
+    assert not (installation.files / "a").exists()
 
 
 async def read_until_refused(stream: Chunks, change: Callable[[], Awaitable[object]]) -> PorticoError:

@@ -368,11 +368,8 @@ class Operations:
                 return
             shared = await self._resources.links.exist(self._actor.user.connection, self._place(path))
             entry = await drive.find(path) if shared else None
-            if recursive:
-                work = drive.delete(path, recursive=True, permanent=permanent)
-                await self._cancellable(work, Right.OVERWRITE)
-            else:
-                await drive.delete(path, permanent=permanent)
+            work = drive.delete(path, recursive=recursive, permanent=permanent)
+            await self._cancellable(work, Right.OVERWRITE, by_client=recursive)
             if entry:
                 trash_id = drive.trashed[-1] if drive.trashed else None
                 await self._links_deleted(path, is_folder=entry.is_folder, trash_id=trash_id)
@@ -463,10 +460,13 @@ class Operations:
             await attempt.choose(target, target)
         return await transfer(source, target, on_conflict)
 
-    async def _cancellable(self, work: Coroutine[Any, Any, Any], *needed: Right) -> Any:
+    async def _cancellable(
+        self, work: Coroutine[Any, Any, Any], *needed: Right, by_client: bool = True
+    ) -> Any:
         """The result of `work`, which ends when the client hangs up, or the actor loses one of these rights."""
+        gone = self._context.client_gone() if by_client else asyncio.Event().wait()
         watch = self._resources.watches.add(Standing(self._actor, *needed))
-        return await self._resources.long_work.run(work, self._context.client_gone(), watch.lost())
+        return await self._resources.long_work.run(work, gone, watch.lost())
 
     def _looking(self, entries: int) -> AbstractAsyncContextManager[None]:
         return self._resources.admission.looking(self._actor.user.connection, self._actor.share, entries)
