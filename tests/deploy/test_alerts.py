@@ -105,6 +105,13 @@ def test_a_backup_and_an_upload_are_seen(gateway: Scraped, tmp_path: Path) -> No
     assert gateway.scrape().value("portico_last_backup_timestamp_seconds") == float(noted) >= began
 
 
+def test_the_first_increment_of_every_counter_is_seen() -> None:
+    """`increase` needs a sample before it: a zero, or a rule that also sees new series."""
+    for rule in RULES:
+        for counter in re.findall(r"increase\((\w+)", rule["expr"]):
+            assert counter in SHOWN_AT_ONCE or re.search(rf"unless {counter}\S* offset", rule["expr"]), rule
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_a_rule_is_complete(rule: dict[str, object]) -> None:
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
