@@ -9,10 +9,10 @@ from portico.visible_text import visible
 
 
 def adopt(options: SimpleNamespace) -> int:
-    async def action(accounts: Accounts) -> tuple[int, int]:
+    async def action(accounts: Accounts) -> tuple[int, int, int]:
         from portico.cursors import CursorSeal
         from portico.drive import Drive
-        from portico.operations.digest_adoption import adopt_digests
+        from portico.operations.digest_adoption import Adoption, adopt_digests
         from portico.paths import Path
         from portico.providers.registry import PREFIX_OPTION, open_provider
         from portico.rights import DEFAULT_RIGHTS
@@ -24,20 +24,23 @@ def adopt(options: SimpleNamespace) -> int:
         provider.expect_volume(connection.volume_id)
         root = Path.parse(connection.options.get(PREFIX_OPTION, ""))
         drive = Drive(provider, root, DEFAULT_RIGHTS, CursorSeal(b""))
-        adopted = different = 0
+        counts = dict.fromkeys(Adoption, 0)
         try:
             async with accounts.audited("digests-adopt", connection.name):
-                async for path, same in adopt_digests(drive, FileDigests(accounts.database), connection.name):
-                    adopted, different = adopted + same, different + (not same)
-                    if not same:
-                        print(f"{visible(str(path))}: not the content that was recorded")
+                async for path, outcome in adopt_digests(
+                    drive, FileDigests(accounts.database), connection.name
+                ):
+                    counts[outcome] += 1
+                    if outcome is not Adoption.ADOPTED:
+                        print(f"{visible(str(path))}: {outcome}")
         finally:
             await provider.close()
-        return adopted, different
+        return counts[Adoption.ADOPTED], counts[Adoption.DIFFERENT], counts[Adoption.CHANGED]
 
-    adopted, different = with_accounts(options.home, action)
-    print(f"{adopted} digests adopted, {different} files differ.")
-    return FAILED if different else DONE
+    adopted, different, changed = with_accounts(options.home, action)
+    rest = f" {changed} were changed in the meantime: run it again." if changed else ""
+    print(f"{adopted} digests adopted, {different} files differ.{rest}")
+    return FAILED if different or changed else DONE
 
 
 def _connection(parser: Parser) -> None:

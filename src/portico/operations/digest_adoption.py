@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from enum import StrEnum
 
 from portico.drive import Drive
 from portico.entries import Entry
@@ -13,10 +14,17 @@ from portico.store.digests import FileDigests
 _PAGE = 500
 
 
+class Adoption(StrEnum):
+    ADOPTED = "adopted"
+    DIFFERENT = "not the content that was recorded"
+    CHANGED = "changed in the meantime"
+    """It was replaced or deleted before it was read to its end."""
+
+
 async def adopt_digests(
     drive: Drive, digests: FileDigests, connection: str
-) -> AsyncIterator[tuple[Path, bool]]:
-    """Each file of which another version was hashed, and whether its content is the same. If so, it has its digest again."""
+) -> AsyncIterator[tuple[Path, Adoption]]:
+    """Each file of which another version was hashed, and what came of it. With the same content, it has its digest again."""
     walk = drive.walk(Path())
     while not walk.ended:
         found = [path for path, entry in await walk.page(_PAGE) if not entry.is_folder]
@@ -31,19 +39,19 @@ async def adopt_digests(
             recorded = (await digests.outdated(connection, {location: entry})).get(location)
             if recorded is None:
                 continue
-            same = await _sha256(drive, path, entry) == recorded.sha256
+            try:
+                same = await _sha256(drive, path, entry) == recorded.sha256
+            except (Changed, NotFound):
+                yield path, Adoption.CHANGED
+                continue
             if same:
-                await digests.record(connection, [(location, entry, recorded.sha256)])
-            yield path, same
+                await digests.adopt(connection, location, entry, recorded.sha256)
+            yield path, Adoption.ADOPTED if same else Adoption.DIFFERENT
 
 
 async def _sha256(drive: Drive, path: Path, entry: Entry) -> bytes | None:
-    """None if the file is changed at this moment."""
     hashing = Hashing(sha256=True)
-    try:
-        download = await drive.read(path, etag=entry.etag)
-    except (Changed, NotFound):
-        return None
+    download = await drive.read(path, etag=entry.etag)
     async with aclosing(download.chunks) as chunks:
         async for chunk in chunks:
             await hashing.update(chunk)

@@ -80,6 +80,10 @@ class FileDigests:
         assert batch.written
         await asyncio.shield(batch.written)
 
+    async def adopt(self, connection: str, location: str, entry: Entry, digest: bytes) -> None:
+        """Bind a recorded digest to a file as it is now. Raises if the database fails."""
+        await self._database.execute(self._insert, [self._row(connection, location, entry, digest)])
+
     def _row(self, connection: str, location: str, entry: Entry, digest: bytes) -> dict[str, Any]:
         return {
             "location": _key(connection, location),
