@@ -9,7 +9,8 @@ import pytest
 from portico.drive import Drive
 from portico.entries import Download, Entry
 from portico.errors import TooManyRequests
-from portico.operations.archives import AT_ONCE, MEMORY, Archive, ArchiveLimits, ArchiveMemory
+from portico.operations import archives
+from portico.operations.archives import AT_ONCE, BASE, MEMORY, Archive, ArchiveLimits, ArchiveMemory
 from portico.paths import Path
 
 
@@ -124,13 +125,41 @@ async def test_an_archive_of_long_paths_is_planned_in_part() -> None:
     assert peak < 12 * 2**20
 
 
+class ManyOwnPaths(ManyEmptyFiles):
+    """As `ManyEmptyFiles`, with paths that share nothing: as on a store of keys."""
+
+    files = 1_000
+
+    async def page(self, size: int) -> list[tuple[Path, Entry]]:
+        self.passed += size
+        paths = [f"folder/{'x' * 100}😀/of/a/few/levels/{number}" for number in range(size)]
+        return [(Path((*self.folder.segments, *path.split("/"))), Entry(path, False, 0)) for path in paths]
+
+
+async def test_an_archive_takes_no_more_memory_than_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "_PLANNED", 10)
+    memory = ArchiveMemory()
+    archive = archive_of(cast("Drive", ManyOwnPaths()), memory, ManyOwnPaths.folder)
+    tracemalloc.start()
+    try:
+        await archive.plan()
+        assert tracemalloc.get_traced_memory()[0] <= memory._total
+        async for _ in archive.chunks():
+            taken = tracemalloc.get_traced_memory()[0]
+            if memory._total:  # not at the end
+                assert taken <= memory._total
+    finally:
+        tracemalloc.stop()
+    assert memory._total == 0
+
+
 def test_memory_is_counted_by_actor_and_by_link() -> None:
     memory = ArchiveMemory()
     greedy, guest, other = memory.begin((1,)), memory.begin((("link", "a"), "link")), memory.begin((2,))
-    greedy.hold(MEMORY // 2)
+    greedy.hold(MEMORY // 2 - BASE)
     with pytest.raises(TooManyRequests):
         memory.begin((1,)).hold(1)
-    guest.hold(MEMORY // 2)
+    guest.hold(MEMORY // 2 - 2 * BASE)
     with pytest.raises(TooManyRequests):
         memory.begin((("link", "b"), "link")).hold(1)
     other.hold(MEMORY // 10)  # all is taken, but not by this one

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import aclosing
+from sys import getsizeof
 
 import msgspec
 
@@ -17,10 +18,11 @@ from portico.zip_format import ZipSize, ZipWriter
 
 _PLANNED = 10_000
 """Entries that are looked at before the first byte is sent. If these are all, the size of the archive is announced."""
-_PLANNED_BYTES = 8 * 2**20
+_PLANNED_BYTES = 12 * 2**20
 """As `_PLANNED`, in memory."""
 _ITEM_BYTES = 600
-"""What an entry takes in memory beside its path."""
+"""What an entry takes in memory in addition to its path."""
+_POINTER_BYTES = 8
 _PAGE = 1000
 _OPENED_AHEAD = 4
 """Files that are opened while an earlier one is sent: many small ones would wait for the storage each."""
@@ -35,9 +37,11 @@ class ArchiveLimits(msgspec.Struct, frozen=True):
 AT_ONCE = (8, 32)
 """Archives of one actor that are made at the same time, and of all guests of one link."""
 MEMORY = 128 * 2**20
-"""Bytes that all archives of a worker may take: what is planned, and the directories at their ends."""
+"""Bytes that all archives of a worker may take: entries that wait for their turn, and the directories at their ends."""
 MEMORY_OF = (MEMORY // 2, MEMORY // 2)
 """As `AT_ONCE`, in bytes."""
+BASE = 2**19
+"""Bytes that every archive takes to pack its directory, and to send it."""
 
 
 class ArchiveMemory:
@@ -53,7 +57,13 @@ class ArchiveMemory:
         if any(self._archives[key] >= most for key, most in zip(share, AT_ONCE, strict=False)):
             raise _too_many()
         self._archives.update(share)
-        return ArchiveLease(self, share)
+        lease = ArchiveLease(self, share)
+        try:
+            lease.hold(0)
+        except TooManyRequests:
+            lease.release()
+            raise
+        return lease
 
     def grow(self, share: Keys, more: int) -> None:
         """When all of it is taken, an actor with less than a fair share still gets some."""
@@ -86,14 +96,14 @@ class ArchiveLease:
         self._held = 0
 
     def hold(self, size: int) -> None:
-        """From now on so many bytes; `TooManyRequests` if the actor's archives take too many."""
+        """From now on so many bytes beyond the base; `TooManyRequests` if the actor's archives take too many."""
         assert self._memory
-        self._memory.grow(self._share, size - self._held)
-        self._held = size
+        self._memory.grow(self._share, BASE + size - self._held)
+        self._held = BASE + size
 
     def release(self) -> None:
         if self._memory:
-            self.hold(0)
+            self._memory.grow(self._share, -self._held)
             self._memory.end(self._share)
             self._memory = None
 
@@ -110,7 +120,12 @@ class _Item(msgspec.Struct, frozen=True):
 
     @property
     def cost(self) -> int:
-        return _ITEM_BYTES + sum(map(len, self.path.segments))
+        return _cost(self.path)
+
+
+def _cost(path: Path) -> int:
+    """Bytes of memory that an entry takes until it is sent. Its path may share nothing with those of others."""
+    return _ITEM_BYTES + _POINTER_BYTES * len(path.segments) + sum(map(getsizeof, path.segments))
 
 
 _Opened = tuple[_Item, asyncio.Task[Download] | None]
@@ -147,6 +162,8 @@ class Archive:
         self._looking = looking
         self._planned: list[_Item] = []
         self._planned_bytes = 0
+        self._page_bytes = 0
+        """Of entries that the walk has found, and that are not looked at yet."""
         self.size: int | None = None
         """Bytes, if it can be known before the archive is made."""
 
@@ -162,7 +179,7 @@ class Archive:
         async for item in self._items:
             self._planned.append(item)
             self._planned_bytes += item.cost
-            self._memory.hold(self._planned_bytes)
+            self._memory.hold(self._planned_bytes + self._page_bytes)
             timed = item.entry.last_modified is not None
             if item.entry.is_folder:
                 size.add_folder(self._name(item), timed=timed)
@@ -190,7 +207,7 @@ class Archive:
         writer = ZipWriter()
         async with aclosing(self._opened()) as opened:
             async for item, opening in opened:
-                self._memory.hold(self._planned_bytes + writer.held)
+                self._memory.hold(self._planned_bytes + self._page_bytes + writer.held)
                 if opening is None:
                     yield writer.folder(self._name(item), item.entry.modified)
                     continue
@@ -273,9 +290,12 @@ class Archive:
             walk = self._drive.walk(top)
             while not walk.ended:
                 async with self._looking(_PAGE):
-                    page = await walk.page(_PAGE)
-                for each in page:
-                    yield each
+                    page = deque(await walk.page(_PAGE))
+                self._page_bytes = sum(_cost(path) for path, _ in page)
+                while page:
+                    path, entry = page.popleft()
+                    self._page_bytes -= _cost(path)
+                    yield path, entry
 
 
 def _outermost(paths: Sequence[Path]) -> list[Path]:
