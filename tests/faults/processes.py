@@ -23,7 +23,7 @@ from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.paths import RESERVED_PREFIX
 from portico.paths import Path as StoragePath
-from portico.providers.base import Provider
+from portico.providers.base import TRASH, Provider
 from portico.providers.registry import open_provider
 from portico.providers.s3 import S3Provider
 from portico.store.database import Database
@@ -37,6 +37,7 @@ from ..servers.azure_files.shares import Folder, Node
 from ..servers.azurite import KEY as AZURITE_KEY
 from ..servers.azurite import Azurite
 from ..servers.gcs import shared_server as gcs_server
+from ..servers.gcs.uploads import Session
 from ..servers.moto_s3 import KEYS as S3_KEYS
 from ..servers.moto_s3 import moto_s3
 from ..servers.s3_buckets import make_buckets, plain_client
@@ -182,8 +183,15 @@ class Storage(ABC):
     async def sweep(self) -> None:
         """Let the gateway's own clean-up run its course."""
 
-    def forgets(self, left: str, *, killed: bool) -> bool:
-        """Whether the service itself drops this a week later, and no request can do so earlier."""
+    def has_begun(self, left: list[str]) -> bool:
+        """Whether some bytes of an upload that has left this are in the storage, and the gateway knows where."""
+        return bool(left)
+
+    def forgets(self, left: str, *, outcome: str, recorded: bool) -> bool:
+        """Whether the service itself drops this a week later, and no request can do so earlier.
+
+        `recorded`: the gateway keeps a record of the upload, from its first byte on.
+        """
         return False
 
     def age(self) -> None:  # noqa: B027
@@ -249,7 +257,8 @@ class S3Storage(Storage):
         async with plain_client(self.options) as client:
             ours = await client.list_objects_v2(Bucket=self.bucket, Prefix=".portico~")
             unfinished = await client.list_multipart_uploads(Bucket=self.bucket)
-        return [found["Key"] for found in (*ours.get("Contents", []), *unfinished.get("Uploads", []))]
+        keys = [found["Key"] for found in (*ours.get("Contents", []), *unfinished.get("Uploads", []))]
+        return [key for key in keys if not key.startswith(TRASH)]
 
     async def sweep(self) -> None:
         """What happens by itself a day later."""
@@ -307,14 +316,14 @@ class AzureBlobStorage(Storage):
             listed = (await container.send("GET", container.address, query)).body.decode()
             for key in re.findall("<Name>(.*?)</Name>", listed):
                 if key.startswith(RESERVED_PREFIX):
-                    left.append(key)
+                    left += [] if key.startswith(TRASH) else [key]
                 elif b"<Name>" in (await container.send("GET", container.blob_url(key), blocks)).body:
                     left.append(f"blocks of {key}")
         return left
 
-    def forgets(self, left: str, *, killed: bool) -> bool:
+    def forgets(self, left: str, *, outcome: str, recorded: bool) -> bool:
         """Blocks at a visible key could only be dropped by writing a file there."""
-        return left.startswith("blocks of ")
+        return outcome in ("cut", "killed", "ended") and left.startswith("blocks of ")
 
     async def sweep(self) -> None:
         pass
@@ -369,15 +378,22 @@ class GcsStorage(Storage):
         await connect(self._gateway, "gcs", self.options)
 
     async def left_over(self) -> list[str]:
-        sessions = [each for each in [*gcs_server().sessions.values()] if each.bucket is self._bucket]
-        return [
-            *(key for key in [*self._bucket.objects] if key.startswith(RESERVED_PREFIX)),
-            *(f"session of {each.described['name']}" for each in sessions if each.stored is None),
-        ]
+        hidden = [key for key in [*self._bucket.objects] if key.startswith(RESERVED_PREFIX)]
+        return [*(key for key in hidden if not key.startswith(TRASH)), *self._sessions]
 
-    def forgets(self, left: str, *, killed: bool) -> bool:
-        """A process that died knew the address of the session, and sessions cannot be listed."""
-        return killed and left.startswith("session of ")
+    @property
+    def _sessions(self) -> dict[str, Session]:
+        sessions = [each for each in [*gcs_server().sessions.values()] if each.bucket is self._bucket]
+        return {f"session of {each.described['name']}": each for each in sessions if each.stored is None}
+
+    def has_begun(self, left: list[str]) -> bool:
+        """Until its first byte, the gateway may not have recorded the address of a session, which cannot be listed."""
+        sessions = self._sessions
+        return any(each not in sessions or sessions[each].content.size for each in left)
+
+    def forgets(self, left: str, *, outcome: str, recorded: bool) -> bool:
+        """Only a process that died knew the address of the session."""
+        return outcome == "killed" and not recorded and left.startswith("session of ")
 
     async def sweep(self) -> None:
         pass

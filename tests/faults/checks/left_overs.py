@@ -51,6 +51,8 @@ class Trial:
     wrong: list[str] = field(default_factory=list)
     lost: str = ""
     """The kind of its record, if nobody can continue it after a kill."""
+    trashed: list[str] = field(default_factory=list)
+    """The states of what was replaced."""
     known: set[str] = field(default_factory=set)
     """Left by trials before."""
 
@@ -74,7 +76,7 @@ class Trial:
         try:
             request = head(method, target, gateway.token, *headers, f"Content-Length: {len(before + body)}")
             if breaks:
-                await wire.send(request + before + body[:_SENT])
+                await wire.send(request + before + body[: min(_SENT, len(body) - _SMALL)])
                 await self.until(self._has_begun, "nothing of a body reached the storage")
                 if self.outcome == "killed":
                     await asyncio.to_thread(gateway.kill)
@@ -93,7 +95,7 @@ class Trial:
         return answer
 
     async def _has_begun(self) -> bool:
-        return bool(await self.left_over())
+        return self.set_.storage.has_begun(await self.left_over())
 
     async def left_over(self) -> list[str]:
         return [each for each in await self.set_.storage.left_over() if each not in self.known]
@@ -127,8 +129,9 @@ class Trial:
 
         async def is_clean() -> bool:
             found = [*await self.left_over(), *self._rows()]
-            killed = self.outcome == "killed"
-            left[:] = [each for each in found if not self.set_.storage.forgets(each, killed=killed)]
+            recorded = self.lost != "plain"
+            forgets = partial(self.set_.storage.forgets, outcome=self.outcome, recorded=recorded)
+            left[:] = [each for each in found if not forgets(each)]
             return not left
 
         await self.until(is_clean, "something is left")
@@ -138,12 +141,20 @@ class Trial:
             self.wrong.append(f"'{name}' is {'there' if name in found else 'not there'}")
         self.wrong += [f"'{name}' has other content" for name in wanted if wanted[name] != found.get(name)]
         self.wrong += left
+        if (trashed := self._trashed()) != self.trashed:
+            self.wrong.append(f"the trash has {trashed}, not {self.trashed}")
         self.known |= {*await self.left_over(), *self._rows()}
 
     def _rows(self) -> list[str]:
         query = "SELECT kind || ' upload ' || id FROM uploads WHERE status != 'finished'"
+        return [row for row in self._select(query) if row not in self.known]
+
+    def _trashed(self) -> list[str]:
+        return self._select("SELECT status FROM trash WHERE path LIKE ?", f"%/{self.name}")
+
+    def _select(self, query: str, *parameters: str) -> list[str]:
         with closing(sqlite3.connect(self.set_.gateway.home / "portico.db", timeout=60)) as database:
-            return [row for (row,) in database.execute(query) if row not in self.known]
+            return [row for (row,) in database.execute(query, parameters)]
 
 
 # One request
@@ -183,6 +194,16 @@ async def by_put(trial: Trial, checked: Checked | None = None) -> None:
     )
     if trial.outcome == "done":
         trial.stored()
+
+
+async def over_a_file(trial: Trial) -> None:
+    """The old file is in the trash, or in its place."""
+    trial.lost = "plain"
+    await trial.take_name()
+    await trial.send("PUT", f"{FILES}/{trial.name}", body=trial.content, breaks=trial.breaks, status=204)
+    if trial.outcome == "done":
+        trial.stored()
+        trial.trashed = ["kept"]
 
 
 def _header(trial: Trial, checked: Checked, body: bytes) -> str:
@@ -287,9 +308,10 @@ Way = Callable[[Trial], Awaitable[None]]
 WAYS: Mapping[str, tuple[Way, str]] = {
     "form": (by_form, "done refused cut killed"),
     "PUT": (by_put, "done refused cut killed"),
-    "PUT with a digest": (partial(by_put, checked=DIGEST), "done refused wrong cut"),
+    "PUT with a digest": (partial(by_put, checked=DIGEST), "done refused wrong cut killed"),
+    "PUT over a file": (over_a_file, "done cut killed"),
     "tus": (by_tus, "done refused cut killed"),
-    "tus in several requests": (partial(by_tus, requests=3), "done ended"),
+    "tus in several requests": (partial(by_tus, requests=3), "done ended cut killed"),
     "tus under a free name": (partial(by_tus, on_conflict="rename"), "done cut"),
     "tus with a checksum": (partial(by_tus, checked=CHECKSUM), "done refused wrong cut killed"),
     "tus with checksums": (partial(by_tus, checked=CHECKSUM, requests=3), "ended"),
@@ -311,6 +333,8 @@ BRIEFLY = {
     ("tus under a free name", "cut"),
     ("tus concatenation", "refused"),
     ("PUT", "killed"),
+    ("PUT over a file", "done"),
+    ("tus in several requests", "cut"),
 }
 """What `make test` tries: whatever has to be cleaned up by somebody else than the request that failed."""
 
