@@ -1,7 +1,11 @@
 """Share links: what owners, keys and the administrator allow."""
 
+import errno
+import os
 import sqlite3
-from typing import Any
+from typing import Any, NoReturn
+
+import pytest
 
 from portico import clock as clock_module
 from portico import timestamps
@@ -28,6 +32,23 @@ async def test_who_is_asked_for_a_missing_right(gateway: Gateway) -> None:
     ):
         assert answer.status_code == 403
         assert "use another key" in answer.json()["detail"]
+
+
+async def test_a_guest_is_not_sent_to_the_trash_of_a_full_storage(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (gateway.files / "box").mkdir()
+    guest = await (await share(gateway, kind="request", askName=False)).guest()
+
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "writev", full)
+    refused = await guest.put("a.txt", b"x")
+    assert (refused.status_code, refused.json()["code"]) == (507, "storage-full")
+    assert refused.json()["detail"] == (
+        "The storage is full. Ask the person who sent you the link to make room."
+    )
 
 
 def _in(seconds: int) -> str:

@@ -12,6 +12,7 @@ from portico.errors import (
     PorticoError,
     RangeNotSatisfiable,
     RequestRunning,
+    StorageFull,
     TusVersion,
     Unavailable,
 )
@@ -20,6 +21,7 @@ MEDIA_TYPE = "application/problem+json"
 ERROR_CODE = "X-Error-Code"
 """The code of an error in the response to a HEAD, which has no body."""
 DOCS = "/backend/docs"
+_FULL_FOR_GUESTS = "The storage is full. Ask the person who sent you the link to make room."
 
 log = structlog.get_logger()
 
@@ -107,7 +109,9 @@ def problem_response(
     log_cause(error)
     context = context_of(request)
     context.code = error.code
-    body = problem_of(error.code, error.detail, instance_of(request.scope), context.request_id)
+    # Guests have no trash to empty, and may not delete.
+    detail = _FULL_FOR_GUESTS if context.link and error.code == StorageFull.code else error.detail
+    body = problem_of(error.code, detail, instance_of(request.scope), context.request_id)
     body.stored = msgspec.UNSET if stored is None else stored
     body.failed = msgspec.UNSET if failed is None else failed
     body.faults = msgspec.UNSET if faults is None else faults
