@@ -346,21 +346,28 @@ def test_text_in_the_encodings_of_spreadsheets(user: BrowserUser, root: Path) ->
         user.press("Escape")
 
 
-def test_a_gateway_without_thumbnails_says_so(open_page: OpenPage, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["paper.pdf", "photo.png"])
+def test_a_gateway_without_thumbnails_says_so(open_page: OpenPage, tmp_path: Path, name: str) -> None:
     gateway = Gateway(tmp_path / "home", settings={"PORTICO_THUMBNAILS_CACHE_SIZE": "0"})
     gateway.start()
     try:
         root = gateway.empty_root()
-        (root / "paper.pdf").write_bytes(pdf(1))
-        Image.new("RGB", (64, 64), "red").save(root / "photo.png")
+        if name == "paper.pdf":
+            (root / name).write_bytes(pdf(1))
+        else:
+            Image.new("RGB", (64, 64), "red").save(root / name)
         user = open_page(gateway, signed_in=True)
-        missing = user.page.get_by_text("Thumbnails aren't set up on this gateway (extra “thumbnails”).")
+        missing = user.page.get_by_text(
+            "Thumbnails aren't set up on this gateway (extra “thumbnails”, setting “thumbnails.cache-size”)."
+        )
         expect(missing).to_be_hidden()
         user.press("g")
         expect(missing).to_be_visible()
-        user.row("paper.pdf").locator(".open").click()
+        if name == "photo.png":
+            return
+        user.row(name).locator(".open").click()
         expect(user.dialog).to_contain_text(
-            "PDF previews aren't set up on this gateway (extra “thumbnails”)."
+            "PDF previews aren't set up on this gateway (extra “thumbnails”, setting “thumbnails.cache-size”)."
         )
         expect(user.dialog).not_to_contain_text("script")
     finally:

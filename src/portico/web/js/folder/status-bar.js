@@ -51,7 +51,7 @@ export class StatusBar {
 
   /** Say why there are only icons where pictures are expected. */
   #showMissing() {
-    this.missing.hidden = thumbnailTypes.length > 0 || !viewMode.isGrid || !this.listing.shown.some(({ type }) => type.startsWith("image/"));
+    this.missing.hidden = thumbnailTypes.length > 0 || !viewMode.isGrid || !this.listing.shown.some(({ type }) => type.startsWith("image/") || type === "application/pdf");
   }
 
   /** Load the rest first: a sorted part of a folder would be misleading. @param {SortOrder} order */
