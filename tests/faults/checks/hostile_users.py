@@ -25,6 +25,9 @@ from .shares import LINKS, SHARE_SESSIONS
 USER = "mallory"
 _ALLOWED = frozenset({"200", "202", "429", "503"})
 """What a hostile user may be answered: as asked for, or to come later."""
+_DONE = ("200", "202")
+_GUESTS = 10
+"""Each from an address of its own."""
 _PICTURE_WAIT = 3.0
 _LONG = "a" * 125 + "b"
 
@@ -95,9 +98,9 @@ def _rows(effort: Effort, token: str, guests: list[str]) -> dict[str, tuple[int,
     }
 
 
-async def _dropped(port: int, request: bytes, note: Callable[[str], None]) -> None:
+async def _dropped(port: int, request: bytes, note: Callable[[str], None], source: str = "127.0.0.1") -> None:
     """Note the status, then read and drop the answer: it may be large."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
     try:
         writer.write(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
         first = await reader.readline()
@@ -113,11 +116,15 @@ async def _row(
 ) -> list[Figure]:
     statuses: Counter[str] = Counter()
 
+    def done() -> int:
+        return sum(statuses[status] for status in _DONE)
+
     async def client(number: int) -> None:
+        source = f"127.0.0.{2 + number % _GUESTS}" if name == "guests" else "127.0.0.1"
         while True:
             last: list[str] = []
             try:
-                await _dropped(gateway.port, requests(number), last.append)
+                await _dropped(gateway.port, requests(number), last.append, source)
             except ConnectionError as error:
                 last.append(type(error).__name__)
             finally:
@@ -131,7 +138,9 @@ async def _row(
     async with probing(gateway) as probe:
         asking = [asyncio.ensure_future(client(number)) for number in range(clients)]
         await asyncio.wait(asking, timeout=effort.of(2, 20))
-        while not statuses:  # a busy machine
+        for _ in range(600):  # a busy machine
+            if done():
+                break
             await asyncio.sleep(0.1)
         for task in asking:
             task.cancel()
@@ -142,7 +151,7 @@ async def _row(
     odd = [f"{times} × {status}" for status, times in statuses.items() if status not in _ALLOWED]
     return [
         none_of(f"{word}: answers that are neither right nor a refusal", statuses.total(), odd),
-        Figure(f"{word}: answers to them", "shown", str(dict(statuses)), True),
+        Figure(f"{word}: answers to them", "some as asked for", str(dict(statuses)), done() > 0),
         Figure(f"{word}: memory", f"≤ {LIMIT} MiB", f"{peak.mib} MiB", peak.mib <= LIMIT),
         *probe.figures(word, WAIT),
     ]
@@ -187,7 +196,7 @@ async def besieged(effort: Effort) -> list[Figure]:
         _touch(gateway.files / "web" / "small.png")
         Image.new("RGB", (8, 8)).save(gateway.files / "web" / "small.png")
         token = await token_of(gateway, USER)
-        rows = _rows(effort, token, await _guests(gateway, token, 10))
+        rows = _rows(effort, token, await _guests(gateway, token, _GUESTS))
         figures = [await _picture(effort, gateway, rows["thumbnails"][1])]
         for name, (clients, requests) in rows.items():
             figures += await _row(effort, gateway, name, clients, requests)
