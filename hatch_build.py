@@ -41,13 +41,13 @@ def compile_stats(root: Path, library: Path) -> None:
 
 def build_commit(root: Path) -> str:
     """Of what is built, unless it has a `commit.txt` already, as a source distribution does."""
-    source = runpy.run_path(str(root / "src/portico/version.py"))
+    source = runpy.run_path(str(root / "src/portico/__init__.py"))
     return os.environ.get("SOURCE_COMMIT") or str(source["commit_of"](str(root)))
 
 
 def build_version() -> str:
     root = Path(__file__).parent
-    source = runpy.run_path(str(root / "src/portico/version.py"))
+    source = runpy.run_path(str(root / "src/portico/__init__.py"))
     if (root / COMMIT).exists():
         return str(source["version"]())
     return str(source["version_of"](build_commit(root)))

@@ -17,9 +17,9 @@ from gcloud.aio.storage import Storage
 
 from bench.canned import ENTRIES, FOLDER
 from portico.api.schemas import JsonResponse, page_body
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.registry import open_provider
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.registry import open_provider
 
 BLOB_KEY = "c2VjcmV0IGtleSBvZiB0aGUgYmVuY2htYXJr"
 _PATH = Path.parse(FOLDER.rstrip("/"))

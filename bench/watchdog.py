@@ -8,8 +8,8 @@ from multiprocessing import get_context
 from typing import Any
 
 from bench.load import Target, request
-from portico.paths import Path
-from portico.providers.local import LocalProvider
+from portico.model.paths import Path
+from portico.providers.local.provider import LocalProvider
 
 _PAUSE = 0.005
 

@@ -6,7 +6,7 @@ import pytest
 from argon2.low_level import hash_secret_raw
 
 from portico.accounts import passwords
-from portico.store import archive
+from portico.store import backup_file
 
 LEAST_KIB = 8
 """What Argon2 needs at least, for each lane."""
@@ -21,7 +21,7 @@ class CheapArgon2:
     def begin(self) -> None:
         self._patch.setattr(passwords, "MEMORY_KIB", LEAST_KIB)
         self._patch.setattr(passwords, "PASSES", 1)
-        self._patch.setattr(archive, "hash_secret_raw", self._derived)
+        self._patch.setattr(backup_file, "hash_secret_raw", self._derived)
 
     def end(self) -> None:
         self._patch.undo()

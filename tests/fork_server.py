@@ -18,12 +18,12 @@ from types import ModuleType
 from portico.cli.main import main
 
 _PRELOADED = [
-    "portico.app",
-    "portico.cli.accounts",
-    "portico.cli.banner",
-    "portico.cli.bind_address",
-    "portico.cli.connection_checks",
-    "portico.cli.server",
+    "portico.server.application",
+    "portico.cli.administration.accounts",
+    "portico.cli.administration.banner",
+    "portico.server.bind_address",
+    "portico.cli.administration.connections",
+    "portico.server.processes",
     "portico.client",
     "portico.providers.local",
     "portico.store.schema",

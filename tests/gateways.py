@@ -166,8 +166,8 @@ class Gateway:
 _SET_UP = """
 import sys
 from pathlib import Path
-from portico.cli.home_setup import undone_on_failure
-from portico.cli.serve import _prepare
+from portico.cli.administration.home_setup import undone_on_failure
+from portico.cli.administration.serve import _prepare
 with undone_on_failure(Path(sys.argv[1])):
     _prepare(Path(sys.argv[1]), {"server.port": sys.argv[2]})
 """

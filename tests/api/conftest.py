@@ -10,18 +10,18 @@ import msgspec
 import pytest
 import structlog
 
-from portico import clock as clock_module
-from portico import logs, settings
-from portico.accounts.connections import Connections
-from portico.accounts.home_paths import HomePaths
+from portico.accounts.connections import Connections, HomePaths
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
-from portico.api import edge, problems
+from portico.api import middleware, problems
 from portico.api.assets import WebPage
-from portico.providers.registry import PATH_OPTIONS
-from portico.rights import DEFAULT_RIGHTS, Right
-from portico.settings import Settings
+from portico.model.rights import DEFAULT_RIGHTS, Right
+from portico.observability import logs
+from portico.providers.contract.registry import PATH_OPTIONS
+from portico.runtime import clock as clock_module
+from portico.settings import settings
+from portico.settings.settings import Settings
 from portico.store.database import Database
 from portico.store.schema import migrate
 
@@ -77,7 +77,7 @@ def log(log_stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> io.StringIO
             structlog.processors.JSONRenderer(),
         ],
     )
-    for module in (edge, problems):
+    for module in (middleware, problems):
         monkeypatch.setattr(module, "log", logger)
     return text
 
@@ -114,7 +114,7 @@ async def _populate(chosen: Settings) -> None:
 def one_page() -> Iterator[None]:
     """All gateways of this process have the same page: bundling and packing it takes longer than most tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("portico.app.WebPage", cache(WebPage))
+        patch.setattr("portico.server.application.WebPage", cache(WebPage))
         yield
 
 
@@ -123,7 +123,7 @@ async def open_gateway(
     first_home: pathlib.Path, tmp_path: pathlib.Path, log_stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[OpenGateway]:
     # A sweep that is cut off in the middle by the end of a short test leaves a database thread without its loop.
-    monkeypatch.setattr("portico.bootstrap._repeat", _never_sweep)
+    monkeypatch.setattr("portico.server.composition._repeat", _never_sweep)
     async with AsyncExitStack() as stack:
 
         def request_log(line: logs.RequestLine) -> None:

@@ -19,10 +19,10 @@ from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.api.requests import FILESYSTEM
 from portico.api.services import Services
-from portico.app import create_app
-from portico.logs import RequestLog, discard
-from portico.metrics import Metrics
-from portico.settings import Settings
+from portico.observability.logs import RequestLog, discard
+from portico.observability.metrics import Metrics
+from portico.server.application import create_app
+from portico.settings.settings import Settings
 from portico.store.database import Database
 
 PASSWORD = "correct horse"

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from portico.drive import Drive
-from portico.entries import Page
-from portico.operations import request_context
-from portico.paths import Path
+from portico.drive.drive import Drive
+from portico.model.entries import Page
+from portico.model.paths import Path
+from portico.operations.actors import request_context
 
 from .gateways import Gateway, address
 

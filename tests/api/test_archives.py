@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from portico.errors import Changed, ProviderUnavailable
-from portico.operations import archives
-from portico.providers.local import LocalProvider
+from portico.model.errors import Changed, ProviderUnavailable
+from portico.operations.files import archives
+from portico.providers.local.provider import LocalProvider
 
 from .conftest import OpenGateway
 from .gateways import Gateway, address

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from portico.api.requests import FILESYSTEM
-from portico.errors import ProviderUnavailable
-from portico.paths import Path
-from portico.providers.local import LocalProvider
+from portico.model.errors import ProviderUnavailable
+from portico.model.paths import Path
+from portico.providers.local.provider import LocalProvider
 
 from .conftest import OpenGateway
 from .gateways import Gateway

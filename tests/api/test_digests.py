@@ -8,7 +8,7 @@ from base64 import b64encode
 import httpx2
 import pytest
 
-from portico.operations.hashing import Hashing
+from portico.operations.files.digests import Hashing
 from portico.store.digests import FileDigests
 
 from .conftest import OpenGateway

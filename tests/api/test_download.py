@@ -9,8 +9,8 @@ import pytest
 
 from portico.accounts.tickets import Tickets
 from portico.api.download import content_disposition
-from portico.rights import Right
-from portico.thread_pool import ThreadPool
+from portico.model.rights import Right
+from portico.runtime.threads import ThreadPool
 
 from .conftest import Clock
 from .gateways import Gateway, address

@@ -3,11 +3,11 @@ import io
 
 import pytest
 
-from portico.api import edge
+from portico.api import middleware
 from portico.api.assets import PAGE_POLICY
 from portico.api.requests import FILESYSTEM
-from portico.app import create_app
 from portico.operations.readiness import NotReady
+from portico.server.application import create_app
 
 from .conftest import OpenGateway
 from .gateways import MULTIPART, Gateway, Step, address, form, lifespan, named
@@ -327,14 +327,14 @@ async def test_a_refused_body_is_taken_in_before_the_answer(
 async def test_a_refused_body_is_taken_in_up_to_a_bound(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edge, "DRAINED_BYTES", 2500)
+    monkeypatch.setattr(middleware, "DRAINED_BYTES", 2500)
     assert await refused(gateway, [b"x" * 1000] * 5, ("Content-Length", "5000")) == 3000
 
 
 async def test_a_refused_body_is_waited_for_up_to_a_bound(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edge, "DRAINED_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "DRAINED_SECONDS", 0.05)
 
     async def stall() -> None:
         await asyncio.Event().wait()

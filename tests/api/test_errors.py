@@ -12,12 +12,18 @@ from typing import Any, NoReturn
 import httpx2
 import pytest
 
-from portico import errors
 from portico.accounts.sessions import Sessions
-from portico.api import edge, request_body
+from portico.api import middleware, request_body
 from portico.api.problems import PROBLEM_TYPES
-from portico.errors import PorticoError, ProviderFailed, ProviderRefused, ProviderTimeout, ProviderUnavailable
-from portico.providers.local import LocalProvider
+from portico.model import errors
+from portico.model.errors import (
+    PorticoError,
+    ProviderFailed,
+    ProviderRefused,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
+from portico.providers.local.provider import LocalProvider
 
 from .conftest import OpenGateway
 from .gateways import MULTIPART, Gateway, address, form, named
@@ -111,7 +117,7 @@ async def gone_database(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> ht
 
 async def stalled(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> httpx2.Response:
     monkeypatch.setattr(request_body, "IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(edge, "DRAINED_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "DRAINED_SECONDS", 0.05)
 
     async def body() -> AsyncIterator[bytes]:
         yield form(named("new"))[:-20]

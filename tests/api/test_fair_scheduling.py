@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from portico.api.requests import FILESYSTEM
-from portico.operations.fair_scheduling import LEAST, SLICE, FairScheduler
+from portico.runtime.fair_scheduling import LEAST, SLICE, FairScheduler
 
 from .gateways import Gateway
 

@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 import pytest
 from PIL import Image
 
-from portico.drive import Drive
-from portico.drive_walk import DriveWalk
-from portico.entries import Download, Entry, Page
-from portico.operations import RequestContext, request_context
-from portico.operations.archives import AT_ONCE
-from portico.operations.request_context import MAX_SEARCHES_OF
-from portico.operations.thumbnail_process import Pictures, ThumbnailProcess
-from portico.paths import Path
-from portico.providers.tree_walk import Found
+from portico.drive.drive import Drive
+from portico.drive.walk import DriveWalk
+from portico.model.entries import Download, Entry, Page
+from portico.model.paths import Path
+from portico.operations.actors import request_context
+from portico.operations.actors.request_context import MAX_SEARCHES_OF, RequestContext
+from portico.operations.files.archives import AT_ONCE
+from portico.operations.thumbnails.process import Pictures, ThumbnailProcess
+from portico.providers.contract.provider import Found
 from portico.store.digests import FileDigest, FileDigests
 
 from ..operations.test_thumbnails import encoded

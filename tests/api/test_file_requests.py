@@ -5,9 +5,9 @@ from base64 import urlsafe_b64decode
 
 import pytest
 
-from portico import clock as clock_module
-from portico import timestamps
 from portico.api.shares import SHARE_SESSIONS
+from portico.model import timestamps
+from portico.runtime import clock as clock_module
 
 from .conftest import Clock
 from .gateways import Gateway
@@ -96,7 +96,7 @@ async def test_each_sender_has_a_folder(gateway: Gateway) -> None:
 async def test_senders_of_one_name_get_folders_without_many_lookups(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.operations.visits.NUMBERED", 2)
+    monkeypatch.setattr("portico.operations.sharing.guest_sign_in.NUMBERED", 2)
     (gateway.files / "box").mkdir()
     shared = await share(gateway, "/box", "request", folderPerSender=True)
     for _ in range(4):

@@ -6,14 +6,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico import tally
 from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.api.jobs import JOBS
 from portico.api.requests import FILESYSTEM
-from portico.errors import ProviderUnavailable
-from portico.operations import actor
+from portico.model.errors import ProviderUnavailable
+from portico.operations.actors import actor
 from portico.operations.jobs import Jobs
-from portico.providers.local import LocalProvider
+from portico.providers.local.provider import LocalProvider
+from portico.runtime import progress_counter
 from portico.store.database import Database
 from portico.store.jobs import JobRecords
 
@@ -81,7 +81,7 @@ async def test_a_job_from_begin_to_end(
     genuine, begun, go_on = getattr(LocalProvider, change), asyncio.Event(), asyncio.Event()
 
     async def halting(*arguments: Any, **options: Any) -> None:
-        tally.count(3, 300)
+        progress_counter.count(3, 300)
         begun.set()
         await go_on.wait()
         await genuine(*arguments, **options)

@@ -11,7 +11,7 @@ import pytest
 from portico.accounts.api_keys import new_text
 from portico.accounts.throttle import CREDENTIAL_FAILURES
 from portico.api.account import KEYS
-from portico.operations import actor
+from portico.operations.actors import actor
 
 from .conftest import Clock, OpenGateway
 from .gateways import Gateway, address

@@ -5,9 +5,9 @@ from urllib.parse import quote
 import pytest
 
 from portico.api.requests import FILESYSTEM
-from portico.entries import Page
-from portico.paths import Path
-from portico.providers.local import LocalProvider
+from portico.model.entries import Page
+from portico.model.paths import Path
+from portico.providers.local.provider import LocalProvider
 
 from .gateways import Gateway, address
 

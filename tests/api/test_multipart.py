@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from portico.api.multipart import MultipartReader, _Parser
-from portico.errors import PorticoError
+from portico.model.errors import PorticoError
 
 from .gateways import BOUNDARY, MULTIPART, form, named, part
 

@@ -10,10 +10,10 @@ from starlette.types import Message
 from portico.api import download, request_body
 from portico.api.download import FileResponse
 from portico.api.request_body import RequestBody
-from portico.entries import Download, Entry
-from portico.errors import ClientTimeout
-from portico.operations.cancellation import ClientGone
-from portico.operations.fair_scheduling import FairScheduler
+from portico.model.entries import Download, Entry
+from portico.model.errors import ClientTimeout
+from portico.operations.actors.cancellation import ClientGone
+from portico.runtime.fair_scheduling import FairScheduler
 
 
 def sender(chunks: Iterable[bytes], pause: float) -> RequestBody:

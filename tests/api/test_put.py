@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.errors import ProviderUnavailable
+from portico.model.errors import ProviderUnavailable
 from portico.providers.local.provider import LocalProvider
 
 from .conftest import OpenGateway
@@ -474,7 +474,7 @@ async def test_the_audit_log_names_the_file(gateway: Gateway) -> None:
 async def test_a_user_who_is_disabled_meanwhile_stores_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.operations.actor.TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr("portico.operations.actors.actor.TRUSTED_SECONDS", -1.0)
 
     async def disable() -> None:
         await gateway.users.change("web", disabled=True)

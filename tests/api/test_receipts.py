@@ -11,7 +11,7 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from portico.operations.hashing import Hashing
+from portico.operations.files.digests import Hashing
 from portico.store.digests import FileDigests
 
 from .conftest import OpenGateway

@@ -19,8 +19,8 @@ from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
 from portico.accounts.users import Users
 from portico.api.openapi import document
-from portico.app import create_app
-from portico.settings import Settings
+from portico.server.application import create_app
+from portico.settings.settings import Settings
 from portico.store.database import Database
 
 from .. import media_types  # noqa: F401

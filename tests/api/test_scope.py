@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from portico.api.requests import address_of
-from portico.operations import actor
-from portico.paths import Path
-from portico.providers.registry import open_provider
-from portico.providers.write_options import WriteOptions
-from portico.rights import DEFAULT_RIGHTS, Right
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS, Right
+from portico.operations.actors import actor
+from portico.providers.contract.registry import open_provider
+from portico.providers.contract.uploads import WriteOptions
 
 from ..servers.moto_s3 import KEYS as MOTO_S3_KEYS
 from ..servers.moto_s3 import moto_buckets, moto_s3

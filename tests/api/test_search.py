@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from portico.operations import searching
+from portico.operations.files import search
 
 from .gateways import Gateway
 
@@ -73,8 +73,8 @@ async def test_criteria(gateway: Gateway, criteria: dict[str, str], expected: se
 
 @pytest.mark.usefixtures("tree")
 async def test_each_request_looks_at_a_part_only(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "MAX_LOOKED", 3)
-    monkeypatch.setattr(searching, "_MIN_PAGE", 1)
+    monkeypatch.setattr(search, "MAX_LOOKED", 3)
+    monkeypatch.setattr(search, "_MIN_PAGE", 1)
     response = await gateway.call("GET", "", params={"action": "SEARCH", "name": "nowhere", "size": 3})
     assert response.json()["searched"] == 3
     assert response.json()["content"] == []
@@ -88,7 +88,7 @@ async def test_each_request_looks_at_a_part_only(gateway: Gateway, monkeypatch: 
 async def test_a_search_does_not_end_in_folders_too_deep_for_a_cursor(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "_MIN_PAGE", 1)
+    monkeypatch.setattr(search, "_MIN_PAGE", 1)
     folder = gateway.files
     folder.mkdir(exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from portico.rights import Right
+from portico.model.rights import Right
 
 from .conftest import Clock
 from .gateways import Gateway, address

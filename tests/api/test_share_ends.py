@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from portico import clock as clock_module
-from portico import timestamps
 from portico.accounts.share_links import ShareLinks
 from portico.api.shares import SHARE_SESSIONS
-from portico.errors import Unavailable
-from portico.rights import Right
+from portico.model import timestamps
+from portico.model.errors import Unavailable
+from portico.model.rights import Right
+from portico.runtime import clock as clock_module
 
 from .conftest import Clock
 from .gateways import Gateway, address

@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from portico import clock as clock_module
-from portico import timestamps
 from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.api.shares import LINKS
-from portico.paths import Path
-from portico.rights import Right
+from portico.model import timestamps
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.runtime import clock as clock_module
 from portico.store.database import Database
 
 from .conftest import OpenGateway

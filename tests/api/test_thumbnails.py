@@ -3,7 +3,7 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from portico.operations.thumbnail_process import ThumbnailProcess
+from portico.operations.thumbnails.process import ThumbnailProcess
 
 from ..operations.test_thumbnails import encoded, pdf
 from .conftest import OpenGateway

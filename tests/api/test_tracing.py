@@ -10,8 +10,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from portico.errors import InvalidRequest
-from portico.tracing import check_extra, open_tracing
+from portico.model.errors import InvalidRequest
+from portico.observability.tracing import check_extra, open_tracing
 
 from .conftest import OpenGateway
 from .gateways import Gateway, address
@@ -155,6 +155,6 @@ def test_an_endpoint_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         open_tracing("http://127.0.0.1:4318", "one", {})
     check_extra("")
     check_extra("http://127.0.0.1:4318")
-    monkeypatch.setattr("portico.tracing.find_spec", lambda _: None)
+    monkeypatch.setattr("portico.observability.tracing.find_spec", lambda _: None)
     with pytest.raises(InvalidRequest, match="otel"):
         check_extra("http://127.0.0.1:4318")

@@ -9,12 +9,12 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from portico import processes
-from portico.entries import Entry
-from portico.operations.trash_expiry import sweep_trash
-from portico.paths import Path
-from portico.providers.base import TRASH as TRASH_FOLDER
-from portico.providers.local import LocalProvider
+from portico.model.entries import Entry
+from portico.model.paths import Path
+from portico.operations.trash import sweep_trash
+from portico.providers.contract.provider import TRASH as TRASH_FOLDER
+from portico.providers.local.provider import LocalProvider
+from portico.runtime import processes
 from portico.store.leases import Leases
 from portico.store.tables import leases, trash
 from portico.store.trash import TrashRecords
@@ -45,7 +45,7 @@ async def test_a_restore_that_may_become_a_job_waits_once(
 ) -> None:
     gateway.put("a.txt")
     trash_id = (await gateway.call("DELETE", "a.txt")).headers["X-Trash-Id"]
-    monkeypatch.setattr("portico.operations.request_context.MAX_WAITING", 1)
+    monkeypatch.setattr("portico.operations.actors.request_context.MAX_WAITING", 1)
     headers = {**await gateway.sign_in(), "Prefer": "respond-async, wait=30"}
     restored = await gateway.client.post(f"{TRASH}/{trash_id}", headers=headers, params={"action": "RESTORE"})
     assert restored.status_code == 201

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from portico.api.requests import FILESYSTEM
-from portico.drives import Drives
-from portico.providers.local import LocalProvider
+from portico.drive.connection_pool import Drives
+from portico.providers.local.provider import LocalProvider
 
 from .conftest import OpenGateway
 from .gateways import MULTIPART, Answer, Gateway, address, form, named, part
@@ -224,7 +224,7 @@ async def test_two_uploads_of_one_name_at_once_leave_one_whole_file(gateway: Gat
 async def test_who_is_disabled_meanwhile_stores_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.operations.actor.TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr("portico.operations.actors.actor.TRUSTED_SECONDS", -1.0)
     gateway.put("a.txt", OLD)
 
     async def disable() -> None:
@@ -241,7 +241,7 @@ async def test_who_is_disabled_meanwhile_stores_nothing(
 async def test_who_is_disabled_before_the_body_is_sent_for_stores_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.operations.actor.TRUSTED_SECONDS", 0.05)
+    monkeypatch.setattr("portico.operations.actors.actor.TRUSTED_SECONDS", 0.05)
 
     opened = Drives.of
 
@@ -258,7 +258,7 @@ async def test_who_is_disabled_before_the_body_is_sent_for_stores_nothing(
 
 
 async def test_an_upload_outlives_its_token(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.operations.actor.TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr("portico.operations.actors.actor.TRUSTED_SECONDS", -1.0)
 
     async def log_out() -> None:
         await gateway.sessions.end(await gateway.sessions.session(token))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from portico.api import edge, request_body
-from portico.errors import ProviderUnavailable
-from portico.providers.local import LocalProvider
+from portico.api import middleware, request_body
+from portico.model.errors import ProviderUnavailable
+from portico.providers.local.provider import LocalProvider
 
 from .gateways import Gateway, Step, form, named
 from .uploads import OLD, send, stored
@@ -53,7 +53,7 @@ async def test_a_client_that_stops_sending_is_reported(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_body, "IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(edge, "DRAINED_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "DRAINED_SECONDS", 0.05)
     gateway.put("b", OLD)
 
     async def stall() -> None:

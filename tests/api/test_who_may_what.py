@@ -13,8 +13,8 @@ import pytest
 from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.api.account import ACCOUNT, KEYS, PASSWORD, SESSIONS
 from portico.api.tus import MEDIA_TYPE, UPLOADS
-from portico.paths import Path
-from portico.rights import DEFAULT_RIGHTS, Right
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS, Right
 from portico.store.database import Database
 
 from .conftest import OpenGateway

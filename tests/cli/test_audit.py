@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.cli.home import my_name, prepare
+from portico.cli.administration.home import my_name, prepare
 
 from .conftest import Portico
 

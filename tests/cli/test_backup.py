@@ -14,11 +14,11 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 
-from portico.cli.home import PASSWORD_FILE, SET_UP_MARK
+from portico.cli.administration.home import PASSWORD_FILE, SET_UP_MARK
 from portico.cli.main import run
-from portico.settings import PROPERTIES_FILE
-from portico.store.backup import Facts, write
-from portico.store.content import Batch, Content
+from portico.settings.settings import PROPERTIES_FILE
+from portico.store.backup_file import Facts, write
+from portico.store.dump import Batch, Content
 from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
 from tests.unit.released_schemas import BACK_TO_0002
@@ -132,8 +132,8 @@ def test_the_passphrase_is_prompted_for(anna: Portico, file: Path, monkeypatch: 
     assert "--passphrase-stdin" in refused.err
     answers = iter(["short", "correct horse", "wrong", "correct horse", "correct horse", "correct horse"])
     monkeypatch.setattr(getpass, "getpass", lambda _: next(answers))
-    monkeypatch.setattr("portico.cli.backup.at_terminal", lambda: True)
-    monkeypatch.setattr("portico.cli.restore.at_terminal", lambda: True)
+    monkeypatch.setattr("portico.cli.administration.backup.at_terminal", lambda: True)
+    monkeypatch.setattr("portico.cli.administration.restore.at_terminal", lambda: True)
     made = anna("backup", str(file), "--encrypt")
     assert made.code == 0
     assert made.err.splitlines() == [
@@ -170,7 +170,7 @@ def test_a_database_with_users_is_replaced_only_if_confirmed(
     unconfirmed = anna("restore", str(file), "--replace")
     assert unconfirmed.code == 2
     assert "add --yes" in unconfirmed.err
-    monkeypatch.setattr("portico.cli.terminal.at_terminal", lambda: True)
+    monkeypatch.setattr("portico.cli.console.terminal.at_terminal", lambda: True)
     assert anna("restore", str(file), "--replace", stdin="no\n").code == 130
     assert "later" in anna("user", "list").out
     assert (home / PASSWORD_FILE).exists()

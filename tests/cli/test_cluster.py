@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy import insert
 
 from portico.accounts.cluster import Cluster
-from portico.cli import banner, bind_address
-from portico.errors import NotPossible
-from portico.settings import load
+from portico.cli.administration import banner
+from portico.model.errors import NotPossible
+from portico.server import bind_address
+from portico.settings.settings import load
 from portico.store.database import Database
 from portico.store.tables import leases
 from tests.servers.postgres import PostgresServer
@@ -159,7 +160,7 @@ def test_a_start_that_fails_does_not_claim_the_database(
     async def fail(*_: object) -> None:
         raise NotPossible("The disk is full.")
 
-    monkeypatch.setattr("portico.cli.serve.add_local_connection", fail)
+    monkeypatch.setattr("portico.cli.administration.serve.add_local_connection", fail)
     assert portico("serve", "--port", "1").code == 1
     assert not home.exists()
     facts = portico("cluster", "show", "--json").data
@@ -188,7 +189,7 @@ def test_a_failure_after_credentials_were_stored_keeps_their_key(
         raise NotPossible("The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("portico.cli.connections._bound", fail)
+        patch.setattr("portico.cli.administration.connections._bound", fail)
         assert add_cloud(portico).code == 1
     assert (home / "secret.key").exists()
     assert portico("connection", "show", "cloud").code == 0

@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 
 from portico import __version__
-from portico.cli import banner, bind_address, users
+from portico.cli.administration import banner, users
+from portico.cli.administration.home import SET_UP_MARK, prepare
+from portico.cli.administration.serve import _absolute
 from portico.cli.commands import COMMANDS, load
-from portico.cli.home import SET_UP_MARK, prepare
+from portico.cli.console.parser import Command, Group, Parser
 from portico.cli.main import run
-from portico.cli.parser import Command, Group, Parser
-from portico.cli.serve import _absolute
-from portico.cli.tls import Certificate
-from portico.errors import Unavailable
-from portico.settings import Settings
+from portico.model.errors import Unavailable
+from portico.server import bind_address
+from portico.server.certificates import Certificate
+from portico.settings.settings import Settings
 
 from .conftest import Portico
 

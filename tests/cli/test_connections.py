@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.home import prepare
-from portico.errors import PorticoError, ProviderRefused, ProviderUnavailable
-from portico.providers import folder_access, probe, registry
-from portico.providers.registry import KINDS, Kind
+from portico.cli.administration.home import prepare
+from portico.model.errors import PorticoError, ProviderRefused, ProviderUnavailable
+from portico.providers.contract import registry
+from portico.providers.contract import registry as probe
+from portico.providers.contract.registry import KINDS, Kind
+from portico.providers.folders import volume_id
 
 from .conftest import Portico
 
@@ -271,7 +273,7 @@ def test_a_folder_is_expected_to_be_writable_only_where_somebody_may_upload(
     option = f"folder={tmp_path / 'archive'}"
     (tmp_path / "archive").mkdir()
     anna("connection", "add", "archive", "--kind", "local", "--option", option)
-    monkeypatch.setattr(folder_access, "_has_access", lambda _, access: not access & os.W_OK)
+    monkeypatch.setattr(volume_id, "_has_access", lambda _, access: not access & os.W_OK)
     arguments = ("user", "add", "reader", "--connection", "archive", "--generate")
     assert anna(*arguments, "--rights", "list,download").code == 0
     assert show(anna, "archive")["problem"] is None

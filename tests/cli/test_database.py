@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from portico.cli import bind_address
-from portico.cli.home import prepare
+from portico.cli.administration.home import prepare
+from portico.server import bind_address
 from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
 from tests.unit.released_schemas import BACK_TO_0002

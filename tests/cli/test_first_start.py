@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli import serve
-from portico.cli.home import PASSWORD_FILE, SET_UP_MARK, HomeUnusable, prepare
-from portico.cli.home_setup import undone_on_failure
+from portico.cli.administration import serve
+from portico.cli.administration.home import PASSWORD_FILE, SET_UP_MARK, HomeUnusable, prepare
+from portico.cli.administration.home_setup import undone_on_failure
 from portico.cli.main import run
-from portico.errors import Unavailable
+from portico.model.errors import Unavailable
 
 from .conftest import Portico
 
@@ -145,7 +145,7 @@ def test_a_disk_that_fills_up_on_the_way_leaves_nothing(
         raise Unavailable("The disk is full.")
 
     monkeypatch.setattr(serve, "add_first_user", full)
-    monkeypatch.setattr("portico.cli.bind_address.check_free", lambda *_: None)
+    monkeypatch.setattr("portico.server.bind_address.check_free", lambda *_: None)
     assert "The disk is full." in portico("serve", "--tls", "auto").err
     assert not home.exists()
 
@@ -223,8 +223,8 @@ def test_a_password_that_was_never_shown_is_in_its_file(
         def run(self, **_: object) -> None:
             raise HomeUnusable("The workers fail.")
 
-    monkeypatch.setattr("portico.cli.server.Server", Failing)
-    monkeypatch.setattr("portico.cli.bind_address.check_free", lambda *_: None)
+    monkeypatch.setattr("portico.server.processes.Server", Failing)
+    monkeypatch.setattr("portico.server.bind_address.check_free", lambda *_: None)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert "The workers fail." in portico("serve").err
     assert len((home / PASSWORD_FILE).read_text()) == 24
@@ -240,8 +240,8 @@ def test_a_password_that_was_shown_is_not_in_its_file(
         def run(self, on_ready: Callable[[], None]) -> None:
             on_ready()
 
-    monkeypatch.setattr("portico.cli.server.Server", Ready)
-    monkeypatch.setattr("portico.cli.bind_address.check_free", lambda *_: None)
+    monkeypatch.setattr("portico.server.processes.Server", Ready)
+    monkeypatch.setattr("portico.server.bind_address.check_free", lambda *_: None)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert "(shown only this once)" in portico("serve").out
     assert not (home / PASSWORD_FILE).exists()

@@ -32,11 +32,11 @@ NOT_IN_A_WORKER = {
 WORKER = """
 import asyncio, json, sys
 from pathlib import Path
-import portico.app, portico.cli.server, portico.cli.worker
-from portico.bootstrap import FIRST_RUN_DELAY_SECONDS, open_gateway
-from portico.metrics import Metrics
-from portico.operations.cancellation import CancellableWork
-from portico.settings import load
+import portico.server.application, portico.server.processes, portico.server.worker
+from portico.server.composition import FIRST_RUN_DELAY_SECONDS, open_gateway
+from portico.observability.metrics import Metrics
+from portico.operations.actors.cancellation import CancellableWork
+from portico.settings.settings import load
 
 async def main():
     async with open_gateway(load(Path(sys.argv[1])), Metrics(), CancellableWork()) as gateway:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from portico.accounts.api_keys import is_key
-from portico.cli import home as homes
+from portico.cli.administration import home as homes
 
 from .conftest import Portico
 

@@ -13,9 +13,9 @@ SERVER = (
     *main.SERVER_MODULES,
     "portico.accounts",
     "portico.api",
-    "portico.drive",
+    "portico.drive.drive",
     "portico.providers",
-    "portico.settings",
+    "portico.settings.settings",
     "portico.store",
 )
 

@@ -1,10 +1,10 @@
 import asyncio
 from pathlib import Path
 
-from portico import settings
 from portico.accounts.vault import SecretKey
+from portico.settings import settings
 from portico.store.database import Database
-from portico.store.sealed import Sealed
+from portico.store.encrypted_columns import Sealed
 from portico.store.uploads import OPEN, UploadRecord, Uploads
 
 from .conftest import Portico

@@ -15,8 +15,9 @@ from sqlalchemy import select
 from portico.accounts.passwords import Passwords
 from portico.accounts.throttle import Throttle, attempt_of
 from portico.accounts.users import Users
-from portico.cli import terminal, users
-from portico.cli.home import PASSWORD_FILE, SET_UP_MARK
+from portico.cli.administration import users
+from portico.cli.administration.home import PASSWORD_FILE, SET_UP_MARK
+from portico.cli.console import terminal
 from portico.store.database import Database
 from portico.store.tables import attempts
 

@@ -4,10 +4,10 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from portico.drive import Drive, OnConflict
-from portico.entries import Entry
-from portico.errors import NotFound
-from portico.paths import Path
+from portico.drive.drive import Drive, OnConflict
+from portico.model.entries import Entry
+from portico.model.errors import NotFound
+from portico.model.paths import Path
 
 _PIECE = 64 * 1024
 _MOST_PAGES = 10_000

@@ -2,11 +2,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.rights import DEFAULT_RIGHTS
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.providers.contract.provider import Provider
 
 from .harness import (
     COSTLY,

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from portico.errors import InvalidPath, PorticoError
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.parts import MIN_PART_BYTES
-from portico.providers.registry import KINDS, open_provider
+from portico.model.errors import InvalidPath, PorticoError
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.registry import KINDS, open_provider
+from portico.providers.multipart.parts import MIN_PART_BYTES
 
 from ..servers.azure_blob import Container, azure_blob_server
 from ..servers.azure_files import Share, azure_files_server

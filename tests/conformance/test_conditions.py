@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from portico.errors import Changed, NotFound
-from portico.providers.base import Provider
-from portico.providers.write_options import WriteOptions
+from portico.model.errors import Changed, NotFound
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.uploads import WriteOptions
 
 from .actions import at, noise, pieces
 from .harness import Harness

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive, OnConflict
-from portico.errors import InvalidCursor, InvalidPath, NotFound, PorticoError
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.rights import DEFAULT_RIGHTS
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive, OnConflict
+from portico.model.errors import InvalidCursor, InvalidPath, NotFound, PorticoError
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.providers.contract.provider import Provider
 
 from .actions import at, content, names, put, tree, walk
 from .harness import Harness

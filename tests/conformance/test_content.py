@@ -4,11 +4,11 @@ from contextlib import aclosing
 
 import pytest
 
-from portico.drive import Drive, OnConflict
-from portico.entries import Entry
-from portico.errors import AlreadyExists, Changed, IsAFolder, NotAFolder, NotFound, RangeNotSatisfiable
-from portico.paths import Path
-from portico.providers.base import Provider
+from portico.drive.drive import Drive, OnConflict
+from portico.model.entries import Entry
+from portico.model.errors import AlreadyExists, Changed, IsAFolder, NotAFolder, NotFound, RangeNotSatisfiable
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
 
 from .actions import at, content, exists, names, noise, pieces, put, walk
 from .harness import Harness

@@ -1,11 +1,11 @@
 import pytest
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive
-from portico.errors import InvalidCursor
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.rights import DEFAULT_RIGHTS
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive
+from portico.model.errors import InvalidCursor
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.providers.contract.provider import Provider
 
 from .actions import at, put
 from .harness import Harness

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from portico.drive import Drive
-from portico.entries import Entry
-from portico.errors import IsAFolder, NotAFolder, NotFound
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.keys import KeyStore
-from portico.providers.write_options import WriteOptions
+from portico.drive.drive import Drive
+from portico.model.entries import Entry
+from portico.model.errors import IsAFolder, NotAFolder, NotFound
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.objects.service import KeyStore
 
 from .actions import at, content, exists, names, pieces, put, tree
 from .harness import KEY_STORES

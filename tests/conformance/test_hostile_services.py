@@ -10,18 +10,12 @@ from itertools import count
 
 import pytest
 
-from portico.errors import (
-    PorticoError,
-    ProviderFailed,
-    ProviderTimeout,
-    ProviderUnavailable,
-)
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.parts import MIN_PART_BYTES
-from portico.providers.probe import probe
-from portico.providers.registry import open_provider
-from portico.providers.transport import MAX_PAGE_BYTES
+from portico.model.errors import PorticoError, ProviderFailed, ProviderTimeout, ProviderUnavailable
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.registry import open_provider, probe
+from portico.providers.multipart.parts import MIN_PART_BYTES
+from portico.providers.wire.transport import MAX_PAGE_BYTES
 
 from ..servers.hostile import (
     BEHAVIOURS,

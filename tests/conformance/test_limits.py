@@ -2,12 +2,12 @@
 
 import pytest
 
-from portico.drive import Drive
-from portico.errors import InvalidPath, NotAFolder, NotFound
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.keys import KeyStore
-from portico.providers.write_options import WriteOptions
+from portico.drive.drive import Drive
+from portico.model.errors import InvalidPath, NotAFolder, NotFound
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.objects.service import KeyStore
 
 from .actions import at, content, names, pieces, put
 

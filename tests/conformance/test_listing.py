@@ -4,10 +4,10 @@ from itertools import islice
 
 import pytest
 
-from portico.drive import Drive
-from portico.entries import FOLDER_TYPE, Entry
-from portico.errors import NotAFolder, NotFound
-from portico.providers.base import Provider
+from portico.drive.drive import Drive
+from portico.model.entries import FOLDER_TYPE, Entry
+from portico.model.errors import NotAFolder, NotFound
+from portico.providers.contract.provider import Provider
 
 from .actions import at, names, put, walk
 from .harness import Harness

@@ -2,9 +2,9 @@ import unicodedata
 
 import pytest
 
-from portico.drive import Drive
-from portico.errors import InvalidPath, NotFound
-from portico.paths import Path
+from portico.drive.drive import Drive
+from portico.model.errors import InvalidPath, NotFound
+from portico.model.paths import Path
 
 from .actions import at, content, names, put
 from .harness import Harness

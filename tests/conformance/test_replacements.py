@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from portico.drive import Drive
-from portico.errors import Changed, PorticoError, changed
-from portico.paths import Path
-from portico.providers.base import TRASH, Provider
-from portico.providers.keys import KeyStore, Version
+from portico.drive.drive import Drive
+from portico.model.errors import Changed, PorticoError, changed
+from portico.model.paths import Path
+from portico.providers.contract.provider import TRASH, Provider
+from portico.providers.objects.service import KeyStore, Version
 
 from .actions import at, content, exists, put, tree
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from portico.errors import AlreadyExists, IsAFolder, NotAFolder, NotFound
-from portico.paths import Path
-from portico.providers import key_store_uploads
-from portico.providers.base import Provider
-from portico.providers.resumable import ResumableUpload
-from portico.providers.write_options import WriteOptions
+from portico.model.errors import AlreadyExists, IsAFolder, NotAFolder, NotFound
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.uploads import ResumableUpload, WriteOptions
+from portico.providers.objects import resumable as key_store_uploads
 
 from .actions import at, noise, pieces
 from .harness import Harness

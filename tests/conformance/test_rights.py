@@ -2,12 +2,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive, OnConflict
-from portico.errors import AlreadyExists, Forbidden
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.rights import DEFAULT_RIGHTS, Right
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive, OnConflict
+from portico.model.errors import AlreadyExists, Forbidden
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS, Right
+from portico.providers.contract.provider import Provider
 
 from .actions import at, pieces, put, tree
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from portico.drive import Drive
-from portico.drive import WriteOptions as Options
+from portico.drive.drive import Drive
+from portico.drive.drive import WriteOptions as Options
 
 from .actions import at, pieces
 

@@ -1,8 +1,7 @@
 import pytest
 
-from portico import tally
-from portico.drive import Drive, OnConflict
-from portico.errors import (
+from portico.drive.drive import Drive, OnConflict
+from portico.model.errors import (
     AlreadyExists,
     FolderNotEmpty,
     IsAFolder,
@@ -11,6 +10,7 @@ from portico.errors import (
     NotPossible,
     PorticoError,
 )
+from portico.runtime import progress_counter
 
 from .actions import at, content, exists, names, put, tree
 
@@ -307,8 +307,8 @@ async def test_an_empty_folder_goes_alone(drive: Drive) -> None:
 
 @pytest.mark.usefixtures("before")
 async def test_files_are_counted_for_those_who_watch(drive: Drive) -> None:
-    counted = tally.Tally()
-    tally.CURRENT.set(counted)
+    counted = progress_counter.Tally()
+    progress_counter.CURRENT.set(counted)
     await drive.copy(at("a"), at("copy"))
     assert (counted.entries, counted.size) == (2, 5)
     await drive.copy(at("file"), at("copied"))

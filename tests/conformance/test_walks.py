@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from portico.drive import Drive
-from portico.entries import Entry
-from portico.errors import InvalidCursor, NotAFolder, NotFound
-from portico.paths import Path
+from portico.drive.drive import Drive
+from portico.model.entries import Entry
+from portico.model.errors import InvalidCursor, NotAFolder, NotFound
+from portico.model.paths import Path
 
 from .actions import at, put
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from portico.metrics import FAMILIES
+from portico.observability.metrics import FAMILIES
 
 from ..gateways import WAIT, Gateway, free_port, wait_until
 from .files import parsed

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from portico.version import RELEASE
+from portico import RELEASE
 
 from .files import CHART, CHECKOUT, HOME, PORT, USER, parsed
 

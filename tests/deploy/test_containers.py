@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from portico.accounts.vault import SecretKey
-from portico.settings import load
+from portico.settings.settings import load
 
 from .files import CHECKOUT, DEPLOY, HOME, PORT, USER, parsed, seconds, text
 

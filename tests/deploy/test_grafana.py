@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from portico.metrics import FAMILIES, Metrics, render
+from portico.observability.metrics import FAMILIES, Metrics, render
 
 BOARD: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "deploy" / "grafana" / "portico.json").read_text(encoding="utf-8")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.setting_sources import NOT_SETTINGS, variable
-from portico.settings import KEYS, load
+from portico.settings.settings import KEYS, load
+from portico.settings.sources import NOT_SETTINGS, variable
 
 from .files import CHART, DEPLOY, parsed
 

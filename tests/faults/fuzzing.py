@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from portico.api.multipart import MultipartReader
-from portico.errors import InvalidPath, PorticoError
-from portico.paths import Path, name_flaw
+from portico.model.errors import InvalidPath, PorticoError
+from portico.model.paths import Path, name_flaw
 
 T = TypeVar("T")
 

@@ -16,18 +16,18 @@ from typing import Any, cast
 
 from sqlalchemy import update
 
-from portico import settings
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
-from portico.paths import RESERVED_PREFIX
-from portico.paths import Path as StoragePath
-from portico.providers.base import TRASH, Provider
-from portico.providers.registry import open_provider
-from portico.providers.s3 import S3Provider
+from portico.model.paths import RESERVED_PREFIX
+from portico.model.paths import Path as StoragePath
+from portico.providers.contract.provider import TRASH, Provider
+from portico.providers.contract.registry import open_provider
+from portico.providers.s3.provider import S3Provider
+from portico.settings import settings
 from portico.store.database import Database
-from portico.store.sealed import Sealed
+from portico.store.encrypted_columns import Sealed
 from portico.store.tables import uploads
 from portico.store.uploads import Uploads
 
@@ -58,7 +58,7 @@ for name, value in chosen["constants"].items():
     setattr(importlib.import_module(module), constant, value)
 if "watch" in chosen:
     import asyncio, time
-    import portico.bootstrap
+    import portico.server.composition
     async def watch(file):
         while True:
             wall, used = time.perf_counter(), time.thread_time()
@@ -66,13 +66,13 @@ if "watch" in chosen:
             used, wall = time.thread_time() - used, time.perf_counter() - wall
             if used > 0.01:
                 print(used * 1000, wall * 1000, file=file, flush=True)
-    async def watched(*arguments, repeat=portico.bootstrap._repeat):
+    async def watched(*arguments, repeat=portico.server.composition._repeat):
         task = asyncio.ensure_future(watch(open(chosen["watch"], "a")))
         try:
             await repeat(*arguments)
         finally:
             task.cancel()
-    portico.bootstrap._repeat = watched
+    portico.server.composition._repeat = watched
 from portico.cli.main import main
 main()
 """

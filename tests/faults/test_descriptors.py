@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.server import connections_within
+from portico.server.processes import connections_within
 
 from ..gateways import wait_until
 from .figures import Effort

@@ -16,8 +16,8 @@ from .processes import TunedGateway
 from .raw_http import MULTIPART, Broken, Wire, ask, form, get, head, post
 
 SHORT = {
-    "portico.cli.server.HEADER_TIMEOUT_MS": 1000,
-    "portico.cli.worker.UNREAD_TIMEOUT_MS": 1000,
+    "portico.server.processes.HEADER_TIMEOUT_MS": 1000,
+    "portico.server.worker.UNREAD_TIMEOUT_MS": 1000,
     "portico.api.request_body.IDLE_SECONDS": 1.0,
     "portico.api.request_body.SMALL_SECONDS": 1.0,
     "portico.api.download.IDLE_SECONDS": 0.5,
@@ -220,7 +220,7 @@ def crowded(folder: Path, **settings: str) -> TunedGateway:
     gateway = TunedGateway(
         folder / "home",
         environment=limit | settings,
-        constants={"portico.cli.server.HEADER_TIMEOUT_MS": 600_000},
+        constants={"portico.server.processes.HEADER_TIMEOUT_MS": 600_000},
     )
     gateway.begin()
     return gateway

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.tls import self_signed
+from portico.server.certificates import self_signed
 
 from ..gateways import FILES, WAIT, Gateway, wait_until
 

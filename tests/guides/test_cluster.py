@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.setting_sources import variables
+from portico.settings.sources import variables
 
 from ..clusters import Node
 from ..gateways import WAIT, free_port, wait_until

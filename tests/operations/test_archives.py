@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from portico.drive import Drive
-from portico.entries import Download, Entry
-from portico.errors import TooManyRequests
-from portico.operations import archives
-from portico.operations.archives import AT_ONCE, BASE, MEMORY, Archive, ArchiveLimits, ArchiveMemory
-from portico.paths import Path
+from portico.drive.drive import Drive
+from portico.model.entries import Download, Entry
+from portico.model.errors import TooManyRequests
+from portico.model.paths import Path
+from portico.operations.files import archives
+from portico.operations.files.archives import AT_ONCE, BASE, MEMORY, Archive, ArchiveLimits, ArchiveMemory
 
 
 @asynccontextmanager

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from portico.errors import AlreadyExists, Changed, IdempotencyKeyReused, RequestRunning
-from portico.operations import OnConflict, RequestContext
-from portico.operations.cancellation import ChangeAbandoned
-from portico.operations.idempotency import Attempt
-from portico.providers.local import LocalProvider
+from portico.model.errors import AlreadyExists, Changed, IdempotencyKeyReused, RequestRunning
+from portico.operations.actors.cancellation import ChangeAbandoned
+from portico.operations.actors.idempotency import Attempt
+from portico.operations.actors.request_context import RequestContext
+from portico.operations.operations import OnConflict
+from portico.providers.local.provider import LocalProvider
 from portico.store.idempotency import Claim
 
 from .test_second_front_end import FrontEnd, Installation, at, chunks, installation

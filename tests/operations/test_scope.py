@@ -14,16 +14,18 @@ import pytest
 
 from portico.accounts.api_keys import KeyScope
 from portico.accounts.users import Users
-from portico.drive import OnConflict
-from portico.entries import Chunks
-from portico.errors import Forbidden, IsAFolder, NotSignedIn, PorticoError, TargetGone
-from portico.operations import Actor, Operations, RequestContext
-from portico.operations.idempotency import Attempt
-from portico.operations.sharing import LinkKind, LinkOptions
-from portico.providers.local import LocalProvider
-from portico.providers.registry import open_provider
-from portico.providers.write_options import WriteOptions
-from portico.rights import DEFAULT_RIGHTS, Right
+from portico.drive.drive import OnConflict
+from portico.model.entries import Chunks
+from portico.model.errors import Forbidden, IsAFolder, NotSignedIn, PorticoError, TargetGone
+from portico.model.rights import DEFAULT_RIGHTS, Right
+from portico.operations.actors.actor import Actor
+from portico.operations.actors.idempotency import Attempt
+from portico.operations.actors.request_context import RequestContext
+from portico.operations.operations import Operations
+from portico.operations.sharing.links import LinkKind, LinkOptions
+from portico.providers.contract.registry import open_provider
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.local.provider import LocalProvider
 
 from ..servers.moto_s3 import KEYS as MOTO_S3_KEYS
 from ..servers.moto_s3 import moto_buckets, moto_s3
@@ -39,8 +41,8 @@ LARGE = 4 * 2**30
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is trusted for a while, and work under way is looked at all the time."""
-    monkeypatch.setattr("portico.operations.actor.TRUSTED_SECONDS", -1.0)
-    monkeypatch.setattr("portico.operations.actor.WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("portico.operations.actors.actor.TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr("portico.operations.actors.actor.WATCH_SECONDS", 0.01)
 
 
 class Acting:

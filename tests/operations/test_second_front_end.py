@@ -13,13 +13,11 @@ from typing import Any
 
 import pytest
 
-from portico import settings
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
-from portico.bootstrap import open_gateway
-from portico.errors import (
+from portico.model.errors import (
     Changed,
     DigestMismatch,
     Forbidden,
@@ -31,14 +29,20 @@ from portico.errors import (
     Unavailable,
     WrongPassword,
 )
-from portico.metrics import Metrics
-from portico.operations import Actor, Gateway, OnConflict, Operations, RequestContext, request_context
-from portico.operations.cancellation import CancellableWork, ChangeAbandoned
-from portico.operations.hashing import ExpectedDigest
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.observability.metrics import Metrics
+from portico.operations.actors import request_context
+from portico.operations.actors.actor import Actor
+from portico.operations.actors.cancellation import CancellableWork, ChangeAbandoned
+from portico.operations.actors.request_context import RequestContext
+from portico.operations.files.digests import ExpectedDigest
+from portico.operations.gateway import Gateway
+from portico.operations.operations import OnConflict, Operations
 from portico.operations.resources import Resources
-from portico.paths import Path
-from portico.providers.local import LocalProvider
-from portico.rights import Right
+from portico.providers.local.provider import LocalProvider
+from portico.server.composition import open_gateway
+from portico.settings import settings
 from portico.store.database import Database
 from portico.store.schema import migrate
 
@@ -368,7 +372,7 @@ async def test_conditions_digests_and_receipts(installation: Installation) -> No
 async def test_a_user_who_is_disabled_during_an_upload_stores_nothing(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.operations.actor.TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr("portico.operations.actors.actor.TRUSTED_SECONDS", -1.0)
     await installation.front_end.sign_in("web")
 
     async def disabled_meanwhile() -> AsyncIterator[bytes]:
@@ -446,7 +450,7 @@ async def test_long_work_ends_early(
 
 def test_nothing_of_http_is_loaded() -> None:
     code = (
-        "import sys, portico.bootstrap\n"
+        "import sys, portico.server.composition\n"
         "print(sorted(m for m in sys.modules if m.split('.')[0] == 'starlette' or m.startswith('portico.api')))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

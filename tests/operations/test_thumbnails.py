@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from portico.errors import Unavailable
-from portico.operations import thumbnail_process
-from portico.operations.thumbnail_cache import Cached, ThumbnailCache
-from portico.operations.thumbnail_process import Pictures, Request, ThumbnailProcess
+from portico.model.errors import Unavailable
+from portico.operations.thumbnails import process as thumbnail_process
+from portico.operations.thumbnails.cache import Cached, ThumbnailCache
+from portico.operations.thumbnails.process import Pictures, Request, ThumbnailProcess
 
 from ..gateways import lives, wait_until
 

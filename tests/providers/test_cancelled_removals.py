@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from portico.providers import object_trees
-from portico.providers.keys import Version
-from portico.providers.objects import ObjectStore
-from portico.providers.registry import open_provider
+from portico.providers.contract.registry import open_provider
+from portico.providers.objects import trees
+from portico.providers.objects.service import Version
+from portico.providers.objects.store import ObjectStore
 
 from ..servers.endless import EndlessService, Shape, endless_service
 
@@ -19,8 +19,8 @@ AT_ONCE = 64
 """More calls than any provider makes at the same time."""
 KEYS = [f"item-{number:03}" for number in range(BATCH)]
 REMOVALS: dict[str, Callable[[ObjectStore], Awaitable[object]]] = {
-    "delete": lambda store: object_trees.remove_tree(store, "folder/"),
-    "move": lambda store: object_trees.remove_copied(store, [Version(f"folder/{key}", "e") for key in KEYS]),
+    "delete": lambda store: trees.remove_tree(store, "folder/"),
+    "move": lambda store: trees.remove_copied(store, [Version(f"folder/{key}", "e") for key in KEYS]),
 }
 
 

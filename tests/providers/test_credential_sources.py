@@ -9,10 +9,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from portico.errors import ProviderFailed, ProviderTimeout
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.registry import open_provider
+from portico.model.errors import ProviderFailed, ProviderTimeout
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.registry import open_provider
 
 from ..servers.hostile import Attack, Hostile, Response, Trap
 

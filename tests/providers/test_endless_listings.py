@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from portico.errors import PorticoError, ProviderFailed
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.registry import open_provider
+from portico.model.errors import PorticoError, ProviderFailed
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.registry import open_provider
 
 from ..servers.endless import SHAPES, endless_service
 

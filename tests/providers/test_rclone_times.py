@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from portico.providers.azure_blob import AzureBlobProvider
-from portico.providers.azure_files import AzureFilesProvider
-from portico.providers.base import Provider
-from portico.providers.gcs import GcsProvider
-from portico.providers.write_options import WriteOptions
+from portico.providers.azure_blob.provider import AzureBlobProvider
+from portico.providers.azure_files.provider import AzureFilesProvider
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.gcs.provider import GcsProvider
 
 from ..conformance.actions import at, pieces
 from ..servers.azure_files import Share, azure_files_server

@@ -8,11 +8,11 @@ import pytest
 from aiohttp import web
 from botocore.retries import standard
 
-from portico.errors import PorticoError, ProviderTimeout, ProviderUnavailable
-from portico.paths import Path
+from portico.model.errors import PorticoError, ProviderTimeout, ProviderUnavailable
+from portico.model.paths import Path
 from portico.providers.azure_common import service as azure
+from portico.providers.contract.registry import open_provider
 from portico.providers.gcs import service as gcs
-from portico.providers.registry import open_provider
 
 from ..servers.endless import SHAPES, EndlessService, endless_service
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from portico.errors import PorticoError, ProviderFailed
-from portico.providers import transport
+from portico.model.errors import PorticoError, ProviderFailed
 from portico.providers.azure_blob.listing import entry_of
 from portico.providers.azure_common import service as azure
-from portico.providers.parts import MIB, UploadPart
-from portico.providers.registry import open_provider
+from portico.providers.contract.registry import open_provider
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.multipart.parts import MIB, UploadPart
 from portico.providers.s3 import uploads as s3
-from portico.providers.write_options import WriteOptions
+from portico.providers.wire import transport
 
 from ..servers.endless import DATE, SHAPES, EndlessService, endless_service
 
@@ -44,7 +44,7 @@ async def test_a_refused_upload_stops_reading_before_it_is_reported(
         await request.read()
         return web.Response(status=403)
 
-    monkeypatch.setattr("portico.providers.parts.cut", cut)
+    monkeypatch.setattr("portico.providers.multipart.parts.cut", cut)
     monkeypatch.setattr(EndlessService, "answer", refuse)
     async with endless_service(SHAPE) as service:
         provider: Any = open_provider(kind, service.options[kind])

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 from tests.servers.postgres import PostgresServer
 
-from portico import clock as clock_module
 from portico.accounts.connections import Connections
-from portico.accounts.devices import Devices
 from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
-from portico.accounts.signin import SignIn
+from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
 from portico.accounts.tickets import Tickets
 from portico.accounts.users import User, Users
 from portico.accounts.vault import SecretKey, Vault
+from portico.runtime import clock as clock_module
 from portico.store.database import Database
 from portico.store.schema import migrate
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from secrets import token_hex
 
-from portico.entries import Chunks, Download, Entry
-from portico.errors import NotFound, already_exists
-from portico.paths import Path
-from portico.providers.key_store_uploads import KeyStoreUpload
-from portico.providers.keys import KeyPage, KeyStore, Version, key_of
-from portico.providers.memory import MemoryBudget
-from portico.providers.part_store import PartLimits, PartStore, SentPart, UploadState
-from portico.providers.parts import UploadPart
-from portico.providers.write_options import WriteOptions
+from portico.model.entries import Chunks, Download, Entry
+from portico.model.errors import NotFound, already_exists
+from portico.model.paths import Path
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import UploadPart
+from portico.providers.objects.part_store import PartLimits, PartStore, SentPart, UploadState
+from portico.providers.objects.resumable import KeyStoreUpload
+from portico.providers.objects.service import KeyPage, KeyStore, Version, key_of
 
 KIB = 1024
 LIMITS = {

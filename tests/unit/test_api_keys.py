@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from portico import clock as clock_module
 from portico.accounts import api_keys as module
 from portico.accounts.api_keys import (
     ApiKeys,
@@ -19,9 +18,10 @@ from portico.accounts.api_keys import (
 )
 from portico.accounts.credentials import digest_of, resembles_key
 from portico.accounts.users import User, Users
-from portico.errors import AddressNotAllowed, InvalidRequest, NotFound, NotSignedIn, TooManyRequests
-from portico.paths import Path
-from portico.rights import DEFAULT_RIGHTS, Right
+from portico.model.errors import AddressNotAllowed, InvalidRequest, NotFound, NotSignedIn, TooManyRequests
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS, Right
+from portico.runtime import clock as clock_module
 from portico.store.database import Database
 from portico.store.tables import metadata
 

@@ -3,7 +3,7 @@ import sys
 
 _ARENAS = """
 import sys, threading
-from portico.cli.worker import share_arenas
+from portico.server.worker import share_arenas
 if sys.argv[1] == "shared":
     share_arenas()
 barrier = threading.Barrier(9)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from portico.audit import AuditLine, AuditLog, open_audit
-from portico.errors import Unavailable
+from portico.model.errors import Unavailable
+from portico.observability.audit import AuditLine, AuditLog, open_audit
 
 
 def lines(file: Path) -> list[dict[str, Any]]:

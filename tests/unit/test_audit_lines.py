@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from portico.audit import AuditLine, AuditLog, AuditTrail
-from portico.errors import Unavailable
+from portico.model.errors import Unavailable
+from portico.observability.audit import AuditLine, AuditLog, AuditTrail
 from portico.store import audit_lines
 from portico.store.audit_lines import DatabaseAudit, find_lines, open_trail, remove_lines
 from portico.store.database import Database

@@ -17,13 +17,12 @@ from sqlalchemy import insert, select, text, update
 from tests.servers.postgres import PostgresServer
 from tests.unit.released_schemas import BACK_TO_0002, ROWS_0002
 
-from portico.errors import NotPossible, Unavailable
-from portico.store import archive, backup, content
-from portico.store.backup import Facts
-from portico.store.content import MOMENTARY, Batch, Content, Counts, Misfit, Mismatch, NotEmpty, load
+from portico.model.errors import NotPossible, Unavailable
+from portico.store import backup_file, dump
+from portico.store.backup_file import Facts
 from portico.store.database import Database
-from portico.store.schema import is_current, migrate, newest_revision
-from portico.store.schema_changes import LockLimits
+from portico.store.dump import MOMENTARY, Batch, Content, Counts, Misfit, Mismatch, NotEmpty, load
+from portico.store.schema import LockLimits, is_current, migrate, newest_revision
 from portico.store.tables import audit_lines, cluster, leases, metadata, users
 
 FACTS = Facts("1.0", newest_revision(), "2026-03-01T10:00:00.000Z", "f1", {"secret.key": "canary"})
@@ -42,7 +41,7 @@ def other_url(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> str:
 @pytest.fixture
 async def filled(database: Database, url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database with rows in every table, more than one batch of some."""
-    monkeypatch.setattr(content, "_BATCH", 3)
+    monkeypatch.setattr(dump, "_BATCH", 3)
     async with database.begin() as transaction:
         for name, rows in ROWS_0002.items():
             await transaction.execute(insert(metadata.tables[name]), rows)
@@ -71,13 +70,13 @@ async def rows_of(url: str) -> Rows:
 
 
 async def save(url: str, file: Path, passphrase: str | None = None) -> Counts:
-    async with content.read(url, without=MOMENTARY) as found:
-        return await backup.write(file, FACTS, found, passphrase)
+    async with dump.read(url, without=MOMENTARY) as found:
+        return await backup_file.write(file, FACTS, found, passphrase)
 
 
 async def test_a_copy_has_every_row(filled: str, other_url: str) -> None:
     before = await rows_of(filled)
-    async with content.read(filled) as found:
+    async with dump.read(filled) as found:
         counts = await load(other_url, found)
     assert await rows_of(other_url) == before == await rows_of(filled)
     assert counts == {name: len(rows) for name, rows in before.items()}
@@ -101,9 +100,9 @@ async def test_a_backup_has_every_row_except_for_sessions(
     file = tmp_path / "portico.backup"
     counts = await save(filled, file, passphrase)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert archive.is_encrypted(file) is (passphrase is not None)
+    assert backup_file.is_encrypted(file) is (passphrase is not None)
     assert (b"canary" in file.read_bytes()) is False
-    found = backup.read(file, passphrase)
+    found = backup_file.read(file, passphrase)
     assert (found.facts, found.counts) == (FACTS, counts)
     assert "canary" not in repr(found)
     assert await load(other_url, found.content()) == counts
@@ -113,7 +112,7 @@ async def test_a_backup_has_every_row_except_for_sessions(
 
 
 async def test_a_new_database_without_rows_can_be_copied(url: str, other_url: str) -> None:
-    async with content.read(url) as found:
+    async with dump.read(url) as found:
         assert sum((await load(other_url, found)).values()) == 1  # the oldest code
     copy = Database(other_url)
     await copy.execute(insert(audit_lines).values(at=1, node="n", action="a", outcome="done", line="{}"))
@@ -123,7 +122,7 @@ async def test_a_new_database_without_rows_can_be_copied(url: str, other_url: st
 
 async def test_a_backup_is_of_one_moment_and_nobody_waits_for_it(filled: str, tmp_path: Path) -> None:
     writer = Database(filled)
-    async with content.read(filled) as found:
+    async with dump.read(filled) as found:
         batches = found.batches()
         first = await anext(batches)
         await writer.execute(update(users).values(root="/changed"))
@@ -142,7 +141,7 @@ async def test_a_database_with_rows_is_replaced_only_if_wanted(
     filled: str, database: Database, other_url: str
 ) -> None:
     migrate(other_url)
-    async with content.read(other_url) as nothing:
+    async with dump.read(other_url) as nothing:
         with pytest.raises(NotEmpty, match=r"it has rows in audit_lines \(10\), cluster \(1\)"):
             await load(filled, nothing)
         assert len((await rows_of(filled))["users"]) == 2
@@ -169,7 +168,7 @@ async def test_an_older_database_is_saved_as_it_is(filled: str, database: Databa
     async with database.begin() as transaction:
         for statement in BACK_TO_0002:
             await transaction.execute(text(statement))
-    async with content.read(filled) as found:
+    async with dump.read(filled) as found:
         assert found.revision == "0002"
         assert {batch.table async for batch in found.batches()} == set(ROWS_0002)
     assert not await is_current(database)
@@ -178,12 +177,12 @@ async def test_an_older_database_is_saved_as_it_is(filled: str, database: Databa
 async def test_newer_databases_and_newer_content_are_refused(
     filled: str, database: Database, other_url: str
 ) -> None:
-    async with content.read(filled) as found:
+    async with dump.read(filled) as found:
         with pytest.raises(NotPossible, match="newer version of Portico"):
             await load(other_url, Content("9999", found.batches))
     await database.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(NotPossible, match="run this command with that version"):
-        async with content.read(filled):
+        async with dump.read(filled):
             pass
     with pytest.raises(NotPossible, match="newer version of Portico"):
         await load(filled, Content(newest_revision(), found.batches), replace=True)
@@ -193,14 +192,14 @@ async def test_newer_databases_and_newer_content_are_refused(
 async def test_a_failure_midway_changes_nothing(filled: str, tmp_path: Path) -> None:
     async def broken() -> AsyncIterator[Batch]:
         yield Batch("cluster", ("name", "value"), [("a", "b")])
-        raise archive.Damaged(tmp_path, "is damaged")
+        raise backup_file.Damaged(tmp_path, "is damaged")
 
     before = await rows_of(filled)
-    with pytest.raises(archive.Damaged):
+    with pytest.raises(backup_file.Damaged):
         await load(filled, Content(newest_revision(), broken), replace=True)
     assert await rows_of(filled) == before
     new = tmp_path / "new.db"
-    with pytest.raises(archive.Damaged):
+    with pytest.raises(backup_file.Damaged):
         await load(f"sqlite:///{new}", Content(newest_revision(), broken))
     assert not list(tmp_path.glob("new.db*"))
 
@@ -211,8 +210,8 @@ async def test_rows_that_do_not_arrive_are_noticed(
     async def forgetful(*_: object) -> Counts:
         return {"users": 2}
 
-    monkeypatch.setattr(content, "_insert", forgetful)
-    async with content.read(filled) as found:
+    monkeypatch.setattr(dump, "_insert", forgetful)
+    async with dump.read(filled) as found:
         with pytest.raises(Mismatch, match="0 rows instead of 2"):
             await load(other_url, found)
 
@@ -223,17 +222,17 @@ async def test_a_database_without_tables_has_nothing_to_save(
     (tmp_path / "empty.db").touch()
     for url in (postgres.new_database(), f"sqlite:///{tmp_path / 'empty.db'}"):
         with pytest.raises(NotPossible, match="no tables of Portico yet"):
-            async with content.read(url):
+            async with dump.read(url):
                 pass
     with pytest.raises(Unavailable):
-        async with content.read(f"sqlite:///{tmp_path / 'missing.db'}"):
+        async with dump.read(f"sqlite:///{tmp_path / 'missing.db'}"):
             pass
     assert not (tmp_path / "missing.db").exists()
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 async def test_a_restore_does_not_wait_for_a_running_node(filled: str) -> None:
-    async with content.read(filled, without=MOMENTARY) as found:
+    async with dump.read(filled, without=MOMENTARY) as found:
         copied = [batch async for batch in found.batches()]
 
     async def batches() -> AsyncIterator[Batch]:
@@ -269,15 +268,15 @@ class TestFiles:
             costs.append((options["memory_cost"], options["time_cost"], options["parallelism"]))
             return hash_secret_raw(*arguments, **options)
 
-        monkeypatch.setattr(archive, "hash_secret_raw", noted)
+        monkeypatch.setattr(backup_file, "hash_secret_raw", noted)
         await save(f"sqlite:///{migrated_file}", tmp_path / "encrypted", "correct horse")
-        backup.read(tmp_path / "encrypted", "correct horse")
+        backup_file.read(tmp_path / "encrypted", "correct horse")
         assert costs == [(64 * 1024, 3, 4)] * 2
 
     def test_a_wrong_passphrase(self, encrypted: Path) -> None:
         for passphrase in ("wrong", "", None):
-            with pytest.raises(archive.WrongPassphrase):
-                backup.read(encrypted, passphrase)
+            with pytest.raises(backup_file.WrongPassphrase):
+                backup_file.read(encrypted, passphrase)
 
     @pytest.mark.parametrize("kind", ["plain", "encrypted"])
     def test_any_changed_or_missing_byte_is_noticed(self, request: pytest.FixtureRequest, kind: str) -> None:
@@ -289,29 +288,29 @@ class TestFiles:
         damaged.append(whole + whole)
         for data in damaged:
             file.write_bytes(data)
-            with pytest.raises((archive.Damaged, archive.WrongPassphrase)):
-                backup.read(file, "correct horse")
+            with pytest.raises((backup_file.Damaged, backup_file.WrongPassphrase)):
+                backup_file.read(file, "correct horse")
         file.write_bytes(whole)
-        backup.read(file, "correct horse")
+        backup_file.read(file, "correct horse")
 
     @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 3 * 65536])
     def test_chunks_of_every_size(self, tmp_path: Path, size: int) -> None:
         data = os.urandom(size)
-        with archive.written(tmp_path / "file", "correct horse") as stream:
+        with backup_file.written(tmp_path / "file", "correct horse") as stream:
             stream.write(data)
-        with archive.opened(tmp_path / "file", "correct horse") as opened:
+        with backup_file.opened(tmp_path / "file", "correct horse") as opened:
             assert opened.read() == data
 
     def test_chunks_cannot_be_left_out_or_exchanged(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
-        with archive.written(file, "correct horse") as stream:
+        with backup_file.written(file, "correct horse") as stream:
             stream.write(os.urandom(4 * 65536))
         whole = file.read_bytes()
         start, chunk = whole.index(b"\n") + 1, 65536 + 16
         parts = [whole[at : at + chunk] for at in range(start, len(whole), chunk)]
         for wrong in (parts[:-1], [parts[0], *parts[2:]], [parts[0], parts[2], parts[1], *parts[3:]]):
             file.write_bytes(whole[:start] + b"".join(wrong))
-            with archive.opened(file, "correct horse") as opened, pytest.raises(archive.Damaged):
+            with backup_file.opened(file, "correct horse") as opened, pytest.raises(backup_file.Damaged):
                 opened.read()
 
     @pytest.mark.parametrize(
@@ -330,8 +329,8 @@ class TestFiles:
         lines = change([json.loads(line) for line in gzip.decompress(data).splitlines()])
         changed = gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         plain.write_bytes(first + b"\n" + changed)
-        with pytest.raises(archive.Damaged, match="nothing was changed"):
-            backup.read(plain, None)
+        with pytest.raises(backup_file.Damaged, match="nothing was changed"):
+            backup_file.read(plain, None)
 
     def test_other_files_are_refused(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
@@ -340,8 +339,8 @@ class TestFiles:
             (b"PORTICO-BACKUP 2 x\n", "newer version"),
         ):
             file.write_bytes(data)
-            with pytest.raises(archive.Damaged, match=words):
-                archive.is_encrypted(file)
+            with pytest.raises(backup_file.Damaged, match=words):
+                backup_file.is_encrypted(file)
 
     async def test_a_failed_backup_keeps_the_older_one(self, plain: Path, migrated_file: Path) -> None:
         whole = plain.read_bytes()
@@ -351,7 +350,7 @@ class TestFiles:
             raise Unavailable("The database does not answer.")
 
         with pytest.raises(Unavailable):
-            await backup.write(plain, FACTS, Content(newest_revision(), broken), None)
+            await backup_file.write(plain, FACTS, Content(newest_revision(), broken), None)
         assert plain.read_bytes() == whole
         assert [each.name for each in plain.parent.iterdir()] == [plain.name]
 
@@ -363,7 +362,7 @@ class TestFiles:
 
         whole = plain.read_bytes()
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(archive.Unwritable, match=r"cannot be written: No space left on device\."):
+        with pytest.raises(backup_file.Unwritable, match=r"cannot be written: No space left on device\."):
             await save(f"sqlite:///{migrated_file}", plain)
         assert plain.read_bytes() == whole
         assert [each.name for each in plain.parent.iterdir()] == [plain.name]
@@ -384,7 +383,7 @@ def forged(file: Path, *lines: Any) -> Path:
             counts[line["table"]] = counts.get(line["table"], 0) + len(line["rows"])
     data = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines).encode()
     end = json.dumps({"counts": counts, "sha256": hashlib.sha256(data).hexdigest()}).encode() + b"\n"
-    with archive.written(file, None) as stream:
+    with backup_file.written(file, None) as stream:
         stream.write(data + end)
     return file
 
@@ -403,8 +402,8 @@ def forged(file: Path, *lines: Any) -> Path:
 )
 def test_content_that_is_not_a_backups_is_damaged(tmp_path: Path, lines: list[Any]) -> None:
     file = forged(tmp_path / "b", *lines)
-    with pytest.raises(archive.Damaged, match=r"is damaged: .*; nothing was changed\.$"):
-        backup.read(file, None)
+    with pytest.raises(backup_file.Damaged, match=r"is damaged: .*; nothing was changed\.$"):
+        backup_file.read(file, None)
 
 
 async def test_rows_that_do_not_fit_are_refused(tmp_path: Path, url: str) -> None:
@@ -427,7 +426,7 @@ async def test_rows_that_do_not_fit_are_refused(tmp_path: Path, url: str) -> Non
         ]
     before = await rows_of(url)
     for number, change in enumerate(changes):
-        read = backup.read(forged(tmp_path / str(number), asdict(FACTS), {**GOOD, **change}), None)
-        with pytest.raises((archive.Damaged, Misfit), match=r"nothing was changed\.$"):
+        read = backup_file.read(forged(tmp_path / str(number), asdict(FACTS), {**GOOD, **change}), None)
+        with pytest.raises((backup_file.Damaged, Misfit), match=r"nothing was changed\.$"):
             await load(url, read.content(), replace=True)
     assert await rows_of(url) == before

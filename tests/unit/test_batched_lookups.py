@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Executable, Row, insert, select
 
-from portico.errors import Unavailable
+from portico.model.errors import Unavailable
 from portico.store import batched_lookups
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import AnyRow, Database, Parameters

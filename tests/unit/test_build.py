@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 from hatch_build import LIBRARY, SOURCE
 
-from portico.version import RELEASE, commit_of
+from portico import RELEASE, commit_of
 
 from ..servers.apt import ensured
 
@@ -54,7 +54,7 @@ def checkout(tmp_path: Path) -> Path:
     (names,) = re.findall(r"^COPY (.*) \./$", (ROOT / "deploy/Containerfile").read_text(), re.MULTILINE)
     for name in names.split():
         shutil.copy(ROOT / name, tmp_path)
-    for name in ("src/portico/__init__.py", "src/portico/version.py", SOURCE):
+    for name in ("src/portico/__init__.py", SOURCE):
         target = tmp_path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, target)

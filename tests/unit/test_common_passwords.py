@@ -1,6 +1,6 @@
 import pytest
 
-from portico.accounts.common_passwords import is_common
+from portico.accounts.passwords import is_common
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,11 @@ import pytest
 from sqlalchemy import text
 
 from portico.accounts.cluster import Cluster, ClusterMismatch
-from portico.accounts.connections import Connections
-from portico.accounts.home_paths import HomePaths
+from portico.accounts.connections import Connections, HomePaths
 from portico.accounts.users import Users
 from portico.accounts.vault import BadSecretKey, SecretKey, Vault
-from portico.errors import AlreadyExists, InvalidRequest, NotFound, NotPossible
-from portico.rights import Right
+from portico.model.errors import AlreadyExists, InvalidRequest, NotFound, NotPossible
+from portico.model.rights import Right
 from portico.store.database import Database
 
 CANARY = "canary-of-the-vault"
@@ -111,7 +110,7 @@ async def test_the_revision_grows_when_the_clock_goes_back_and_does_not_start_ov
     connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await connections.get("local")
-    monkeypatch.setattr("portico.clock.now", lambda: first.revision - 60_000)
+    monkeypatch.setattr("portico.runtime.clock.now", lambda: first.revision - 60_000)
     second = await connections.change("local", options={}, secrets={})
     assert second.revision > first.revision
     assert await connections.revisions() == {"local": second.revision}

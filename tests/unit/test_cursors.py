@@ -2,8 +2,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from portico.cursors import CursorSeal
-from portico.errors import InvalidCursor
+from portico.drive.cursors import CursorSeal
+from portico.model.errors import InvalidCursor
 
 untimed = settings(deadline=None)
 

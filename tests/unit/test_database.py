@@ -21,7 +21,7 @@ from tests.unit.released_schemas import BACK_TO_0002
 from portico.accounts.cluster import Cluster
 from portico.accounts.sessions import _ENABLED, _REFRESHABLE, SESSION
 from portico.accounts.tickets import _TICKET
-from portico.errors import InvalidRequest, NotPossible, Unavailable
+from portico.model.errors import InvalidRequest, NotPossible, Unavailable
 from portico.store import schema
 from portico.store.database import Database, upsert
 from portico.store.schema import is_current, migrate, newest_revision

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from portico.accounts.devices import LIFETIME, MAX_PROOFS, Devices
+from portico.accounts.sign_in import LIFETIME, MAX_PROOFS, Devices
 
 HASH = "$argon2id$v=19$one"
 

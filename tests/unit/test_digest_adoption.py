@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from portico.accounts.connections import Connections
-from portico.cursors import CursorSeal
-from portico.drive import Drive
-from portico.errors import Changed, Unavailable
-from portico.operations.digest_adoption import Adoption, adopt_digests
-from portico.operations.hashing import Hashing
-from portico.paths import Path
-from portico.providers.registry import open_provider
-from portico.rights import DEFAULT_RIGHTS
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive
+from portico.model.errors import Changed, Unavailable
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.operations.files.digests import Adoption, Hashing, adopt_digests
+from portico.providers.contract.registry import open_provider
 from portico.store.database import Database
 from portico.store.digests import FileDigests
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from portico.drive_errors import named_as_it_was
-from portico.errors import already_exists
-from portico.paths import Path
+from portico.drive.errors import named_as_it_was
+from portico.model.errors import already_exists
+from portico.model.paths import Path
 from portico.store.trash import DELETED, MOVING, Trashed
 
 

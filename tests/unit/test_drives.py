@@ -14,18 +14,19 @@ import structlog
 
 from portico.accounts.connections import Connection, Connections
 from portico.accounts.users import User, Users
-from portico.bootstrap import _sweeping
-from portico.cursors import CursorSeal
-from portico.drives import Drives, StorageUnusable
-from portico.entries import Entry
-from portico.errors import NotFound, PorticoError, ProviderRefused, ProviderUnavailable, Unavailable
-from portico.instrumented import InstrumentedProvider
-from portico.metrics import Metrics
-from portico.paths import Path
-from portico.providers import folder_access, volume_id
-from portico.providers.base import Provider
-from portico.providers.local import LocalProvider
-from portico.rights import Right
+from portico.drive.connection_pool import Drives, StorageUnusable
+from portico.drive.cursors import CursorSeal
+from portico.drive.instrumented import InstrumentedProvider
+from portico.model.entries import Entry
+from portico.model.errors import NotFound, PorticoError, ProviderRefused, ProviderUnavailable, Unavailable
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.observability.metrics import Metrics
+from portico.providers.contract.provider import Provider
+from portico.providers.folders import volume_id
+from portico.providers.folders import volume_id as folder_access
+from portico.providers.local.provider import LocalProvider
+from portico.server.composition import _sweeping
 from portico.store.database import Database
 from portico.store.leases import Leases
 
@@ -100,7 +101,7 @@ async def test_a_replaced_provider_is_retired_and_closed_once(
     opens_again: bool,
 ) -> None:
     """However often the changed connection is tried and cannot be opened."""
-    monkeypatch.setattr("portico.drives._TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr("portico.drive.connection_pool._TRUSTED_SECONDS", 0.0)
     await drives.of(alice)
     await connections.change("local", options={"unknown": "option"}, secrets={})
     for _ in range(5):
@@ -201,8 +202,8 @@ async def test_a_damaged_volume_id_takes_down_its_connection_only(
 async def test_the_first_who_opens_a_folder_decides_which_it_is(
     connections: Connections, alice: User, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.drives._TRUSTED_SECONDS", 0.0)
-    monkeypatch.setattr("portico.drives._SHARED_SECONDS", 0.0)
+    monkeypatch.setattr("portico.drive.connection_pool._TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr("portico.drive.connection_pool._SHARED_SECONDS", 0.0)
     share, place = tmp_path / "share", tmp_path / "place"
     share.mkdir()
     await connections.change("local", options={"folder": str(place)}, secrets={})
@@ -284,7 +285,7 @@ async def test_a_sweep_that_never_ends_holds_up_no_other(
     sweeping = asyncio.create_task(drives.sweep())
     await asyncio.wait_for(others.wait(), 60)
     assert not sweeping.done()
-    monkeypatch.setattr("portico.drives.SWEEP_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr("portico.drive.connection_pool.SWEEP_TIMEOUT_SECONDS", 0.01)
     sweeping.cancel()
     await asyncio.wait([sweeping])
     await asyncio.wait_for(drives.sweep(), 60)  # its deadline ends it
@@ -338,7 +339,7 @@ async def test_why_a_connection_is_not_swept_is_logged_once(
 
 
 async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.bootstrap.SWEEP_INTERVAL_SECONDS", 0.001)
+    monkeypatch.setattr("portico.server.composition.SWEEP_INTERVAL_SECONDS", 0.001)
     rounds = asyncio.Semaphore(0)
 
     class Endless:
@@ -349,10 +350,11 @@ async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) ->
         async def sweep(self) -> None:
             rounds.release()
 
-    monkeypatch.setattr("portico.bootstrap.FIRST_RUN_SECONDS", 0.01)
+    monkeypatch.setattr("portico.server.composition.FIRST_RUN_SECONDS", 0.01)
     timeout = asyncio.timeout
     monkeypatch.setattr(
-        "portico.bootstrap.asyncio.timeout", lambda seconds: timeout(seconds if seconds == 0.01 else None)
+        "portico.server.composition.asyncio.timeout",
+        lambda seconds: timeout(seconds if seconds == 0.01 else None),
     )
     sweeps = {"endless": Endless().sweep, "one": Quick().sweep, "two": Quick().sweep}
     async with _sweeping(Metrics(), sweeps):
@@ -427,7 +429,7 @@ async def test_a_folder_that_hangs_takes_nobody_else_down(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.drives.CHECK_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr("portico.drive.connection_pool.CHECK_TIMEOUT_SECONDS", 2.0)
     await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
     (tmp_path / "hanging").mkdir()
     await connections.add("hanging", "local", {"folder": str(tmp_path / "hanging")}, {})
@@ -456,7 +458,7 @@ async def test_a_folder_that_hangs_takes_nobody_else_down(
 
 @pytest.mark.parametrize("error", [Unavailable("The database is down."), TimeoutError(), ValueError("a bug")])
 async def test_sweeps_that_fail_are_counted(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.bootstrap.SWEEP_INTERVAL_SECONDS", 0.001)
+    monkeypatch.setattr("portico.server.composition.SWEEP_INTERVAL_SECONDS", 0.001)
     metrics, rounds = Metrics(), asyncio.Semaphore(0)
 
     async def nothing() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.entries import UNKNOWN_TYPE, Download, Entry, Page, guess_content_type, guess_content_types
+from portico.model.entries import UNKNOWN_TYPE, Download, Entry, Page, guess_content_type, guess_content_types
 
 untimed = settings(deadline=None)
 

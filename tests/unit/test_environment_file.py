@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.server import FIXED
-from portico.setting_sources import variables
-from portico.settings import SettingsError, load
+from portico.server.processes import FIXED
+from portico.settings.settings import SettingsError, load
+from portico.settings.sources import variables
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from portico.accounts.passwords import FairPool
-from portico.fair_turns import NoRoom
+from portico.runtime.fair_turns import NoRoom
 
 
 class Lane:

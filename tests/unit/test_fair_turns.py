@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from portico.fair_turns import FairTurns, Keys, NoRoom
+from portico.runtime.fair_turns import FairTurns, Keys, NoRoom
 
 
 class Workers:

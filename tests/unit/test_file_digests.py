@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from portico.accounts.connections import Connections
-from portico.entries import Entry
-from portico.errors import Unavailable
+from portico.model.entries import Entry
+from portico.model.errors import Unavailable
 from portico.store.database import Database
 from portico.store.digests import FileDigests
 

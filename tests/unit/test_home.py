@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli import bind_address
-from portico.cli import home as homes
-from portico.cli.accounts import Accounts, with_settings
-from portico.cli.bind_address import AddressUnusable
-from portico.cli.home import HomeUnusable, default_home, existing, find_home, prepare
-from portico.cli.home_setup import add_first_user, add_local_connection, generate_password
-from portico.client.auth.private_files import write_private
+from portico.cli.administration import home as homes
+from portico.cli.administration.accounts import Accounts, with_settings
+from portico.cli.administration.home import HomeUnusable, default_home, existing, find_home, prepare
+from portico.cli.administration.home_setup import add_first_user, add_local_connection, generate_password
+from portico.runtime.private_files import write_private
+from portico.server import bind_address
+from portico.server.bind_address import AddressUnusable
 
 
 def mode(path: Path) -> int:

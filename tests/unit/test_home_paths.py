@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.accounts.home_paths import HomePaths
-from portico.providers.registry import KINDS, PATH_OPTIONS
-from portico.settings import Settings
+from portico.accounts.connections import HomePaths
+from portico.providers.contract.registry import KINDS, PATH_OPTIONS
+from portico.settings.settings import Settings
 
 
 def paths(home: Path, *, keep_relative: bool = True) -> HomePaths:

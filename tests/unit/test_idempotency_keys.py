@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from portico import processes
+from portico.runtime import processes
 from portico.store import idempotency
 from portico.store.database import Database
 from portico.store.idempotency import KEPT, LIFETIME, Answered, Claim, IdempotencyKeys, Reused, Running

@@ -2,7 +2,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from portico.cli.idle_connections import surplus_of
+from portico.server.idle_connections import surplus_of
 
 
 def peers(host: str, *ports: int) -> list[tuple[str, int]]:

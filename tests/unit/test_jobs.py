@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from sqlalchemy import select, update
 from tests.unit.conftest import Clock
 
-from portico import processes
 from portico.accounts.users import User, Users
-from portico.errors import Unavailable
-from portico.processes import ProcessState
+from portico.model.errors import Unavailable
+from portico.runtime import processes
+from portico.runtime.processes import ProcessState
+from portico.runtime.progress_counter import Tally
 from portico.store.database import Database
 from portico.store.jobs import (
     CANCELLED,
@@ -25,7 +26,6 @@ from portico.store.jobs import (
     OwnedJob,
 )
 from portico.store.tables import jobs
-from portico.tally import Tally
 
 OFTEN = timedelta(milliseconds=20)
 

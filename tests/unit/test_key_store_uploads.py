@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.errors import AlreadyExists, NotFound, ProviderUnavailable, TooLarge
-from portico.paths import Path
-from portico.providers import key_store_uploads, part_store, parts
-from portico.providers.key_store_uploads import KeyStoreUpload
-from portico.providers.memory import MemoryBudget
-from portico.providers.part_store import PartLimits, UploadState
-from portico.providers.parts import MIB, MIN_PART_BYTES, UploadPart, max_file_bytes
+from portico.model.errors import AlreadyExists, NotFound, ProviderUnavailable, TooLarge
+from portico.model.paths import Path
+from portico.providers.multipart import parts
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import MIB, MIN_PART_BYTES, UploadPart, max_file_bytes
+from portico.providers.objects import part_store, resumable
+from portico.providers.objects.part_store import PartLimits, UploadState
+from portico.providers.objects.resumable import KeyStoreUpload
 
 from .key_store_fakes import KIB, LIMITS, PART, Bucket, FakeParts, FakeStore, Killed
 
@@ -82,7 +83,7 @@ async def test_any_cut_gives_the_same_file(
 ) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         if listed:
-            monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", 2)
+            monkeypatch.setattr(resumable, "_MAX_PARTS", 2)
         await _send_in(cuts, service, known, renamed, listed)
 
 
@@ -117,7 +118,7 @@ async def test_a_death_at_any_request_or_save(
 ) -> None:
     content = CONTENT[:size]
     if listed:
-        monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", 2)
+        monkeypatch.setattr(resumable, "_MAX_PARTS", 2)
 
     async def attempt(bucket: Bucket, row: Row) -> None:
         while row.offset < size:
@@ -208,7 +209,7 @@ async def test_the_cost_grows_with_the_request(service: str) -> None:
 
 
 async def test_very_small_requests_keep_the_state_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_store_uploads, "_MAX_TAILS", 10)
+    monkeypatch.setattr(resumable, "_MAX_TAILS", 10)
     bucket = Bucket(LIMITS["s3"])
     row = await begun(bucket)
     for byte in range(100):
@@ -220,7 +221,7 @@ async def test_very_small_requests_keep_the_state_small(monkeypatch: pytest.Monk
 
 
 async def test_many_parts_keep_the_state_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", 10)
+    monkeypatch.setattr(resumable, "_MAX_PARTS", 10)
     bucket = Bucket(LIMITS["azure"])
     content = bytes(range(256)) * (PART // 256) * 100
     row = await begun(bucket, size=len(content))
@@ -237,7 +238,7 @@ async def test_many_parts_keep_the_state_small(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_parts_that_cannot_be_listed_stay_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", 2)
+    monkeypatch.setattr(resumable, "_MAX_PARTS", 2)
     bucket = Bucket(LIMITS["s3"])
     row = await begun(bucket, size=len(CONTENT))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from portico import processes
+from portico.runtime import processes
 from portico.store.database import Database
 from portico.store.leases import LIFETIME, Leases
 from portico.store.running_nodes import running_node, running_nodes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from portico import logs
+from portico.observability import logs
 
 CANARY = "cAnArY0+/x"
 

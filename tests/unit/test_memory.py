@@ -7,14 +7,9 @@ from contextlib import aclosing
 
 import pytest
 
-from portico.providers import memory
-from portico.providers.memory import Lease, MemoryBudget
-from portico.providers.parts import (
-    MIB,
-    UploadPart,
-    cut,
-    send_all,
-)
+from portico.providers.multipart import memory
+from portico.providers.multipart.memory import Lease, MemoryBudget
+from portico.providers.multipart.parts import MIB, UploadPart, cut, send_all
 
 from .upload_helpers import Target, free, stream, upload
 

@@ -6,13 +6,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from portico.errors import NotFound
-from portico.instrumented import InstrumentedProvider
-from portico.metrics import FAMILIES, Metrics, MetricsSnapshot, render
-from portico.paths import Path as FilePath
-from portico.providers.base import Provider
-from portico.providers.registry import open_provider
-from portico.worker_metrics import FRESH_SECONDS, WorkerMetrics
+from portico.drive.instrumented import InstrumentedProvider
+from portico.model.errors import NotFound
+from portico.model.paths import Path as FilePath
+from portico.observability.metrics import (
+    FAMILIES,
+    FRESH_SECONDS,
+    Metrics,
+    MetricsSnapshot,
+    WorkerMetrics,
+    render,
+)
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.registry import open_provider
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from portico.providers import modification_times as times
+from portico.providers.objects import service as times
 
 MOMENT = datetime(2019, 5, 4, 3, 2, 1, 123_000, tzinfo=UTC)
 

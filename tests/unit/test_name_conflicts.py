@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 import pytest
 from sqlalchemy import select
 
-from portico.errors import AlreadyExists, ProviderUnavailable
-from portico.name_conflicts import NameClaims, free_name
-from portico.paths import Path
+from portico.drive.free_names import NameClaims, free_name
+from portico.model.errors import AlreadyExists, ProviderUnavailable
+from portico.model.paths import Path
 from portico.store.database import Database
 from portico.store.leases import Leases
 from portico.store.tables import leases

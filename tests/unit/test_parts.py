@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.providers import parts
-from portico.providers.memory import MemoryBudget
-from portico.providers.parts import (
+from portico.providers.multipart import parts
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import (
     MAX_PART_BYTES,
     MIN_PART_BYTES,
     UploadPart,

@@ -9,7 +9,7 @@ import pytest
 from portico.accounts import passwords as module
 from portico.accounts.passwords import Passwords, check_password
 from portico.accounts.throttle import SignInAttempt, attempt_of
-from portico.errors import InvalidRequest, TooManyRequests
+from portico.model.errors import InvalidRequest, TooManyRequests
 
 pytestmark = pytest.mark.usefixtures("real_argon2")
 

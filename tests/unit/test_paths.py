@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from portico.errors import InvalidPath
-from portico.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
+from portico.model.errors import InvalidPath
+from portico.model.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
 
 untimed = settings(deadline=None)
 

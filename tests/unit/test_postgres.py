@@ -15,11 +15,10 @@ from tests.servers.postgres import PostgresServer, running_postgres
 
 from portico.accounts.connections import Connections
 from portico.accounts.vault import SecretKey, Vault
-from portico.cli.exits import sentence
-from portico.cursors import CursorSeal
-from portico.drives import Drives
-from portico.errors import InvalidRequest, Misconfigured, Unavailable
-from portico.metrics import Metrics
+from portico.drive.connection_pool import Drives
+from portico.drive.cursors import CursorSeal
+from portico.model.errors import InvalidRequest, Misconfigured, Unavailable, for_administrator
+from portico.observability.metrics import Metrics
 from portico.operations import readiness
 from portico.operations.readiness import NotReady, Readiness
 from portico.store.database import Database
@@ -117,8 +116,8 @@ async def test_the_message_of_the_driver_is_whole(postgres: PostgresServer) -> N
     database = Database("postgresql://u:canary@127.0.0.1:1/n")
     with pytest.raises(Unavailable) as error:
         await database.ping()
-    assert sentence(error.value).endswith("Connection refused).")
-    assert "canary" not in sentence(error.value)
+    assert for_administrator(error.value).endswith("Connection refused).")
+    assert "canary" not in for_administrator(error.value)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from portico.errors import Unavailable
+from portico.model.errors import Unavailable
 from portico.store.database import Database
 from portico.store.prepared import Prepared
 from portico.store.tables import connections, uploads

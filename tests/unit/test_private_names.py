@@ -24,7 +24,7 @@ from botocore import handlers
 from granian import _signals
 from granian.server.mp import MPServer
 
-from portico.cli.tls import self_signed
+from portico.server.certificates import self_signed
 
 PROJECT = Path(__file__).parents[2]
 BOUNDED = {
@@ -40,7 +40,7 @@ BOUNDED = {
 """Libraries whose private names are used, and the extra that installs each."""
 
 KEY = AzureNamedKeyCredential("account", "a2V5")
-SOURCES = "src/portico/providers/s3/http_sessions.py"
+SOURCES = "src/portico/providers/s3/service.py"
 
 
 def requirements(extra: str) -> dict[str, str]:
@@ -74,10 +74,10 @@ def private_names() -> Iterator[tuple[str, object, str]]:
         yield azure, client("https://account.invalid", credential=KEY), "_pipeline"
     yield azure, ExponentialRetry(), "increment"
     yield azure, ExponentialRetry(), "get_backoff_time"
-    yield "src/portico/providers/transport.py", aiohttp.ClientResponse, "_body"
-    yield "src/portico/providers/gcs/google_auth.py", requests.Response(), "_content"
+    yield "src/portico/providers/wire/transport.py", aiohttp.ClientResponse, "_body"
+    yield "src/portico/providers/gcs/credentials.py", requests.Response(), "_content"
     yield "src/portico/api/multipart.py", multipart, "_BODY"
-    yield "src/portico/cli/worker.py", _signals, "set_loop_signals"
+    yield "src/portico/server/worker.py", _signals, "set_loop_signals"
 
 
 async def test_private_names_still_exist() -> None:
@@ -121,8 +121,8 @@ def test_granian_still_calls_its_signals_by_the_module() -> None:
 def test_granian_still_keeps_the_files_of_the_certificate(tmp_path: Path) -> None:
     """`cli.server` replaces them, and what replaces workers."""
     pair = self_signed(tmp_path, "127.0.0.1")
-    server = MPServer("portico.app", ssl_cert=pair.file, ssl_key=pair.key)
+    server = MPServer("portico.server.application", ssl_cert=pair.file, ssl_key=pair.key)
     files: tuple[object, ...] = server.ssl_ctx[:3]
     assert files == (True, str(pair.file), str(pair.key))
     for name in ("_reload", "_stop_workers", "_spawn_worker", "wrks", "interrupt_children", "reload_signal"):
-        assert hasattr(server, name), f"src/portico/cli/server.py: {name}"
+        assert hasattr(server, name), f"src/portico/server/processes.py: {name}"

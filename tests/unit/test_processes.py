@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
-from portico import processes
-from portico.processes import ProcessState
+from portico.runtime import processes
+from portico.runtime.processes import ProcessState
 
 
 def test_what_a_name_says_about_its_process() -> None:

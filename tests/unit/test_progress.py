@@ -2,8 +2,8 @@
 
 import pytest
 
-from portico.errors import ProviderFailed
-from portico.providers.progress import MAX_EMPTY_PAGES, MAX_REPEATED_PAGES, Progress
+from portico.model.errors import ProviderFailed
+from portico.providers.wire.responses import MAX_EMPTY_PAGES, MAX_REPEATED_PAGES, Progress
 
 
 def test_tokens_that_alternate_end_a_walk() -> None:

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from portico.operations.read_ahead import ReadAhead
+from portico.operations.uploads.body import ReadAhead
 
 
 class Body:

@@ -10,11 +10,11 @@ from sqlalchemy import insert, text, update
 from portico.accounts.cluster import KEY
 from portico.accounts.connections import Connections
 from portico.accounts.users import Users
-from portico.audit import AuditLog, AuditTrail
-from portico.cursors import CursorSeal
-from portico.drives import Drives
-from portico.errors import Unavailable
-from portico.metrics import Metrics, render
+from portico.drive.connection_pool import Drives
+from portico.drive.cursors import CursorSeal
+from portico.model.errors import Unavailable
+from portico.observability.audit import AuditLog, AuditTrail
+from portico.observability.metrics import Metrics, render
 from portico.operations import readiness as module
 from portico.operations.readiness import NotReady, Readiness
 from portico.store.database import Database, DatabaseState
@@ -243,7 +243,7 @@ async def test_a_database_that_hangs_meanwhile_is_no_fault_of_the_storage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await users.add("ann", "correct horse", connection="local")
-    monkeypatch.setattr("portico.drives.CHECK_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr("portico.drive.connection_pool.CHECK_TIMEOUT_SECONDS", 0.01)
 
     async def down(*_: object, **__: object) -> None:
         raise Unavailable("The database is down.")

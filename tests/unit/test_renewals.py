@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from portico.errors import Unavailable
-from portico.store import renewals as module
-from portico.store.renewals import Renewals
+from portico.model.errors import Unavailable
+from portico.store import heartbeats as module
+from portico.store.heartbeats import Renewals
 
 OFTEN = timedelta(milliseconds=1)
 

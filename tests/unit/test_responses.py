@@ -2,8 +2,8 @@
 
 import pytest
 
-from portico.errors import ProviderFailed
-from portico.providers.responses import MAX_FILE_SIZE, check_count, check_sizes, etag_of, size_of
+from portico.model.errors import ProviderFailed
+from portico.providers.wire.responses import MAX_FILE_SIZE, check_count, check_sizes, etag_of, size_of
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from itertools import combinations
 
 import pytest
 
-from portico.rights import DEFAULT_RIGHTS, Right, format_rights, parse_rights
+from portico.model.rights import DEFAULT_RIGHTS, Right, format_rights, parse_rights
 
 EVERY_SET = [frozenset(rights) for count in range(5) for rights in combinations(Right, count)]
 

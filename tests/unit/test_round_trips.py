@@ -9,15 +9,14 @@ import pytest
 from tests.servers.postgres import PostgresServer
 
 from portico.accounts.connections import Connections
-from portico.accounts.devices import Devices
 from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
-from portico.accounts.signin import SignIn
+from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
 from portico.accounts.tickets import Tickets
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
-from portico.paths import Path
+from portico.model.paths import Path
 from portico.store.database import Database
 
 

@@ -15,13 +15,20 @@ from tests.unit.released_schemas import INDEXES_0002, REVISION_0002, ROWS_0002, 
 from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
 from portico.accounts.vault import SecretKey, Vault
-from portico.drives import Drives
-from portico.errors import NotPossible, Unavailable
+from portico.drive.connection_pool import Drives
+from portico.model.errors import NotPossible, Unavailable
 from portico.operations.readiness import Readiness
-from portico.store import schema_changes
+from portico.store import schema as schema_changes
 from portico.store.database import Database
-from portico.store.schema import Migration, is_current, migrate, newest_revision, upgrade
-from portico.store.schema_changes import LockLimits, change_schema
+from portico.store.schema import (
+    LockLimits,
+    Migration,
+    change_schema,
+    is_current,
+    migrate,
+    newest_revision,
+    upgrade,
+)
 from portico.store.tables import metadata
 
 

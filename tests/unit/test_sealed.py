@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.store.sealed import Sealed, Unsealable
+from portico.store.encrypted_columns import Sealed, Unsealable
 
 SEALED = Sealed(bytes(32))
 

@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from portico.drive_walk import DriveWalk
-from portico.entries import Entry
-from portico.operations.fair_scheduling import FairScheduler
-from portico.operations.searching import Criteria, SearchPage, search
-from portico.paths import Path
+from portico.drive.walk import DriveWalk
+from portico.model.entries import Entry
+from portico.model.paths import Path
+from portico.operations.files.search import Criteria, SearchPage, search
+from portico.runtime.fair_scheduling import FairScheduler
 
 PIECES = ["", "a", "ab", "ba", "*", "**", "*a", "a*", "*b*", "a*b*a"]
 

@@ -5,10 +5,8 @@ import socket
 import threading
 from pathlib import Path
 
-from portico.cli.served_certificate import ServedCertificate
-from portico.cli.server import SignalFlag
-from portico.cli.systemd import notify
-from portico.cli.tls import provided, self_signed
+from portico.server.certificates import ServedCertificate, provided, self_signed
+from portico.server.processes import SignalFlag, notify
 
 
 def test_a_signal_that_another_thread_received_is_noticed() -> None:

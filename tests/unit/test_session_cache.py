@@ -7,7 +7,7 @@ from portico.accounts import sessions as module
 from portico.accounts.credentials import CACHED_SECONDS
 from portico.accounts.sessions import Session, Sessions, session_of
 from portico.accounts.users import User, Users
-from portico.errors import NotSignedIn, Unavailable
+from portico.model.errors import NotSignedIn, Unavailable
 from portico.store.database import AnyRow, Database
 
 pytestmark = pytest.mark.usefixtures("clock")

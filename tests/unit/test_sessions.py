@@ -7,8 +7,8 @@ from sqlalchemy import func, select
 
 from portico.accounts.sessions import GRACE_SECONDS, Sessions
 from portico.accounts.users import User, Users
-from portico.errors import NotSignedIn
-from portico.rights import Right
+from portico.model.errors import NotSignedIn
+from portico.model.rights import Right
 from portico.store.database import Database
 from portico.store.tables import access_tokens, families, metadata, refresh_tokens
 

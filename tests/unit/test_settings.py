@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from portico import settings
-from portico.setting_sources import variable
-from portico.settings import KEYS, SettingsError, commented_file, default_text, load
+from portico.settings import settings
+from portico.settings.settings import KEYS, SettingsError, commented_file, default_text, load
+from portico.settings.sources import variable
 
 REQUIRED = {"security.client-id": "portico-x", "security.client-secret": "as-public"}
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"

@@ -13,9 +13,9 @@ from portico.accounts.passwords import Passwords
 from portico.accounts.share_links import LinkKind, ShareLink, ShareLinks, SharePolicy, end_of
 from portico.accounts.throttle import Throttle
 from portico.accounts.users import User, Users
-from portico.errors import LimitReached, NotFound, NotSignedIn, TooManyRequests
-from portico.paths import Path
-from portico.rights import Right
+from portico.model.errors import LimitReached, NotFound, NotSignedIn, TooManyRequests
+from portico.model.paths import Path
+from portico.model.rights import Right
 from portico.store.database import Database
 
 from .conftest import Clock

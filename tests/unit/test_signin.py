@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from portico.accounts.passwords import QUEUE, SHARE, Passwords
-from portico.accounts.rate_limits import INTERVAL
 from portico.accounts.sessions import Sessions
-from portico.accounts.signin import (
-    FAMILIAR_BURST,
-    FAMILIAR_RATE,
-    MAX_WRITES,
-    SignedIn,
-    SignIn,
+from portico.accounts.sign_in import FAMILIAR_BURST, FAMILIAR_RATE, MAX_WRITES, SignedIn, SignIn
+from portico.accounts.throttle import (
+    ADDRESS_FAILURES,
+    INTERVAL,
+    PAIR_FAILURES,
+    Throttle,
+    Treatment,
+    attempt_of,
 )
-from portico.accounts.throttle import ADDRESS_FAILURES, PAIR_FAILURES, Throttle, Treatment, attempt_of
 from portico.accounts.users import User, Users
-from portico.errors import NotFound, TooManyRequests, WrongPassword
+from portico.model.errors import NotFound, TooManyRequests, WrongPassword
 from portico.store.database import Database
 
 HOME = "192.0.2.1"

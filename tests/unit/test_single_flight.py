@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from portico.single_flight import SingleFlight
+from portico.runtime.tasks import SingleFlight
 
 
 class Work:
@@ -64,7 +64,7 @@ async def test_who_comes_after_it_was_closed_has_it_done_again() -> None:
 
 async def test_nobody_joins_what_began_too_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("portico.single_flight.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("portico.runtime.tasks.time", SimpleNamespace(monotonic=lambda: clock.now))
     single_flight: SingleFlight[str, int] = SingleFlight(0.2)
     work = Work()
     first = await begun(single_flight, work, 1)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli import worker
-from portico.sockets import borrowed_socket
+from portico.runtime.processes import borrowed_socket
+from portico.server import worker
 
 
 def test_a_borrowed_socket_is_the_same_and_its_owner_keeps_it() -> None:

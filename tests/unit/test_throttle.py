@@ -6,16 +6,16 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from portico import clock
 from portico.accounts import throttle as module
 from portico.accounts.passwords import QUEUE, SHARE
-from portico.accounts.rate_limits import INTERVAL, MAX_WAITING
-from portico.accounts.signin import FAMILIAR_BURST, FAMILIAR_RATE
+from portico.accounts.sign_in import FAMILIAR_BURST, FAMILIAR_RATE
 from portico.accounts.throttle import (
     ADDRESS_FAILURES,
     CREDENTIAL_FAILURES,
     FAMILIAR,
+    INTERVAL,
     MAX_PAIRS,
+    MAX_WAITING,
     PAIR_FAILURES,
     WINDOW,
     SignInAttempt,
@@ -24,7 +24,8 @@ from portico.accounts.throttle import (
     attempt_of,
     network_of,
 )
-from portico.errors import TooManyRequests, Unavailable
+from portico.model.errors import TooManyRequests, Unavailable
+from portico.runtime import clock
 from portico.store.database import Database
 from portico.store.sqlite import SqliteConnection
 from portico.store.tables import attempts

@@ -6,8 +6,8 @@ from sqlalchemy import func, select, update
 from portico.accounts.sessions import Sessions
 from portico.accounts.tickets import Tickets
 from portico.accounts.users import User, Users
-from portico.errors import NotSignedIn
-from portico.paths import Path
+from portico.model.errors import NotSignedIn
+from portico.model.paths import Path
 from portico.store.database import Database
 from portico.store.tables import tickets as table
 

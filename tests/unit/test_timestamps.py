@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico import timestamps
+from portico.model import timestamps
 
 MOMENT = "2026-11-14T09:30:05.123Z"
 

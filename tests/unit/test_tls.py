@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from portico.cli.tls import LIFETIME, Certificate, CertificateUnusable, provided, self_signed
+from portico.server.certificates import LIFETIME, Certificate, CertificateUnusable, provided, self_signed
 
 NOW = datetime.now(UTC)
 

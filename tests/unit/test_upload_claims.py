@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import select, update
 
 from portico.accounts.connections import Connections
-from portico.errors import UploadTakenOver
+from portico.model.errors import UploadTakenOver
 from portico.store.database import AnyRow, Database
-from portico.store.sealed import Sealed
+from portico.store.encrypted_columns import Sealed
 from portico.store.tables import uploads as table
 from portico.store.uploads import OPEN, UploadRecord, Uploads
 

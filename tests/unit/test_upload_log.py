@@ -9,16 +9,16 @@ import structlog
 from sqlalchemy import select
 
 from portico.accounts.connections import Connections
-from portico.cursors import CursorSeal
-from portico.drives import Drives
-from portico.errors import NotFound, PorticoError, ProviderUnavailable, Unavailable
-from portico.instrumented import InstrumentedProvider
-from portico.metrics import Metrics
-from portico.operations.upload_expiry import sweep_uploads
-from portico.providers.local import LocalProvider
+from portico.drive.connection_pool import Drives
+from portico.drive.cursors import CursorSeal
+from portico.drive.instrumented import InstrumentedProvider
+from portico.model.errors import NotFound, PorticoError, ProviderUnavailable, Unavailable
+from portico.observability.metrics import Metrics
+from portico.operations.uploads.expiry import sweep_uploads
+from portico.providers.local.provider import LocalProvider
 from portico.store.database import AnyRow, Database
+from portico.store.encrypted_columns import Sealed
 from portico.store.leases import Leases
-from portico.store.sealed import Sealed
 from portico.store.tables import uploads
 from portico.store.upload_log import UploadLogs
 from portico.store.uploads import Uploads

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import insert, select, update
 
-from portico import processes
 from portico.accounts.users import User
-from portico.errors import Unavailable, UploadTakenOver
+from portico.model.errors import Unavailable, UploadTakenOver
+from portico.runtime import processes
 from portico.store import uploads as module
 from portico.store.database import Database
-from portico.store.sealed import Sealed
+from portico.store.encrypted_columns import Sealed
 from portico.store.tables import connections, uploads
 from portico.store.uploads import BYTES_EACH, HIDDEN, OPEN, Scope, UploadRecord, Uploads
 

@@ -7,8 +7,8 @@ from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
 from portico.accounts.users import User, Users
-from portico.errors import AlreadyExists, InvalidPath, InvalidRequest, NotFound, NotSignedIn
-from portico.rights import DEFAULT_RIGHTS, Right
+from portico.model.errors import AlreadyExists, InvalidPath, InvalidRequest, NotFound, NotSignedIn
+from portico.model.rights import DEFAULT_RIGHTS, Right
 from portico.store.database import Database
 from portico.store.tables import users as table
 

@@ -4,7 +4,7 @@ import unicodedata
 import pytest
 from tests.names import DECEPTIVE, HONEST
 
-from portico.visible_text import is_deceptive, visible
+from portico.model.visible_text import is_deceptive, visible
 
 
 @pytest.mark.parametrize("name", DECEPTIVE, ids=ascii)

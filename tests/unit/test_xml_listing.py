@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from portico.errors import ProviderFailed
-from portico.providers.xml_listing import Document, Shape, parse, read, scan
+from portico.model.errors import ProviderFailed
+from portico.providers.wire.xml_listing import Document, Shape, parse, read, scan
 
 SHAPE = Shape(
     records={"Contents": ("Key", "Size"), "CommonPrefixes": ("Prefix",)},

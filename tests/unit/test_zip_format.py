@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from portico.zip_format import ZipSize, ZipWriter
+from portico.operations.files.zip_format import ZipSize, ZipWriter
 
 MOMENT = datetime(2026, 11, 17, 9, 30, 20, tzinfo=UTC)
 LARGE = 5 * 2**30
@@ -100,7 +100,9 @@ class _LargeZeros(io.RawIOBase):
 
 
 def test_a_file_above_4_gib_and_one_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.zip_format.crc32", lambda chunk, value: value)  # gigabytes of them
+    monkeypatch.setattr(
+        "portico.operations.files.zip_format.crc32", lambda chunk, value: value
+    )  # gigabytes of them
     writer, size = ZipWriter(), ZipSize()
     before = writer.begin("large", LARGE, MOMENT)
     for _ in range(LARGE // len(_CHUNK)):

@@ -5,8 +5,8 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from portico.providers.memory import MemoryBudget
-from portico.providers.parts import UploadPart, cut, send_all
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import UploadPart, cut, send_all
 
 
 class Broken(Exception):

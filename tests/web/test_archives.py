@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Download, expect
 
-from portico.visible_text import visible
+from portico.model.visible_text import visible
 
 from ..gateways import Gateway
 from .browser_user import BrowserUser

@@ -1,0 +1,1 @@
+"""Who may act: users, credentials, sessions, throttling, connections, and the vault."""

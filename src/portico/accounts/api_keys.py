@@ -18,11 +18,10 @@ from zlib import crc32
 import msgspec
 from sqlalchemy import delete, func, insert, or_, select, update
 
-from portico import clock
 from portico.accounts.credentials import KEY_LENGTH, KEY_PREFIX, CredentialCache, digest_of
 from portico.accounts.names import name_key
 from portico.accounts.users import USER_COLUMNS, User, user_of
-from portico.errors import (
+from portico.model.errors import (
     AddressNotAllowed,
     InvalidRequest,
     NotFound,
@@ -30,9 +29,10 @@ from portico.errors import (
     PorticoError,
     TooManyRequests,
 )
-from portico.paths import Path
-from portico.rights import Right, format_rights, parse_rights
-from portico.single_flight import SingleFlight
+from portico.model.paths import Path
+from portico.model.rights import Right, format_rights, parse_rights
+from portico.runtime import clock
+from portico.runtime.tasks import SingleFlight
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import api_keys, users

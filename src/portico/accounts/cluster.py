@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from portico.accounts.vault import VARIABLE, SecretKey
-from portico.errors import PorticoError
+from portico.model.errors import PorticoError
 from portico.store.database import Database, upsert
 from portico.store.schema import LAST_BACKUP, OLDEST_CODE
 from portico.store.tables import cluster

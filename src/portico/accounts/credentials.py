@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Final, Generic, TypeVar
 
-from portico import clock
-from portico.single_flight import SingleFlight
+from portico.runtime import clock
+from portico.runtime.tasks import SingleFlight
 
 CACHED_SECONDS: Final = 0.8
 """How long an answer is cached, in seconds."""

@@ -8,11 +8,9 @@ import msgspec
 from sqlalchemy import bindparam, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from portico import clock
 from portico.accounts.credentials import GUEST_PREFIX, CredentialCache, digest_of
 from portico.accounts.link_usage import Access
 from portico.accounts.passwords import Passwords
-from portico.accounts.rate_limits import too_many_attempts
 from portico.accounts.share_links import (
     LINK_COLUMNS,
     LinkKind,
@@ -22,11 +20,12 @@ from portico.accounts.share_links import (
     no_such_link,
     open_link_of,
 )
-from portico.accounts.throttle import Throttle, Treatment, attempt_of, network_of
+from portico.accounts.throttle import Throttle, Treatment, attempt_of, network_of, too_many_attempts
 from portico.accounts.tickets import Tickets, opens, place_of, ticket_refused
 from portico.accounts.users import USER_COLUMNS, User
-from portico.errors import NotSignedIn, TooManyRequests, WrongPassword, target_gone
-from portico.paths import Path
+from portico.model.errors import NotSignedIn, TooManyRequests, WrongPassword, target_gone
+from portico.model.paths import Path
+from portico.runtime import clock
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import guest_tickets, guests, share_accesses, share_links, users

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import delete, select, update
 
-from portico import clock
-from portico.accounts.common_passwords import check_uncommon
 from portico.accounts.credentials import digest_of
 from portico.accounts.names import name_key
-from portico.accounts.passwords import Passwords, check_password
+from portico.accounts.passwords import Passwords, check_password, check_uncommon
 from portico.accounts.throttle import clear_failures
 from portico.accounts.users import USER_COLUMNS, User, user_of
-from portico.errors import NotFound, NotPossible
+from portico.model.errors import NotFound, NotPossible
+from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
 from portico.store.tables import families, invitations, users
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from sqlalchemy import delete, func, insert, or_, select, update
 
-from portico import clock
-from portico.errors import LimitReached
+from portico.model.errors import LimitReached
+from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, Database, upsert
 from portico.store.tables import guest_downloads, share_accesses, share_links
 

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from portico.errors import InvalidRequest
+from portico.model.errors import InvalidRequest
 
 _MAX_LENGTH = 64
 _MAX_KEY_LENGTH = 256

@@ -8,14 +8,84 @@ from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
+from importlib.resources import files
 from typing import TypeVar
 
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from portico.accounts.names import name_key
 from portico.accounts.throttle import SignInAttempt
-from portico.errors import TooManyRequests, WeakPassword
-from portico.fair_turns import FairTurns, Keys, NoRoom
+from portico.model.errors import TooManyRequests, WeakPassword
+from portico.runtime.fair_turns import FairTurns, Keys, NoRoom
+
+_LOOKALIKES = str.maketrans(
+    {"0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t", "@": "a", "$": "s", "!": "i"}
+)
+_LONGEST = 32
+"""Characters. A longer password is not one of the usual ones."""
+_ROWS = ("01234567890123456789", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm")
+
+
+def check_uncommon(password: str, username: str) -> None:
+    """`WeakPassword` if a guesser would try this password early."""
+    if is_common(password, username):
+        raise WeakPassword(
+            "This password is too easy to guess; choose another one, such as four unrelated words."
+        )
+
+
+def is_common(password: str, username: str = "") -> bool:
+    text = password.casefold()
+    if len(text) > _LONGEST:
+        return False
+    if _repeats(text) or any(text in row or text in row[::-1] for row in _ROWS):
+        return True
+    known = _words() | {name_key(username) or "portico"}
+    return any(core in known or _halves(core) & known for core in _words_in(text))
+
+
+def _words_in(text: str) -> set[str]:
+    """The word in the middle, as it is and with its letters."""
+    found = {
+        "".join(char for char in text if char.isalpha()),
+        _stripped(text),
+        _stripped(text.translate(_LOOKALIKES)),
+    }
+    plain = text.translate(_LOOKALIKES)
+    found.add(_stripped(_stripped(text).translate(_LOOKALIKES)))
+    found.add(plain)
+    # Only digits and marks are left: 12345678 and the like have no more variety than a word.
+    return {core for core in found if core} | (
+        {"password"} if not any(map(str.isalpha, text)) and len(text) < 12 else set()
+    )
+
+
+def _stripped(text: str) -> str:
+    start = next((index for index, char in enumerate(text) if char.isalpha()), len(text))
+    end = next((index for index in range(len(text), 0, -1) if text[index - 1].isalpha()), 0)
+    return text[start:end]
+
+
+def _repeats(text: str) -> bool:
+    """Whether it is one short text again and again."""
+    return any(
+        text == (text[:size] * len(text))[: len(text)] for size in range(1, min(4, len(text) // 2) + 1)
+    )
+
+
+def _halves(core: str) -> set[str]:
+    half = core[: len(core) // 2]
+    return {half} if half and core == half + half else set()
+
+
+@cache
+def _words() -> frozenset[str]:
+    return frozenset(
+        (files("portico.accounts") / "common_passwords.txt").read_text("utf-8").casefold().split()
+    )
+
 
 MIN_LENGTH, MAX_LENGTH = 8, 1024  # bytes
 MEMORY_KIB, PASSES, LANES = 19 * 1024, 2, 1

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import Executable, bindparam, delete, insert, select, update
 
-from portico import clock
 from portico.accounts.credentials import CredentialCache, digest_of
 from portico.accounts.users import USER_COLUMNS, User, user_of
-from portico.errors import NotFound, NotSignedIn
-from portico.rights import format_rights
-from portico.single_flight import SingleFlight
+from portico.model.errors import NotFound, NotSignedIn
+from portico.model.rights import format_rights
+from portico.runtime import clock
+from portico.runtime.tasks import SingleFlight
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import access_tokens, families, refresh_tokens, tickets, users

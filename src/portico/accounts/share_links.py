@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Text, and_, case, delete, func, insert, literal, or_, select, update
 
-from portico import clock
 from portico.accounts.credentials import digest_of
 from portico.accounts.link_usage import Access, LinkUsage
 from portico.accounts.users import USER_COLUMNS, User, user_of
-from portico.errors import NotFound, TooManyRequests
-from portico.paths import Path
-from portico.rights import Right
+from portico.model.errors import NotFound, TooManyRequests
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import guests, share_links, uploads, users
 from portico.store.uploads import ended

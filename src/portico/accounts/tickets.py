@@ -11,8 +11,8 @@ from sqlalchemy.exc import IntegrityError
 from portico.accounts.credentials import digest_of
 from portico.accounts.sessions import SESSION, Session, not_signed_in, session_of
 from portico.accounts.users import User
-from portico.errors import NotSignedIn
-from portico.paths import Path
+from portico.model.errors import NotSignedIn
+from portico.model.paths import Path
 from portico.store.database import AnyRow, Database
 from portico.store.tables import access_tokens, tickets
 

@@ -9,14 +9,14 @@ import msgspec
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from portico import clock
 from portico.accounts.connections import no_connection, stored_name, unknown_connection
 from portico.accounts.names import check_name, name_key
 from portico.accounts.passwords import Passwords, check_password
 from portico.accounts.throttle import clear_failures, forget_user
-from portico.errors import AlreadyExists, NotFound
-from portico.paths import Path
-from portico.rights import DEFAULT_RIGHTS, Right, format_rights, parse_rights
+from portico.model.errors import AlreadyExists, NotFound
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS, Right, format_rights, parse_rights
+from portico.runtime import clock
 from portico.store.database import AnyRow, Database
 from portico.store.tables import connections, families, invitations, users
 

@@ -10,8 +10,8 @@ from binascii import Error as NotBase64
 from collections.abc import Mapping
 from typing import Self
 
-from portico.errors import PorticoError
-from portico.store.sealed import Sealed, Unsealable
+from portico.model.errors import PorticoError
+from portico.store.encrypted_columns import Sealed, Unsealable
 
 VARIABLE = "PORTICO_SECRET_KEY"
 FILE_VARIABLE = "PORTICO_SECRET_KEY_FILE"

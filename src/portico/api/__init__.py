@@ -1,0 +1,1 @@
+"""HTTP: reads a request, calls one operation, writes the response."""

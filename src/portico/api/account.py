@@ -7,14 +7,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico import timestamps
 from portico.api.request_body import read_json
 from portico.api.requests import actor_of, context_of, last_segment, services_of
 from portico.api.schemas import JsonResponse
-from portico.errors import InvalidRequest
+from portico.model import timestamps
+from portico.model.errors import InvalidRequest
+from portico.model.paths import Path
+from portico.model.rights import Right
 from portico.operations.account import ApiKey, KeyScope, NewKey, OwnAccount, parse_network
-from portico.paths import Path
-from portico.rights import Right
 
 ACCOUNT = "/backend/1.0.0/account"
 KEYS = f"{ACCOUNT}/keys"

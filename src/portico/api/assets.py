@@ -9,8 +9,8 @@ from hashlib import sha256
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.errors import NotFound
-from portico.single_flight import SingleFlight
+from portico.model.errors import NotFound
+from portico.runtime.tasks import SingleFlight
 from portico.web import PREFIX
 
 _OWN_ORIGIN = (

@@ -6,9 +6,9 @@ from email.utils import parsedate_to_datetime
 import msgspec
 from starlette.requests import Request
 
-from portico.entries import Entry
-from portico.errors import Changed, InvalidRequest
-from portico.operations import OnConflict
+from portico.model.entries import Entry
+from portico.model.errors import Changed, InvalidRequest
+from portico.operations.operations import OnConflict
 
 
 def joined(request: Request, name: str) -> str | None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from starlette.requests import Request
 
-from portico.errors import ChecksumMismatch, InvalidRequest
-from portico.operations.hashing import ALGORITHMS, SHA_256, ExpectedDigest
+from portico.model.errors import ChecksumMismatch, InvalidRequest
+from portico.operations.files.digests import ALGORITHMS, SHA_256, ExpectedDigest
 
 _FIELDS = {
     "content-md5": "Content-MD5",

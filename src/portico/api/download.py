@@ -15,12 +15,12 @@ from portico.api.digests import digest_text, wants_sha256
 from portico.api.request_body import until_gone
 from portico.api.requests import MODIFIED, Query, context_of, operations_of, path_of, services_of
 from portico.api.schemas import JsonResponse, TicketBody
-from portico.entries import Chunks, Download, Entry
-from portico.errors import Changed, Forbidden, RangeNotSatisfiable
-from portico.operations import Operations
-from portico.operations.cancellation import ClientGone
-from portico.operations.fair_scheduling import FairScheduler
-from portico.paths import Path
+from portico.model.entries import Chunks, Download, Entry
+from portico.model.errors import Changed, Forbidden, RangeNotSatisfiable
+from portico.model.paths import Path
+from portico.operations.actors.cancellation import ClientGone
+from portico.operations.operations import Operations
+from portico.runtime.fair_scheduling import FairScheduler
 
 IDLE_SECONDS = 30.0
 MIN_RATE = 8 * 1024

@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico import timestamps
 from portico.api.problems import problem_of
 from portico.api.requests import address_of, context_of, last_segment, operations_of, preferred_wait
 from portico.api.schemas import JobBody, JobsBody, JsonResponse
-from portico.operations import Job, Operations
-from portico.paths import Path
+from portico.model import timestamps
+from portico.model.paths import Path
+from portico.operations.jobs import Job
+from portico.operations.operations import Operations
 
 JOBS = "/backend/1.0.0/jobs"
 

@@ -7,13 +7,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico import timestamps
 from portico.api.problems import PROBLEM_TYPES, headers_of, log_cause
 from portico.api.request_body import read_small
 from portico.api.requests import actor_of, basic_credentials, context_of, services_of, single_header
 from portico.api.schemas import JsonResponse, KeyInUseBody, SessionBody, TokenBody
 from portico.api.services import Services
-from portico.errors import (
+from portico.model import timestamps
+from portico.model.errors import (
     ClientTimeout,
     InvalidRequest,
     NotSignedIn,
@@ -21,9 +21,9 @@ from portico.errors import (
     Unavailable,
     WrongPassword,
 )
-from portico.operations.actor import DEVICE_LIFETIME, TokenPair
-from portico.operations.idempotency import KEPT
-from portico.rights import format_rights
+from portico.model.rights import format_rights
+from portico.operations.actors.actor import DEVICE_LIFETIME, TokenPair
+from portico.operations.actors.idempotency import KEPT
 
 DEVICE_COOKIE = "portico-device"
 SESSION_COOKIE = "portico-session"

@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from multipart import _BODY, MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
-from portico.errors import InvalidRequest, TooLarge, UnsupportedMediaType
+from portico.model.errors import InvalidRequest, TooLarge, UnsupportedMediaType
 
 _MAX_PREAMBLE = 64 * 1024
 """Bytes allowed before the first boundary."""

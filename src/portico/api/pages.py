@@ -8,8 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.api.assets import Asset
-from portico.api.docs import docs_page
-from portico.api.openapi import document
+from portico.api.openapi import docs_page, document
 from portico.api.problems import problem_response
 from portico.api.requests import may_see_faults, services_of
 from portico.api.schemas import HealthBody, JsonResponse

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.api.requests import context_of, instance_of
-from portico.errors import (
+from portico.model.errors import (
     Internal,
     MethodNotAllowed,
     PorticoError,

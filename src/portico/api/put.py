@@ -25,7 +25,7 @@ from portico.api.requests import (
     services_of,
     single_header,
 )
-from portico.errors import (
+from portico.model.errors import (
     AlreadyExists,
     Changed,
     InvalidRequest,
@@ -35,10 +35,11 @@ from portico.errors import (
     already_exists,
     cannot_replace_folder,
 )
-from portico.operations import OnConflict, Operations, Upload
-from portico.operations.idempotency import Attempt
-from portico.paths import Path
-from portico.rights import Right
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.operations.actors.idempotency import Attempt
+from portico.operations.files.upload import Upload
+from portico.operations.operations import OnConflict, Operations
 
 _SETTLED = "condition"
 _CONDITIONS = frozenset({b"if-match", b"if-none-match", b"if-unmodified-since"})

@@ -8,9 +8,9 @@ from starlette.responses import Response
 from portico.api.digests import digest_text
 from portico.api.requests import services_of
 from portico.api.schemas import JsonResponse, StoredBody, StoredEntryBody, entry_bodies
-from portico.entries import Entry
-from portico.operations import Operations
-from portico.paths import Path
+from portico.model.entries import Entry
+from portico.model.paths import Path
+from portico.operations.operations import Operations
 
 REPRESENTATION = "return=representation"
 

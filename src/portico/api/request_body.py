@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from portico.api.requests import single_header
-from portico.errors import ClientTimeout, InvalidRequest, UnsupportedMediaType
-from portico.operations.cancellation import ClientGone
-from portico.operations.fair_scheduling import FairScheduler
+from portico.model.errors import ClientTimeout, InvalidRequest, UnsupportedMediaType
+from portico.operations.actors.cancellation import ClientGone
+from portico.runtime.fair_scheduling import FairScheduler
 
 IDLE_SECONDS = 30.0
 """How long the client may send nothing in the middle of a body."""

@@ -13,12 +13,14 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from starlette.requests import Request
 from starlette.types import Scope
 
-from portico import timestamps
 from portico.api.services import Services
-from portico.errors import InvalidRequest, NotSignedIn, Unavailable
-from portico.operations import Actor, Operations, RequestContext
+from portico.model import timestamps
+from portico.model.errors import InvalidRequest, NotSignedIn, Unavailable
+from portico.model.paths import Path
+from portico.operations.actors.actor import Actor
+from portico.operations.actors.request_context import RequestContext
+from portico.operations.operations import Operations
 from portico.operations.readiness import DATABASE_FAULT, NotReady, database_fault
-from portico.paths import Path
 
 FILESYSTEM = "/backend/1.0.0/filesystem"
 GUEST_PAGE = "/s/"

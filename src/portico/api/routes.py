@@ -10,25 +10,32 @@ from starlette.routing import Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
 from portico.api import account, jobs, shares, tus
-from portico.api.archives import archive, archive_of_chosen
-from portico.api.changes import copy, delete, make_folder, move
 from portico.api.download import download, issue_ticket
+from portico.api.files import (
+    archive,
+    archive_of_chosen,
+    copy,
+    delete,
+    list_folder,
+    make_folder,
+    move,
+    search,
+    stat,
+    thumbnail,
+)
 from portico.api.idempotency import HEADER as IDEMPOTENCY_KEY
 from portico.api.idempotency import answered_once
-from portico.api.listing import list_folder, stat
 from portico.api.login import login, logout, show_session
 from portico.api.pages import FILES, asset, config, docs, file, healthz, index, openapi, readyz
 from portico.api.put import put
 from portico.api.receipts import receipt_key
 from portico.api.requests import FILESYSTEM, GUEST_PAGE, Query, context_of, operations_of, path_of
-from portico.api.search import search
-from portico.api.thumbnails import thumbnail
 from portico.api.trash import TRASH, empty_trash, list_trash, remove_trashed, restore
 from portico.api.upload import upload
-from portico.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFolder, NotFound
-from portico.operations import Operations
-from portico.paths import Path
-from portico.rights import Right
+from portico.model.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFolder, NotFound
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.operations.operations import Operations
 from portico.web import PREFIX
 
 _MAX_TRASH_IDS = 100

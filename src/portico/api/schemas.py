@@ -6,8 +6,8 @@ import msgspec
 from starlette.responses import Response
 
 from portico.api.problems import Problem
-from portico.entries import FOLDER_TYPE, Entry, Page
-from portico.paths import Path
+from portico.model.entries import FOLDER_TYPE, Entry, Page
+from portico.model.paths import Path
 
 
 class EntryBody(msgspec.Struct, gc=False, rename="camel"):

@@ -1,9 +1,9 @@
-"""What the endpoints work with; put together in `portico.app`."""
+"""What the endpoints work with; put together in `portico.server.application`."""
 
 import msgspec
 
 from portico.api.assets import LazyPage
-from portico.operations import Gateway
+from portico.operations.gateway import Gateway
 
 
 class Services(msgspec.Struct, frozen=True):

@@ -6,15 +6,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico import timestamps
 from portico.api.problems import problem_response
 from portico.api.request_body import read_json
 from portico.api.requests import GUEST_PAGE, Query, context_of, operations_of, services_of
 from portico.api.schemas import EntryBody, JsonResponse, entry_body
-from portico.errors import InvalidRequest, MoreNeeded, NotFound, TooManyRequests
-from portico.operations.sharing import LinkDetails, LinkKind, LinkOptions
-from portico.operations.visits import Visit
-from portico.paths import Path
+from portico.model import timestamps
+from portico.model.errors import InvalidRequest, MoreNeeded, NotFound, TooManyRequests
+from portico.model.paths import Path
+from portico.operations.sharing.guest_sign_in import Visit
+from portico.operations.sharing.links import LinkDetails, LinkKind, LinkOptions
 
 LINKS = "/backend/1.0.0/account/links"
 SHARE_SESSIONS = "/backend/1.0.0/share-sessions"

@@ -5,14 +5,14 @@ from enum import StrEnum
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico import timestamps
 from portico.api.jobs import carried_out
 from portico.api.requests import Query, context_of, last_segment, operations_of
 from portico.api.schemas import JsonResponse, TrashBody, TrashedBody
-from portico.errors import InvalidRequest
-from portico.operations import OnConflict, Operations
+from portico.model import timestamps
+from portico.model.errors import InvalidRequest
+from portico.model.paths import Path
+from portico.operations.operations import OnConflict, Operations
 from portico.operations.trash import REPLACED, TrashedItem
-from portico.paths import Path
 
 TRASH = "/backend/1.0.0/trash"
 

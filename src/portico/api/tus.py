@@ -22,12 +22,12 @@ from portico.api.requests import (
     services_of,
     single_header,
 )
-from portico.errors import InvalidRequest, MethodNotAllowed, TusVersion, UnsupportedMediaType
-from portico.operations import OnConflict, Operations, ResumableUploads
-from portico.operations.hashing import ExpectedDigest, WantedDigest
-from portico.operations.own_uploads import no_such_upload
-from portico.operations.upload_status import NewUpload, UploadStatus
-from portico.paths import Path
+from portico.model.errors import InvalidRequest, MethodNotAllowed, TusVersion, UnsupportedMediaType
+from portico.model.paths import Path
+from portico.operations.files.digests import ExpectedDigest, WantedDigest
+from portico.operations.operations import OnConflict, Operations
+from portico.operations.uploads.access import NewUpload, UploadStatus, no_such_upload
+from portico.operations.uploads.resumable import ResumableUploads
 
 UPLOADS = "/backend/1.0.0/uploads"
 VERSION = "1.0.0"

@@ -23,10 +23,11 @@ from portico.api.requests import (
     services_of,
     single_header,
 )
-from portico.errors import InvalidRequest, PorticoError
-from portico.operations import OnConflict, Upload
-from portico.operations.hashing import ExpectedDigest, Hashing
-from portico.paths import Path
+from portico.model.errors import InvalidRequest, PorticoError
+from portico.model.paths import Path
+from portico.operations.files.digests import ExpectedDigest, Hashing
+from portico.operations.files.upload import Upload
+from portico.operations.operations import OnConflict
 
 
 async def upload(request: Request, query: Query) -> Response:

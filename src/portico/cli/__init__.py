@@ -1,0 +1,1 @@
+"""The command `portico`: words to calls."""

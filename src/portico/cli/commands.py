@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from portico.cli.parser import Command, Group
+    from portico.cli.console.parser import Command, Group
 
 
 class CommandEntry(NamedTuple):
@@ -18,28 +18,42 @@ class CommandEntry(NamedTuple):
 _REMOTE = "portico.cli.remote.arguments"
 
 COMMANDS: Mapping[str, CommandEntry] = {
-    "serve": CommandEntry("Start the gateway.", "portico.cli.serve", needs_server=True),
-    "user": CommandEntry("Manage Web Users: who may sign in, and what they see.", "portico.cli.users", True),
-    "key": CommandEntry("Manage API keys: what programs may do for a Web User.", "portico.cli.keys", True),
+    "serve": CommandEntry("Start the gateway.", "portico.cli.administration.serve", needs_server=True),
+    "user": CommandEntry(
+        "Manage Web Users: who may sign in, and what they see.", "portico.cli.administration.users", True
+    ),
+    "key": CommandEntry(
+        "Manage API keys: what programs may do for a Web User.", "portico.cli.administration.keys", True
+    ),
     "connection": CommandEntry(
-        "Manage connections: the storage services that hold the files.", "portico.cli.connections", True
+        "Manage connections: the storage services that hold the files.",
+        "portico.cli.administration.connections",
+        True,
     ),
-    "uploads": CommandEntry("List and end uploads that are not finished.", "portico.cli.uploads", True),
-    "digests": CommandEntry("Verify files that were copied back.", "portico.cli.digests", True),
-    "audit": CommandEntry("Search the audit log.", "portico.cli.audit", True),
-    "config": CommandEntry("Check the settings in application.properties.", "portico.cli.config", True),
-    "migrate": CommandEntry("Migrate the database to this version of Portico.", "portico.cli.database", True),
+    "uploads": CommandEntry(
+        "List and end uploads that are not finished.", "portico.cli.administration.uploads", True
+    ),
+    "digests": CommandEntry(
+        "Verify files that were copied back.", "portico.cli.administration.digests", True
+    ),
+    "audit": CommandEntry("Search the audit log.", "portico.cli.administration.audit", True),
+    "config": CommandEntry(
+        "Check the settings in application.properties.", "portico.cli.administration.config", True
+    ),
+    "migrate": CommandEntry(
+        "Migrate the database to this version of Portico.", "portico.cli.administration.database", True
+    ),
     "backup": CommandEntry(
-        "Save users, connections and the audit log to a file.", "portico.cli.backup", True
+        "Save users, connections and the audit log to a file.", "portico.cli.administration.backup", True
     ),
-    "restore": CommandEntry("Restore a backup.", "portico.cli.restore", True),
+    "restore": CommandEntry("Restore a backup.", "portico.cli.administration.restore", True),
     "migrate-database": CommandEntry(
         "Copy everything to another database, such as from SQLite to PostgreSQL.",
-        "portico.cli.database",
+        "portico.cli.administration.database",
         True,
     ),
     "cluster": CommandEntry(
-        "Show or forget what all nodes on one database agree on.", "portico.cli.cluster", True
+        "Show or forget what all nodes on one database agree on.", "portico.cli.administration.cluster", True
     ),
     "login": CommandEntry("Sign in to a gateway, and stay signed in.", _REMOTE),
     "logout": CommandEntry("Sign out.", _REMOTE),

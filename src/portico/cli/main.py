@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from portico import __version__
 from portico.cli.commands import COMMANDS, load
-from portico.cli.exits import DONE, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, UsageMistake, exit_code, sentence
-from portico.errors import PorticoError
-from portico.visible_text import visible
+from portico.cli.console.exits import DONE, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, UsageMistake, exit_code
+from portico.model.errors import PorticoError, for_administrator
+from portico.model.visible_text import visible
 
 SERVER_MODULES = (
     "alembic",
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
         if sys.stdout:
             sys.stdout.flush()  # a closed pipe is noticed here rather than when the interpreter exits
     except PorticoError as error:
-        _print_error(sentence(error))
+        _print_error(for_administrator(error))
         return exit_code(error)
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -92,8 +92,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(words: list[str], home: str | None) -> int:
-    from portico.cli.parser import Group
-    from portico.cli.terminal import prepare_streams
+    from portico.cli.console.parser import Group
+    from portico.cli.console.terminal import prepare_streams
 
     prepare_streams()
     name, *rest = words
@@ -110,7 +110,7 @@ def _dispatch(words: list[str], home: str | None) -> int:
     needs_server = COMMANDS[name].needs_server
     if isinstance(command, Group):
         if not rest or rest[0] in _HELP_FLAGS:
-            from portico.cli.help_text import of_group
+            from portico.cli.console.parser import of_group
 
             text = of_group(command, prog, with_home=needs_server)
             print(text, file=sys.stdout if rest else sys.stderr)
@@ -119,13 +119,13 @@ def _dispatch(words: list[str], home: str | None) -> int:
     parser = command.parser(prog, with_home=needs_server)
     options = parser.parse(rest)
     if options is None:
-        from portico.cli.help_text import of_command
+        from portico.cli.console.parser import of_command
 
         print(of_command(parser))
         return DONE
     options.command = name
     if needs_server:
-        from portico.cli.home import find_home
+        from portico.cli.administration.home import find_home
 
         options.home = find_home(home)
     return command.run(options) or DONE
@@ -133,7 +133,7 @@ def _dispatch(words: list[str], home: str | None) -> int:
 
 def _check_command(name: str) -> None:
     if name not in COMMANDS:
-        from portico.cli.suggestions import no_such, usage_sentence
+        from portico.cli.console.parser import no_such, usage_sentence
 
         if name.partition("=")[0] == "--profile":
             raise UsageMistake("--profile goes after the command: portico COMMAND --profile NAME.")
@@ -148,7 +148,7 @@ def _check_command(name: str) -> None:
 
 
 def _help() -> str:
-    from portico.cli.help_text import paragraphs, table
+    from portico.cli.console.parser import paragraphs, table
 
     server = {name: entry.summary for name, entry in COMMANDS.items() if entry.needs_server}
     client = {name: entry.summary for name, entry in COMMANDS.items() if not entry.needs_server}

@@ -11,7 +11,7 @@ from portico.client.files import OnConflict
 from portico.client.http.origin import Origin
 from portico.client.transfers import uploads
 from portico.client.transfers.progress import Progress, Received, Resumed
-from portico.client.transfers.resumable import ResumableUploads
+from portico.client.transfers.resumable_upload import ResumableUploads
 from portico.client.transfers.upload_records import UploadsInFolder, UploadsInMemory
 
 LocalPath = str | os.PathLike[str]

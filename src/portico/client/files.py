@@ -10,8 +10,7 @@ from typing import Literal
 from portico.client.auth.session import AuthSession
 from portico.client.entries import Entry, Page, entry_of, page_of, timestamp
 from portico.client.errors import ConnectionFailed, IsAFolder, NotFound, NotPossible, Temporary
-from portico.client.http.effects import Operation, Request, Response
-from portico.client.http.idempotency import new_key
+from portico.client.http.effects import Operation, Request, Response, new_key
 from portico.client.jobs import JobProgress, Waiting, outcome
 from portico.client.paths import clean, split, target
 

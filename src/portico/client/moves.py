@@ -27,8 +27,7 @@ from portico.client.errors import (
     Unavailable,
 )
 from portico.client.files import OnConflict
-from portico.client.http.effects import Operation, Request
-from portico.client.http.idempotency import new_key
+from portico.client.http.effects import Operation, Request, new_key
 from portico.client.jobs import Job, Waiting, outcome
 from portico.client.paths import clean, target
 

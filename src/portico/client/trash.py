@@ -8,8 +8,7 @@ from urllib.parse import quote, urlencode
 from portico.client.auth.session import AuthSession
 from portico.client.errors import NotAGateway
 from portico.client.files import OnConflict
-from portico.client.http.effects import Operation, Request, Response
-from portico.client.http.idempotency import new_key
+from portico.client.http.effects import Operation, Request, Response, new_key
 from portico.client.jobs import Job, JobProgress, Waiting, outcome
 from portico.client.paths import path_of
 

@@ -6,11 +6,11 @@ import msgspec
 
 from portico.accounts.api_keys import ApiKey, ApiKeys, KeyScope, NewKey, parse_network
 from portico.accounts.sessions import OpenSession, Sessions
-from portico.accounts.signin import SignIn
-from portico.audit import AuditTrail
-from portico.operations.actor import Actor
-from portico.operations.auditing import Change
-from portico.rights import Right
+from portico.accounts.sign_in import SignIn
+from portico.model.rights import Right
+from portico.observability.audit import AuditTrail
+from portico.operations.actors.actor import Actor
+from portico.operations.actors.auditing import Change
 
 __all__ = [
     "AccountFacts",

@@ -1,17 +1,17 @@
-"""`Gateway`: what a front end works with. `portico.bootstrap` opens one from the settings."""
+"""`Gateway`: what a front end works with. `portico.server.composition` opens one from the settings."""
 
 from collections.abc import Callable
 
 import msgspec
 
 from portico.operations.account import OwnAccount
-from portico.operations.actor import Actor, Authentication
-from portico.operations.fair_scheduling import FairScheduler
-from portico.operations.idempotency import Idempotency
+from portico.operations.actors.actor import Actor, Authentication
+from portico.operations.actors.idempotency import Idempotency
+from portico.operations.files.receipts import Receipts
 from portico.operations.operations import Operations
 from portico.operations.readiness import Readiness
-from portico.operations.receipts import Receipts
-from portico.operations.visits import Visits
+from portico.operations.sharing.guest_sign_in import Visits
+from portico.runtime.fair_scheduling import FairScheduler
 
 
 class Gateway(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from pathlib import Path
 import structlog
 
 from portico.accounts.cluster import Cluster
-from portico.drives import Drives
-from portico.metrics import Labels, Metrics
+from portico.drive.connection_pool import Drives
+from portico.observability.metrics import Labels, Metrics
 from portico.store.database import Database
 from portico.store.uploads import count_unfinished
 

@@ -12,27 +12,27 @@ import msgspec
 import structlog
 
 from portico.accounts.tickets import Tickets
-from portico.drive import Drive, OnConflict
-from portico.entries import Chunks, Download, Entry, Page
-from portico.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folder
-from portico.operations import recovery
-from portico.operations.actor import Actor, Scope, Standing, WatchedChunks
-from portico.operations.archives import Archive
-from portico.operations.auditing import Change
-from portico.operations.concatenation import Concatenation
-from portico.operations.guest_rules import GuestRules, not_by_link, require_target
-from portico.operations.idempotency import Attempt
-from portico.operations.own_jobs import OwnJobs, count_files
-from portico.operations.receipts import Receipt
+from portico.drive.drive import Drive, OnConflict
+from portico.model.entries import Chunks, Download, Entry, Page
+from portico.model.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folder
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.operations.actors.actor import Actor, Scope, Standing, WatchedChunks
+from portico.operations.actors.auditing import Change
+from portico.operations.actors.idempotency import Attempt
+from portico.operations.files import replay
+from portico.operations.files.archives import Archive
+from portico.operations.files.receipts import Receipt
+from portico.operations.files.search import Criteria, SearchPage, search
+from portico.operations.files.upload import Upload
+from portico.operations.jobs import OwnJobs, count_files
 from portico.operations.resources import Resources
-from portico.operations.resumable import ResumableUploads
-from portico.operations.searching import Criteria, SearchPage, search
-from portico.operations.sharing import Sharing
-from portico.operations.thumbnails import SMALL, PlannedThumbnail, Thumbnail
+from portico.operations.sharing.link_limits import GuestRules, not_by_link, require_target
+from portico.operations.sharing.links import Sharing
+from portico.operations.thumbnails.thumbnails import SMALL, PlannedThumbnail, Thumbnail
 from portico.operations.trash import Trash
-from portico.operations.uploads import Upload
-from portico.paths import Path
-from portico.rights import Right
+from portico.operations.uploads.concatenation import Concatenation
+from portico.operations.uploads.resumable import ResumableUploads
 from portico.store.digests import FileDigest
 
 __all__ = ["OnConflict", "Operations", "Ticket"]
@@ -361,7 +361,7 @@ class Operations:
         async with Change(self._resources.audit, self._context, "delete", path) as change:
             await change.begin()
             attempt = self._context.attempt
-            if attempt and attempt.is_repeated and await recovery.is_gone(drive, attempt, path):
+            if attempt and attempt.is_repeated and await replay.is_gone(drive, attempt, path):
                 # The attempt may have ended before its links: without them, a new file of that name would be shared.
                 for is_folder in (False, True):
                     await self._links_deleted(path, is_folder=is_folder)
@@ -404,7 +404,7 @@ class Operations:
         ) as change:
             await change.begin()
             needed = _TRANSFER_RIGHTS[self._context.action]
-            if not recovery.keeps_existing(drive, on_conflict):
+            if not replay.keeps_existing(drive, on_conflict):
                 needed |= {Right.OVERWRITE}
             place: Path = await self._cancellable(transfer(source, target, on_conflict), *needed)
             change.line.target = str(place)
@@ -446,12 +446,12 @@ class Operations:
         on_conflict: OnConflict | None,
     ) -> Path:
         """As `transfer`, unless an earlier attempt has done it. What it needs to know is noted first."""
-        keeps = recovery.keeps_existing(drive, on_conflict)
+        keeps = replay.keeps_existing(drive, on_conflict)
         done = None
         if attempt.is_repeated and self._context.action == "move":
-            done = await recovery.moved_to(drive, attempt, source, target, keeps=keeps)
+            done = await replay.moved_to(drive, attempt, source, target, keeps=keeps)
         elif attempt.is_repeated and keeps:
-            done = await recovery.copied_to(drive, attempt, source, target)
+            done = await replay.copied_to(drive, attempt, source, target)
         if done:
             return done
         if on_conflict is OnConflict.RENAME:

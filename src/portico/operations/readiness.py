@@ -11,12 +11,12 @@ import msgspec
 import structlog
 from sqlalchemy import select, update
 
-from portico import clock
 from portico.accounts.cluster import KEY
-from portico.audit import AuditTrail
-from portico.drives import Drives, StorageUnusable
-from portico.errors import NotPossible, PorticoError, TableMissing, Unavailable
-from portico.single_flight import SingleFlight
+from portico.drive.connection_pool import Drives, StorageUnusable
+from portico.model.errors import NotPossible, PorticoError, TableMissing, Unavailable
+from portico.observability.audit import AuditTrail
+from portico.runtime import clock
+from portico.runtime.tasks import SingleFlight
 from portico.store.database import Database
 from portico.store.postgres import NotPermitted
 from portico.store.schema import OLDEST_CODE, OLDEST_CODE_VALUE, is_usable

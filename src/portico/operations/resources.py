@@ -12,18 +12,18 @@ from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
 from portico.accounts.share_links import ShareLinks
 from portico.accounts.tickets import Tickets
-from portico.audit import AuditTrail
-from portico.drive import Drive
-from portico.drives import Drives
-from portico.operations.actor import Watches
-from portico.operations.archives import ArchiveLimits, ArchiveMemory
-from portico.operations.cancellation import CancellableWork
-from portico.operations.fair_scheduling import FairScheduler
-from portico.operations.hashing import WantedDigest
+from portico.drive.connection_pool import Drives
+from portico.drive.drive import Drive
+from portico.observability.audit import AuditTrail
+from portico.operations.actors.actor import Watches
+from portico.operations.actors.cancellation import CancellableWork
+from portico.operations.actors.request_context import Admission
+from portico.operations.files.archives import ArchiveLimits, ArchiveMemory
+from portico.operations.files.digests import WantedDigest
+from portico.operations.files.receipts import Receipts
 from portico.operations.jobs import Jobs
-from portico.operations.receipts import Receipts
-from portico.operations.request_context import Admission
-from portico.operations.thumbnails import Thumbnails
+from portico.operations.thumbnails.thumbnails import Thumbnails
+from portico.runtime.fair_scheduling import FairScheduler
 from portico.store.digests import FileDigests
 from portico.store.uploads import Uploads
 

@@ -1,0 +1,1 @@
+"""Storage services behind one contract: shared code by role, then one folder per service, all alike."""

@@ -15,9 +15,18 @@ import msgspec
 from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from portico import clock
-from portico.audit import BEGUN, AuditLine, AuditTrail, OnLoss, encode, log_loss, open_audit, unavailable
-from portico.errors import PorticoError
+from portico.model.errors import PorticoError
+from portico.observability.audit import (
+    BEGUN,
+    AuditLine,
+    AuditTrail,
+    OnLoss,
+    encode,
+    log_loss,
+    open_audit,
+    unavailable,
+)
+from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, Database
 from portico.store.tables import audit_lines
 

@@ -25,8 +25,8 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
-from portico import clock
-from portico.errors import InvalidRequest, Unavailable
+from portico.model.errors import InvalidRequest, Unavailable
+from portico.runtime import clock
 from portico.store.postgres import CONNECTIONS, Postgres
 from portico.store.prepared import Prepared
 from portico.store.sqlite import Sqlite

@@ -15,8 +15,8 @@ import structlog
 from sqlalchemy import literal_column, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from portico.entries import Entry
-from portico.errors import PorticoError
+from portico.model.entries import Entry
+from portico.model.errors import PorticoError
 from portico.store.database import AnyRow, Database, upsert
 from portico.store.tables import digests
 

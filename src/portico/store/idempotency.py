@@ -28,11 +28,11 @@ from sqlalchemy import (
     update,
 )
 
-from portico import clock, processes
-from portico.errors import PorticoError, Unavailable
-from portico.processes import ProcessState
+from portico.model.errors import PorticoError, Unavailable
+from portico.runtime import clock, processes
+from portico.runtime.processes import ProcessState
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
-from portico.store.renewals import Renewals
+from portico.store.heartbeats import Renewals
 from portico.store.tables import idempotency_keys as keys
 
 KEPT: Final = timedelta(days=1)

@@ -16,14 +16,14 @@ import msgspec
 import structlog
 from sqlalchemy import BigInteger, and_, bindparam, delete, func, or_, select, update
 
-from portico import processes
-from portico.errors import PorticoError
-from portico.processes import ProcessState
+from portico.model.errors import PorticoError
+from portico.runtime import processes
+from portico.runtime.processes import ProcessState
+from portico.runtime.progress_counter import Tally
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
+from portico.store.heartbeats import Renewals
 from portico.store.prepared import inserting, new_row
-from portico.store.renewals import Renewals
 from portico.store.tables import jobs, users
-from portico.tally import Tally
 
 RUNNING: Final = "running"
 DONE: Final = "done"

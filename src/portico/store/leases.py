@@ -14,11 +14,11 @@ from typing import Final
 
 from sqlalchemy import BigInteger, and_, case, delete, literal_column, select, update
 
-from portico import clock, processes
-from portico.errors import PorticoError
-from portico.processes import ProcessState
+from portico.model.errors import PorticoError
+from portico.runtime import clock, processes
+from portico.runtime.processes import ProcessState
 from portico.store.database import Database, upsert
-from portico.store.renewals import Renewals
+from portico.store.heartbeats import Renewals
 from portico.store.tables import leases
 
 LIFETIME: Final = timedelta(seconds=60)

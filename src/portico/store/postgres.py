@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Executable, event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from portico.errors import InvalidRequest, Misconfigured, TableMissing, Unavailable
-from portico.sockets import borrowed_socket
+from portico.model.errors import InvalidRequest, Misconfigured, TableMissing, Unavailable
+from portico.runtime.processes import borrowed_socket
 from portico.store.prepared import Prepared
 
 if TYPE_CHECKING:

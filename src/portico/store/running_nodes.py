@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlalchemy import select
 
-from portico import processes
-from portico.processes import ProcessState
+from portico.runtime import processes
+from portico.runtime.processes import ProcessState
 from portico.store.database import Database
 from portico.store.tables import leases
 

@@ -17,9 +17,9 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import Pool, QueuePool
 
-from portico.errors import TableMissing
+from portico.model.errors import TableMissing
+from portico.runtime.threads import ThreadPool
 from portico.store.prepared import Outcome, Prepared, PreparedForSqlite
-from portico.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine

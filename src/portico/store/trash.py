@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, and_, case, delete, func, insert, or_, select, update
 
-from portico.errors import InvalidCursor
+from portico.model.errors import InvalidCursor
 from portico.store.database import AnyRow, Database
 from portico.store.tables import trash
 

@@ -13,10 +13,10 @@ from typing import Final
 import structlog
 from sqlalchemy import delete, insert, update
 
-from portico.errors import PorticoError
+from portico.model.errors import PorticoError
 from portico.store.database import Database
-from portico.store.renewals import Renewals
-from portico.store.sealed import Sealed
+from portico.store.encrypted_columns import Sealed
+from portico.store.heartbeats import Renewals
 from portico.store.tables import uploads
 
 PLAIN: Final = "plain"

@@ -34,13 +34,13 @@ from sqlalchemy import (
     update,
 )
 
-from portico import processes
-from portico.errors import PorticoError, Unavailable, UploadTakenOver
-from portico.processes import ProcessState
+from portico.model.errors import PorticoError, Unavailable, UploadTakenOver
+from portico.runtime import processes
+from portico.runtime.processes import ProcessState
 from portico.store.database import AnyRow, Database
+from portico.store.encrypted_columns import Sealed
+from portico.store.heartbeats import Renewals
 from portico.store.prepared import Prepared, inserting, new_row
-from portico.store.renewals import Renewals
-from portico.store.sealed import Sealed
 from portico.store.tables import share_links, uploads, users
 
 RESUMABLE: Final = "resumable"

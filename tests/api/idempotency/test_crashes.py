@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from portico.accounts.share_links import ShareLinks
-from portico.errors import Unavailable
+from portico.model.errors import Unavailable
 
 from ..conftest import OpenGateway
 from ..gateways import MULTIPART, Gateway, address, form, named
@@ -101,7 +101,7 @@ async def test_an_upload_of_a_user_who_may_not_read(
     for _ in range(2):
         assert (await upload(gateway, user="dropper")).status_code == 204
     with monkeypatch.context() as patch:
-        patch.setattr("portico.operations.recovery._is_newer", lambda *_: False)
+        patch.setattr("portico.operations.files.replay._is_newer", lambda *_: False)
         assert (await upload(gateway, user="dropper")).status_code == 409
 
 

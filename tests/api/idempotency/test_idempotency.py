@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from portico.operations.operations import Operations
-from portico.providers.local import LocalProvider
+from portico.providers.local.provider import LocalProvider
 
 from ..gateways import MULTIPART, Gateway, address, form, named
 from .requests import KEY, content, is_replay, post, upload
@@ -219,7 +219,7 @@ async def test_an_upload_that_is_cut_off_is_not_an_answer(gateway: Gateway) -> N
 async def test_a_failure_of_the_storage_is_not_an_answer(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from portico.errors import service_unavailable
+    from portico.model.errors import service_unavailable
 
     gateway.put("a")
 

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from portico.api.tus import MEDIA_TYPE
-from portico.drive import Drive
-from portico.errors import service_unavailable
-from portico.operations import resources, upload_body
-from portico.operations.upload_expiry import sweep_uploads
+from portico.drive.drive import Drive
+from portico.model.errors import service_unavailable
+from portico.operations import resources
+from portico.operations.uploads import body
+from portico.operations.uploads.expiry import sweep_uploads
 
 from ..conftest import OpenGateway
 from ..gateways import Gateway
@@ -24,7 +25,7 @@ async def test_checksums(
     gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch, algorithm: str, held: bool
 ) -> None:
     if not held:
-        monkeypatch.setattr(upload_body, "HELD_BYTES", 10)
+        monkeypatch.setattr(body, "HELD_BYTES", 10)
     address = await tus.create()
     await tus.patch(address, 0, CONTENT[:1000])
 
@@ -49,7 +50,7 @@ async def test_checksums(
 async def test_checksum_is_judged_even_if_the_hidden_part_cannot_be_removed(
     gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch, right: bool
 ) -> None:
-    monkeypatch.setattr(upload_body, "HELD_BYTES", 10)
+    monkeypatch.setattr(body, "HELD_BYTES", 10)
     remove = Drive.remove_partial_upload
 
     async def fails(*_: object) -> None:

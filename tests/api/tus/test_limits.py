@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from portico.operations import resumable
-from portico.operations.upload_expiry import sweep_uploads
+from portico.operations.uploads import resumable
+from portico.operations.uploads.expiry import sweep_uploads
 from portico.store.database import Database
 from portico.store.tables import uploads
 

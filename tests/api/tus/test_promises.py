@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import func, select
 
 from portico.api.tus import MEDIA_TYPE
-from portico.operations import resumable
-from portico.operations.read_ahead import READ_AHEAD_BYTES
-from portico.rights import Right
+from portico.model.rights import Right
+from portico.operations.uploads import resumable
+from portico.operations.uploads.body import READ_AHEAD_BYTES
 from portico.store.database import Database
 from portico.store.tables import uploads as rows
 from portico.store.uploads import Uploads

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import portico
-from portico.cli.remote.errors import sentence
+from portico.cli.remote.command import sentence
 from portico.client.errors import ClientError
-from portico.errors import already_exists, storage_full
+from portico.model.errors import already_exists, storage_full
 
 from ...gateways import FILES, Gateway
 from ..conftest import Portico
@@ -144,7 +144,11 @@ _PARAMETER = re.compile("onConflict|(recursive|permanent)=true")
 def sentences_with_parameters() -> Iterator[str]:
     """Sentences of the gateway that tell how to change a request, below the API, which only programs talk to."""
     root = Path(portico.__file__).parent
-    files = [*root.glob("*.py"), *root.glob("operations/*.py"), *root.glob("providers/**/*.py")]
+    files = [
+        file
+        for layer in ("model", "drive", "operations", "providers")
+        for file in root.rglob(f"{layer}/**/*.py")
+    ]
     for file in files:
         tree = ast.parse(file.read_text())
         docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}

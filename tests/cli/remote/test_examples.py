@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from portico.cli.commands import COMMANDS, load
-from portico.cli.parser import Command
+from portico.cli.console.parser import Command
 
 from ...gateways import Gateway
 from .conftest import tree

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from portico.cli.remote.job_progress import JobLine
+from portico.cli.remote.jobs import JobLine
 from portico.client.jobs import Job
 
 from ...gateways import FILES, Gateway

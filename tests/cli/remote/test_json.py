@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portico.cli.commands import COMMANDS, load
-from portico.cli.parser import Command, Group
+from portico.cli.console.parser import Command, Group
 
 from ...gateways import FILES, Gateway
 from ..conftest import Portico

@@ -10,7 +10,7 @@ import pytest
 
 from portico.cli.remote import uploads
 from portico.cli.remote.connect import connect
-from portico.client.transfers import part_size, resumable
+from portico.client.transfers import resumable_upload, tus
 from portico.client.transfers import uploads as client_uploads
 from portico.client.transfers.downloads import RANGE
 from portico.client.transfers.partial_file import PartialFile
@@ -27,8 +27,8 @@ NOT_NOW = Reply(503, {"Retry-After": "3600"}, b'{"code":"unavailable","detail":"
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable, "THRESHOLD", MIB)
-    monkeypatch.setattr(part_size, "PART", MIB)
+    monkeypatch.setattr(resumable_upload, "THRESHOLD", MIB)
+    monkeypatch.setattr(tus, "PART", MIB)
     for module in (client_uploads, uploads):
         monkeypatch.setattr(module, "HASHED_BEFORE", MIB - 1)
 
@@ -63,7 +63,7 @@ def test_an_interruption_and_once_more(
     large = here / "large.bin"
     with open(large, "wb") as file:
         file.write(CONTENT)
-        file.truncate(part_size.PART * 5 // 4)
+        file.truncate(tus.PART * 5 // 4)
     sign_in(remote, gateway, proxy.port)
     proxy.on(is_later, Silent())
     command = process("put", "large.bin", "/")
@@ -80,7 +80,7 @@ def test_an_interruption_and_once_more(
     outcome = remote("put", "--json", "large.bin", "/")
     assert outcome.code == 0, outcome.err
     assert outcome.err.splitlines()[0] == "Resuming large.bin at 80 %"
-    assert outcome.data["resumed"] == part_size.PART
+    assert outcome.data["resumed"] == tus.PART
     assert (there / "large.bin").stat().st_size == large.stat().st_size
     assert (there / "large.bin").read_bytes() == large.read_bytes()
     assert gateway.staged == []

@@ -279,7 +279,7 @@ def test_a_profile_that_cannot_be_written(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(profiles, "write_private", full)
+    monkeypatch.setattr(profiles, "_write_private", full)
     outcome = remote("logout")
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
     assert "cannot be written: No space" in outcome.err

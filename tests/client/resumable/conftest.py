@@ -6,7 +6,7 @@ import pytest
 from portico.client import (
     Client,
 )
-from portico.client.transfers import part_size, resumable, uploads
+from portico.client.transfers import resumable_upload, tus, uploads
 
 from ...servers.proxy import FaultProxy
 from ..conftest import MakeClient
@@ -15,10 +15,10 @@ from .actions import CONTENT, MIB, PART, Resumptions
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable, "THRESHOLD", MIB)
-    monkeypatch.setattr(part_size, "PART", PART)
-    monkeypatch.setattr(part_size, "CHECKED_PART", PART)
-    monkeypatch.setattr(part_size, "SMALLEST_PART", 64 * 1024)
+    monkeypatch.setattr(resumable_upload, "THRESHOLD", MIB)
+    monkeypatch.setattr(tus, "PART", PART)
+    monkeypatch.setattr(tus, "CHECKED_PART", PART)
+    monkeypatch.setattr(tus, "SMALLEST_PART", 64 * 1024)
     monkeypatch.setattr(uploads, "HASHED_BEFORE", MIB - 1)
 
 

@@ -2,12 +2,12 @@
 
 from datetime import timedelta
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive
-from portico.drive_trash import DriveTrash
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.rights import DEFAULT_RIGHTS
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive
+from portico.drive.trash import DriveTrash
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.providers.contract.provider import Provider
 from portico.store.leases import Leases
 from portico.store.trash import Trashed, TrashRecords
 

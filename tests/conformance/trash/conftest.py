@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import insert
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive
-from portico.paths import Path
-from portico.providers.base import Provider
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
 from portico.store.database import Database
 from portico.store.schema import migrate
 from portico.store.tables import connections

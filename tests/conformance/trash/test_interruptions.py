@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive, OnConflict
-from portico.errors import NotFound, NotPossible, ProviderUnavailable, service_unavailable
-from portico.paths import Path
-from portico.providers.base import NotKept, Provider
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive, OnConflict
+from portico.model.errors import NotFound, NotPossible, ProviderUnavailable, service_unavailable
+from portico.model.paths import Path
+from portico.providers.contract.provider import NotKept, Provider
 from portico.store.tables import leases
 from portico.store.trash import TrashRecords
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive, OnConflict
-from portico.errors import (
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive, OnConflict
+from portico.model.errors import (
     AlreadyExists,
     FolderNotEmpty,
     InvalidPath,
@@ -18,11 +18,11 @@ from portico.errors import (
     NotFound,
     ProviderUnavailable,
 )
-from portico.paths import Path
-from portico.providers.base import TRASH, Provider
-from portico.providers.keys import folder_key
+from portico.model.paths import Path
+from portico.providers.contract.provider import TRASH, Provider
+from portico.providers.objects.service import folder_key
+from portico.runtime.progress_counter import CURRENT, Tally
 from portico.store.trash import TrashRecords
-from portico.tally import CURRENT, Tally
 
 from ..actions import at, content, exists, names, noise, put, tree
 from .actions import FILES, KEEP, newest, put_tree, trashed, with_trash

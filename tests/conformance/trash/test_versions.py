@@ -6,16 +6,11 @@ from typing import Any
 
 import pytest
 
-from portico.drive import Drive, OnConflict
-from portico.errors import (
-    AlreadyExists,
-    IsAFolder,
-    NotAFolder,
-    NotFound,
-)
-from portico.paths import Path
+from portico.drive.drive import Drive, OnConflict
+from portico.model.errors import AlreadyExists, IsAFolder, NotAFolder, NotFound
+from portico.model.paths import Path
 from portico.providers.gcs.service import Request
-from portico.providers.keys import key_of
+from portico.providers.objects.service import key_of
 
 from ..actions import at, content, exists, put, tree
 from .actions import FILES, newest, put_tree, trashed

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, cast
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive, OnConflict
-from portico.errors import InvalidPath, NotFound, PorticoError
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.local import LocalProvider
-from portico.rights import DEFAULT_RIGHTS
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive, OnConflict
+from portico.model.errors import InvalidPath, NotFound, PorticoError
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.providers.contract.provider import Provider
+from portico.providers.local.provider import LocalProvider
 
 from ...conformance.actions import content, put
 from ...gateways import FILES

@@ -11,7 +11,7 @@ from random import Random
 
 from PIL import Image
 
-from portico.rights import Right
+from portico.model.rights import Right
 
 from ...gateways import FILES
 from ..figures import Effort, Figure, Lines, at_most, none_of

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import httpx2
 
-from portico.rights import Right, format_rights
+from portico.model.rights import Right, format_rights
 
 from ...clusters import Cluster, running_cluster
 from ...gateways import FILES

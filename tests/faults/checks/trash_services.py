@@ -16,15 +16,15 @@ from unittest.mock import patch
 import aiohttp
 from sqlalchemy import insert
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive, OnConflict
-from portico.drive_trash import DriveTrash
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.keys import KeyStore, key_of
-from portico.providers.tasks import for_each
-from portico.providers.write_options import WriteOptions
-from portico.rights import DEFAULT_RIGHTS
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive, OnConflict
+from portico.drive.trash import DriveTrash
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.objects.service import KeyStore, key_of
+from portico.runtime.tasks import for_each
 from portico.store.database import Database
 from portico.store.leases import Leases
 from portico.store.schema import migrate

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from portico.entries import Entry
-from portico.paths import Path
-from portico.providers.azure_blob import AzureBlobProvider
-from portico.providers.azure_common import Body, ServiceError
-from portico.providers.parts import MIN_PART_BYTES
-from portico.providers.write_options import WriteOptions
+from portico.model.entries import Entry
+from portico.model.paths import Path
+from portico.providers.azure_blob.provider import AzureBlobProvider
+from portico.providers.azure_common.errors import ServiceError
+from portico.providers.azure_common.service import Body
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.multipart.parts import MIN_PART_BYTES
 
 from ...servers.proxy import Call
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from portico.providers.azure_blob import AzureBlobProvider
+from portico.providers.azure_blob.provider import AzureBlobProvider
 from portico.providers.azure_common import service
 
 from ...servers.azurite import ACCOUNT, KEY, Azurite

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from portico.errors import (
+from portico.model.errors import (
     AlreadyExists,
     NotFound,
     ProviderFailed,
@@ -11,7 +11,8 @@ from portico.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from portico.providers.azure_blob import AzureBlobProvider, copies
+from portico.providers.azure_blob import copies
+from portico.providers.azure_blob.provider import AzureBlobProvider
 
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply
 from .actions import at, content, make_blob, put, walk

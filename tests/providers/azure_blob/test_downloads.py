@@ -1,7 +1,7 @@
 import pytest
 
-from portico.errors import Changed, NotPossible, ProviderFailed, ProviderTimeout, ProviderUnavailable
-from portico.providers.azure_blob import AzureBlobProvider
+from portico.model.errors import Changed, NotPossible, ProviderFailed, ProviderTimeout, ProviderUnavailable
+from portico.providers.azure_blob.provider import AzureBlobProvider
 
 from ...servers.proxy import Call, Cut, FaultProxy, Lost, Reply, Silent
 from .actions import at, content, listing, put

@@ -2,9 +2,9 @@
 
 import pytest
 
-from portico.errors import FolderNotEmpty, InvalidPath, IsAFolder, NotAFolder, NotFound
-from portico.paths import Path
-from portico.providers.azure_blob import AzureBlobProvider
+from portico.model.errors import FolderNotEmpty, InvalidPath, IsAFolder, NotAFolder, NotFound
+from portico.model.paths import Path
+from portico.providers.azure_blob.provider import AzureBlobProvider
 
 from ...servers.proxy import Altered, FaultProxy, Reply
 from .actions import at, content, listing, make_blob, pieces, put, walk

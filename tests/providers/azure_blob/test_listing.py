@@ -4,9 +4,9 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from portico.errors import InvalidCursor, NotFound, ProviderFailed, ProviderUnavailable
-from portico.providers.azure_blob import AzureBlobProvider
+from portico.model.errors import InvalidCursor, NotFound, ProviderFailed, ProviderUnavailable
 from portico.providers.azure_blob.listing import read_page
+from portico.providers.azure_blob.provider import AzureBlobProvider
 
 from ...servers.proxy import Altered, FaultProxy, Reply
 from .actions import at, listing, make_blob, put, walk
@@ -216,7 +216,7 @@ async def test_a_listing_goes_the_lean_way(
     def parse(*_: object) -> None:
         raise AssertionError("the real parser was asked")
 
-    monkeypatch.setattr("portico.providers.xml_listing.parse", parse)
+    monkeypatch.setattr("portico.providers.wire.xml_listing.parse", parse)
     with pytest.raises(AssertionError):  # two elements called Name in one blob
         await walk(provider, "f")
     await provider.delete(at("f/with-metadata"))

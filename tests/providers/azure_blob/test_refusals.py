@@ -9,14 +9,12 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
-from portico.errors import PorticoError, ProviderFailed, ProviderRefused, ProviderUnavailable
-from portico.providers.azure_blob import AzureBlobProvider
-from portico.providers.azure_common import Access, credential_and_url
-from portico.providers.azure_common.credentials import StorageCredential
+from portico.model.errors import PorticoError, ProviderFailed, ProviderRefused, ProviderUnavailable
+from portico.providers.azure_blob.provider import AzureBlobProvider
+from portico.providers.azure_common.credentials import Access, StorageCredential, credential_and_url
 from portico.providers.azure_common.errors import _CAUSES
 from portico.providers.azure_common.service import IdentityTransport
-from portico.providers.probe import probe
-from portico.providers.registry import open_provider
+from portico.providers.contract.registry import open_provider, probe
 
 from ...servers.azurite import ACCOUNT, KEY, Azurite
 from ...servers.proxy import FaultProxy, Reply

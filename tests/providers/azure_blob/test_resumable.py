@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from portico.errors import (
+from portico.model.errors import (
     AlreadyExists,
     Changed,
     NotFound,
@@ -13,10 +13,9 @@ from portico.errors import (
     ProviderFailed,
     ProviderUnavailable,
 )
-from portico.providers.azure_blob import AzureBlobProvider
-from portico.providers.parts import UploadPart
-from portico.providers.resumable import ResumableUpload
-from portico.providers.write_options import WriteOptions
+from portico.providers.azure_blob.provider import AzureBlobProvider
+from portico.providers.contract.uploads import ResumableUpload, WriteOptions
+from portico.providers.multipart.parts import UploadPart
 
 from ...conformance.actions import noise
 from ...servers.proxy import Call, FaultProxy, Lost, Reply, Reset

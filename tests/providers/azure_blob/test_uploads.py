@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from portico.errors import AlreadyExists, NotPossible, PorticoError, ProviderFailed, ProviderUnavailable
-from portico.providers.azure_blob import AzureBlobProvider
-from portico.providers.parts import MAX_UPLOAD_MEMORY
-from portico.providers.write_options import WriteOptions
+from portico.model.errors import AlreadyExists, NotPossible, PorticoError, ProviderFailed, ProviderUnavailable
+from portico.providers.azure_blob.provider import AzureBlobProvider
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.multipart.parts import MAX_UPLOAD_MEMORY
 
 from ...servers.azurite import KEY, Azurite
 from ...servers.proxy import Call, FaultProxy, Lost, Reply, Reset

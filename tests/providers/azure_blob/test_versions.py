@@ -6,11 +6,11 @@ from secrets import token_hex
 
 import pytest
 
-from portico.errors import AlreadyExists, IsAFolder, ProviderUnavailable
-from portico.paths import Path
-from portico.providers.azure_blob import AzureBlobProvider
+from portico.model.errors import AlreadyExists, IsAFolder, ProviderUnavailable
+from portico.model.paths import Path
+from portico.providers.azure_blob.provider import AzureBlobProvider
 from portico.providers.azure_blob.versions import BlobVersions
-from portico.providers.azure_common import credential_and_url
+from portico.providers.azure_common.credentials import credential_and_url
 
 from ...servers.azure_blob import Container, azure_blob_server
 

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from portico.entries import Entry
-from portico.paths import Path
-from portico.providers.azure_files import AzureFilesProvider
-from portico.providers.write_options import WriteOptions
+from portico.model.entries import Entry
+from portico.model.paths import Path
+from portico.providers.azure_files.provider import AzureFilesProvider
+from portico.providers.contract.uploads import WriteOptions
 
 from ...servers.azure_files import Answer, Call, Fault, Lost, Refusal, refused
 

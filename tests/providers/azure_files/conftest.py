@@ -6,7 +6,7 @@ from secrets import token_hex
 import pytest
 
 from portico.providers.azure_common import service
-from portico.providers.azure_files import AzureFilesProvider
+from portico.providers.azure_files.provider import AzureFilesProvider
 
 from ...servers.azure_files import AzureFilesServer, Share, azure_files_server
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.storage.fileshare import ResourceTypes, generate_account_sas
 
-from portico.errors import (
+from portico.model.errors import (
     NotFound,
     PorticoError,
     ProviderFailed,
@@ -18,8 +18,8 @@ from portico.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from portico.providers.azure_files import AzureFilesProvider
-from portico.providers.probe import probe
+from portico.providers.azure_files.provider import AzureFilesProvider
+from portico.providers.contract.registry import probe
 
 from ...servers.azure_files import Answer, AzureFilesServer, Share
 from .actions import at, failing, get, put, refusing, silent

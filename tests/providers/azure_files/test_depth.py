@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator
 
-from portico.providers.azure_files import AzureFilesProvider
-from portico.providers.write_options import WriteOptions
+from portico.providers.azure_files.provider import AzureFilesProvider
+from portico.providers.contract.uploads import WriteOptions
 
 from ...servers.azure_files import AzureFilesServer
 from .actions import at, put

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from portico.errors import Changed, IsAFolder, NotFound, PorticoError, RangeNotSatisfiable
-from portico.providers.azure_files import AzureFilesProvider
+from portico.model.errors import Changed, IsAFolder, NotFound, PorticoError, RangeNotSatisfiable
+from portico.providers.azure_files.provider import AzureFilesProvider
 
 from ...servers.azure_files import Answer, AzureFilesServer, Call, Share
 from .actions import at, busy, failing, get, lost, put

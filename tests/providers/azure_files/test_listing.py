@@ -1,7 +1,7 @@
 import pytest
 
-from portico.errors import InvalidCursor, NotAFolder, NotFound, ProviderFailed, ProviderUnavailable
-from portico.providers.azure_files import AzureFilesProvider
+from portico.model.errors import InvalidCursor, NotAFolder, NotFound, ProviderFailed, ProviderUnavailable
+from portico.providers.azure_files.provider import AzureFilesProvider
 
 from ...servers.azure_files import Answer, AzureFilesServer, Refusal, Share, refused
 from .actions import at, busy, failing, put, refusing

@@ -7,7 +7,7 @@ from pathlib import Path as Folder
 
 import pytest
 
-from portico.providers.azure_files import AzureFilesProvider
+from portico.providers.azure_files.provider import AzureFilesProvider
 
 from ...servers.azure_files import AzureFilesServer, Share
 from .actions import get, put

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from portico.errors import Changed, InvalidPath, NotFound, PorticoError, ProviderUnavailable
-from portico.providers.azure_files import AzureFilesProvider
+from portico.model.errors import Changed, InvalidPath, NotFound, PorticoError, ProviderUnavailable
+from portico.providers.azure_files.provider import AzureFilesProvider
 from portico.providers.azure_files.resumable import AzureFilesUpload
-from portico.providers.write_options import WriteOptions
+from portico.providers.contract.uploads import WriteOptions
 
 from ...servers.azure_files import Answer, AzureFilesServer, Call, Fault, Lost, Share
 from .actions import RANGE, at, busy, failing, get, lost, pieces, put

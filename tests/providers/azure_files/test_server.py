@@ -9,9 +9,9 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 from azure.storage.fileshare import ContentSettings
 from azure.storage.fileshare.aio import ShareClient, ShareServiceClient
 
-from portico.paths import Path
-from portico.providers.azure_common import ServiceError
-from portico.providers.azure_files import AzureFilesProvider
+from portico.model.paths import Path
+from portico.providers.azure_common.errors import ServiceError
+from portico.providers.azure_files.provider import AzureFilesProvider
 
 from ...servers.azure_files import AzureFilesServer, Share
 from ...servers.azure_files.listing import make_marker, read_marker

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from portico.errors import InvalidPath, NotFound, NotPossible, ProviderFailed, ProviderUnavailable
-from portico.providers.azure_files import AzureFilesProvider
+from portico.model.errors import InvalidPath, NotFound, NotPossible, ProviderFailed, ProviderUnavailable
+from portico.providers.azure_files.provider import AzureFilesProvider
 
 from ...servers.azure_files import Answer, AzureFilesServer, Call, Share
 from ...servers.azure_files.listing import make_marker

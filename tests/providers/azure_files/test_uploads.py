@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from portico.errors import AlreadyExists, InvalidPath, NotFound, ProviderUnavailable
-from portico.providers.azure_files import AzureFilesProvider
-from portico.providers.write_options import WriteOptions
+from portico.model.errors import AlreadyExists, InvalidPath, NotFound, ProviderUnavailable
+from portico.providers.azure_files.provider import AzureFilesProvider
+from portico.providers.contract.uploads import WriteOptions
 
 from ...servers.azure_files import Answer, AzureFilesServer, Call, Lost, Share
 from .actions import RANGE, at, busy, failing, get, lost, pieces, put

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from portico.entries import Entry
-from portico.paths import Path
-from portico.providers.base import Provider
-from portico.providers.write_options import WriteOptions
+from portico.model.entries import Entry
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.uploads import WriteOptions
 
 from ...conformance.actions import noise, pieces
 

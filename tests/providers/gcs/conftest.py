@@ -4,7 +4,8 @@ from secrets import token_hex
 
 import pytest
 
-from portico.providers.gcs import GcsProvider, service
+from portico.providers.gcs import service
+from portico.providers.gcs.provider import GcsProvider
 
 from ...servers.gcs import GcsServer, shared_server
 from ...servers.gcs.buckets import Bucket

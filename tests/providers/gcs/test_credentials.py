@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from google.auth import jwt
 
-from portico.errors import PorticoError, ProviderRefused, ProviderTimeout, ProviderUnavailable
-from portico.providers.gcs import GcsProvider, credentials
+from portico.model.errors import PorticoError, ProviderRefused, ProviderTimeout, ProviderUnavailable
+from portico.providers.gcs import credentials
+from portico.providers.gcs.provider import GcsProvider
 
 from ...servers.gcs import Fault, GcsServer, Status
 from ...servers.gcs.buckets import Bucket
@@ -212,7 +213,7 @@ async def test_a_token_response_that_breaks_off_is_no_fault_of_the_credentials(
     ending: str,
     expected: type[PorticoError],
 ) -> None:
-    monkeypatch.setattr("portico.providers.gcs.google_auth.READ_SECONDS", 0.2)
+    monkeypatch.setattr("portico.providers.gcs.credentials.READ_SECONDS", 0.2)
     monkeypatch.setattr("portico.providers.gcs.service.ATTEMPTS", 2)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -2,9 +2,9 @@ from contextlib import aclosing
 
 import pytest
 
-from portico.entries import Download
-from portico.errors import Changed, ProviderFailed, ProviderUnavailable, RangeNotSatisfiable
-from portico.providers.gcs import GcsProvider
+from portico.model.entries import Download
+from portico.model.errors import Changed, ProviderFailed, ProviderUnavailable, RangeNotSatisfiable
+from portico.providers.gcs.provider import GcsProvider
 
 from ...servers.gcs import Answer, CutBody, Fault, GcsServer, Status
 from ...servers.gcs.buckets import Bucket, Content, StoredObject

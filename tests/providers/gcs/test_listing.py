@@ -3,8 +3,8 @@ from datetime import UTC
 
 import pytest
 
-from portico.errors import InvalidCursor, NotFound, ProviderFailed
-from portico.providers.gcs import GcsProvider
+from portico.model.errors import InvalidCursor, NotFound, ProviderFailed
+from portico.providers.gcs.provider import GcsProvider
 
 from ...servers.gcs import Answer, Fault, GcsServer, Status
 from ...servers.gcs.buckets import Bucket, Content, StoredObject

@@ -8,7 +8,7 @@ from pathlib import Path as Folder
 
 import pytest
 
-from portico.errors import (
+from portico.model.errors import (
     InvalidRequest,
     PorticoError,
     ProviderFailed,
@@ -16,10 +16,10 @@ from portico.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from portico.paths import Path
-from portico.providers.gcs import GcsProvider, service
-from portico.providers.probe import probe
-from portico.providers.registry import open_provider
+from portico.model.paths import Path
+from portico.providers.contract.registry import open_provider, probe
+from portico.providers.gcs import service
+from portico.providers.gcs.provider import GcsProvider
 
 from ...servers.gcs import Fault, GcsServer, Silence, Status
 from ...servers.gcs.buckets import Bucket

@@ -7,10 +7,17 @@ from itertools import count
 
 import pytest
 
-from portico.errors import AlreadyExists, Changed, InvalidPath, NotFound, PorticoError, ProviderUnavailable
-from portico.providers.gcs import GcsProvider, checksums
-from portico.providers.resumable import ResumableUpload
-from portico.providers.write_options import WriteOptions
+from portico.model.errors import (
+    AlreadyExists,
+    Changed,
+    InvalidPath,
+    NotFound,
+    PorticoError,
+    ProviderUnavailable,
+)
+from portico.providers.contract.uploads import ResumableUpload, WriteOptions
+from portico.providers.gcs import checksums
+from portico.providers.gcs.provider import GcsProvider
 
 from ...servers.gcs import CutBody, DropAnswer, Fault, GcsServer, Status
 from ...servers.gcs.buckets import Bucket

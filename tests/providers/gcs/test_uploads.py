@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from portico.errors import (
+from portico.model.errors import (
     AlreadyExists,
     InvalidPath,
     NotFound,
@@ -13,8 +13,9 @@ from portico.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from portico.providers.gcs import GcsProvider, checksums
-from portico.providers.keys import Version
+from portico.providers.gcs import checksums
+from portico.providers.gcs.provider import GcsProvider
+from portico.providers.objects.service import Version
 
 from ...servers.gcs import CutBody, DropAnswer, Fault, GcsServer, Silence, Status, buckets
 from ...servers.gcs.buckets import Bucket

@@ -8,7 +8,8 @@ from pathlib import Path as Folder
 import pytest
 from hatch_build import compile_stats
 
-from portico.providers.local import LocalProvider, stats
+from portico.providers.local import stats
+from portico.providers.local.provider import LocalProvider
 from portico.providers.local.stats import StatNames, compiled, stat_in_python
 
 from ...servers.apt import ensured

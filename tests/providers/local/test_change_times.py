@@ -8,8 +8,9 @@ from pathlib import Path as Folder
 
 import pytest
 
-from portico.providers.local import LocalProvider, change_times
-from portico.providers.local.change_times import ChangeTimes, file_system_of
+from portico.providers.local import snapshots
+from portico.providers.local.provider import LocalProvider
+from portico.providers.local.snapshots import ChangeTimes, file_system_of
 
 from .actions import names
 
@@ -34,7 +35,7 @@ def tick(monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.fixture
 def kind(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     kind = str(request.param)
-    monkeypatch.setattr(change_times, "file_system_of", lambda descriptor: kind)
+    monkeypatch.setattr(snapshots, "file_system_of", lambda descriptor: kind)
     return kind
 
 
@@ -97,7 +98,7 @@ def test_the_kind_of_a_device_is_looked_up_again(
     descriptor: int, tick: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = iter(["ext4", "nfs4"])
-    monkeypatch.setattr(change_times, "file_system_of", lambda descriptor: next(kinds))
+    monkeypatch.setattr(snapshots, "file_system_of", lambda descriptor: next(kinds))
     times = ChangeTimes()
 
     def trusted() -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from portico.providers.local import LocalProvider
+from portico.providers.local.provider import LocalProvider
 
 from .actions import at
 

@@ -6,8 +6,8 @@ from pathlib import Path as Folder
 
 import pytest
 
-from portico.errors import ProviderFailed
-from portico.providers.local import LocalProvider
+from portico.model.errors import ProviderFailed
+from portico.providers.local.provider import LocalProvider
 
 from .actions import at, content, put
 

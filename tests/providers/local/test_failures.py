@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from portico.entries import Entry
-from portico.errors import (
+from portico.model.entries import Entry
+from portico.model.errors import (
     InvalidPath,
     PorticoError,
     ProviderFailed,
@@ -20,7 +20,7 @@ from portico.errors import (
     StorageFull,
     Unavailable,
 )
-from portico.providers.local import LocalProvider
+from portico.providers.local.provider import LocalProvider
 from portico.providers.local.uploads import StagedFile
 
 from .actions import at, content, names, put

@@ -6,53 +6,51 @@ from types import SimpleNamespace
 
 import pytest
 
-from portico.errors import ProviderUnavailable
-from portico.providers import folder_access
-from portico.providers.local import LocalProvider
+from portico.model.errors import ProviderUnavailable
+from portico.providers.folders import volume_id
+from portico.providers.local.provider import LocalProvider
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *, access: int, below: str = "") -> None:
     monkeypatch.setattr(
-        folder_access, "_has_access", lambda path, wanted: not (wanted & access and path.endswith(below))
+        volume_id, "_has_access", lambda path, wanted: not (wanted & access and path.endswith(below))
     )
 
 
 def test_a_folder_that_is_fine(tmp_path: Path) -> None:
     (tmp_path / ".portico~staging").mkdir()
-    assert folder_access.access_problem(str(tmp_path), writable=True) is None
+    assert volume_id.access_problem(str(tmp_path), writable=True) is None
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert folder_access.access_problem(str(tmp_path / "none"), writable=False) == "is missing"
-    assert folder_access.access_problem(str(tmp_path / "file" / "below"), writable=False) == "is missing"
-    assert folder_access.access_problem(str(tmp_path / "file"), writable=False) == "is a file, not a folder"
+    assert volume_id.access_problem(str(tmp_path / "none"), writable=False) == "is missing"
+    assert volume_id.access_problem(str(tmp_path / "file" / "below"), writable=False) == "is missing"
+    assert volume_id.access_problem(str(tmp_path / "file"), writable=False) == "is a file, not a folder"
     (tmp_path / "loop").symlink_to("loop")
-    assert "cannot be reached" in (folder_access.access_problem(str(tmp_path / "loop"), writable=False) or "")
+    assert "cannot be reached" in (volume_id.access_problem(str(tmp_path / "loop"), writable=False) or "")
 
 
 def test_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, access=os.W_OK)
-    assert folder_access.access_problem(str(tmp_path), writable=False) is None
-    assert "cannot be written by the user" in (
-        folder_access.access_problem(str(tmp_path), writable=True) or ""
-    )
+    assert volume_id.access_problem(str(tmp_path), writable=False) is None
+    assert "cannot be written by the user" in (volume_id.access_problem(str(tmp_path), writable=True) or "")
     refuse(monkeypatch, access=os.R_OK)
-    assert "cannot be read by the user" in (folder_access.access_problem(str(tmp_path), writable=False) or "")
+    assert "cannot be read by the user" in (volume_id.access_problem(str(tmp_path), writable=False) or "")
 
 
 def test_a_staging_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".portico~staging").mkdir()
     refuse(monkeypatch, access=os.W_OK, below="staging")
     assert ".portico~staging in it cannot be" in (
-        folder_access.access_problem(str(tmp_path), writable=True) or ""
+        volume_id.access_problem(str(tmp_path), writable=True) or ""
     )
 
 
 def test_a_read_only_file_system_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, access=os.W_OK)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
-    assert "file system is read-only" in (folder_access.access_problem(str(tmp_path), writable=True) or "")
+    assert "file system is read-only" in (volume_id.access_problem(str(tmp_path), writable=True) or "")
 
 
 async def test_the_provider_says_what_is_wrong_with_its_folder(tmp_path: Path) -> None:

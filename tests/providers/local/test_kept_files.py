@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from portico.errors import ProviderUnavailable
-from portico.paths import Path
-from portico.providers.local import LocalProvider, staging, trees, uploads
-from portico.providers.resumable import ResumableUpload
-from portico.providers.write_options import KeptFile, WriteOptions
+from portico.model.errors import ProviderUnavailable
+from portico.model.paths import Path
+from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
+from portico.providers.local import staging, trees, uploads
+from portico.providers.local.provider import LocalProvider
 
 from .actions import at, pieces, put
 

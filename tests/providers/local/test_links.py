@@ -10,8 +10,8 @@ from pathlib import Path as Folder
 
 import pytest
 
-from portico.errors import AlreadyExists, NotAFolder, NotFound, PorticoError
-from portico.providers.local import LocalProvider
+from portico.model.errors import AlreadyExists, NotAFolder, NotFound, PorticoError
+from portico.providers.local.provider import LocalProvider
 
 from .actions import SECRET, at, content, names, pieces, put
 

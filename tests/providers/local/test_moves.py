@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from portico.errors import AlreadyExists
-from portico.providers.local import LocalProvider, staging, trees
+from portico.model.errors import AlreadyExists
+from portico.providers.local import staging, trees
+from portico.providers.local.provider import LocalProvider
 
 from .actions import at, content, names, put
 

@@ -6,9 +6,10 @@ from pathlib import Path as Folder
 
 import pytest
 
-from portico.entries import Entry
-from portico.providers.local import LocalProvider, listing, stats
-from portico.providers.local.change_times import ChangeTimes
+from portico.model.entries import Entry
+from portico.providers.local import listing, stats
+from portico.providers.local.provider import LocalProvider
+from portico.providers.local.snapshots import ChangeTimes
 from portico.providers.local.stats import Stats
 
 from .actions import at, names, put

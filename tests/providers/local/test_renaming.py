@@ -4,9 +4,9 @@ from pathlib import Path as Folder
 
 import pytest
 
-from portico.errors import AlreadyExists
-from portico.providers.local import LocalProvider
-from portico.providers.write_options import WriteOptions
+from portico.model.errors import AlreadyExists
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.local.provider import LocalProvider
 
 from .actions import at, names, pieces, put
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from portico.errors import NotFound, OffsetMismatch, ProviderUnavailable, UploadTakenOver
-from portico.paths import Path
-from portico.providers.local import LocalProvider, staging
-from portico.thread_pool import ThreadPool
+from portico.model.errors import NotFound, OffsetMismatch, ProviderUnavailable, UploadTakenOver
+from portico.model.paths import Path
+from portico.providers.local import staging
+from portico.providers.local.provider import LocalProvider
+from portico.runtime.threads import ThreadPool
 
 TYPE = "application/octet-stream"
 

@@ -12,9 +12,10 @@ from pathlib import Path as Folder
 
 import pytest
 
-from portico.errors import ProviderUnavailable
-from portico.providers.local import LocalProvider, staging, uploads
-from portico.providers.write_options import WriteOptions
+from portico.model.errors import ProviderUnavailable
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.local import staging, uploads
+from portico.providers.local.provider import LocalProvider
 
 from ...gateways import wait_until
 from .actions import at, content, names, pieces, put
@@ -26,7 +27,7 @@ DAY = staging.ABANDONED_SECONDS
 WRITER = """
 import asyncio, sys
 from portico import processes
-from portico.paths import Path
+from portico.model.paths import Path
 from portico.providers.local import LocalProvider
 
 if sys.argv[2]:

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.providers.local import LocalProvider
-from portico.providers.local.change_times import ChangeTimes
-from portico.providers.local.snapshots import FolderSnapshot, Names, SnapshotCache
+from portico.providers.local.provider import LocalProvider
+from portico.providers.local.snapshots import ChangeTimes, FolderSnapshot, Names, SnapshotCache
 
 from .actions import at, names, put
 

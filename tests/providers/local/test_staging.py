@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from portico.errors import AlreadyExists, Changed, InvalidPath, IsAFolder, NotFound, ProviderUnavailable
-from portico.providers.local import LocalProvider, staging, uploads
-from portico.providers.write_options import WriteOptions
+from portico.model.errors import AlreadyExists, Changed, InvalidPath, IsAFolder, NotFound, ProviderUnavailable
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.local import staging, uploads
+from portico.providers.local.provider import LocalProvider
 
 from .actions import at, content, names, pieces, put
 
@@ -23,7 +24,7 @@ BATCH = 2**20
 
 WRITER = """
 import asyncio, sys
-from portico.paths import Path
+from portico.model.paths import Path
 from portico.providers.local import LocalProvider
 
 async def chunks():

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from portico import logs
-from portico.thread_pool import ThreadPool
+from portico.observability import logs
+from portico.runtime.threads import ThreadPool
 
 
 async def test_results_and_errors_come_back() -> None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from portico.errors import NotFound, Unavailable
-from portico.providers.local import LocalProvider, staging, traversal, trees
-from portico.providers.local.cancellation import CancelToken
+from portico.model.errors import NotFound, Unavailable
+from portico.providers.local import staging, trees
+from portico.providers.local import trees as traversal
 from portico.providers.local.confined_fs import Volume
+from portico.providers.local.provider import LocalProvider
+from portico.providers.local.threads import CancelToken
 
 from .actions import at, content, names, put
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from portico.errors import ProviderUnavailable, Unavailable
-from portico.providers import volume_id
-from portico.providers.local import LocalProvider, confined_fs
+from portico.model.errors import ProviderUnavailable, Unavailable
+from portico.providers.folders import volume_id
+from portico.providers.local import confined_fs
+from portico.providers.local.provider import LocalProvider
 
 from .actions import at, content, names, put
 

@@ -9,12 +9,11 @@ from pathlib import Path as Folder
 
 import pytest
 
-from portico.entries import Page
-from portico.errors import InvalidCursor
-from portico.processes import machine
-from portico.providers.local import LocalProvider
-from portico.providers.local.change_times import ChangeTimes
-from portico.providers.local.snapshots import WALK_NS, SnapshotCache
+from portico.model.entries import Page
+from portico.model.errors import InvalidCursor
+from portico.providers.local.provider import LocalProvider
+from portico.providers.local.snapshots import WALK_NS, ChangeTimes, SnapshotCache
+from portico.runtime.processes import machine
 
 from .actions import at, names, put
 

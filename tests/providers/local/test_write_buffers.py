@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from portico.providers.local import LocalProvider, uploads
+from portico.providers.local import uploads
+from portico.providers.local.provider import LocalProvider
 from portico.providers.local.uploads import MAX_BUFFER, MIN_BUFFER, WriteBuffers
 
 from .actions import at

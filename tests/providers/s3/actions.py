@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from xml.sax.saxutils import escape
 
-from portico.entries import Entry
-from portico.paths import Path
-from portico.providers.s3 import S3Provider
-from portico.providers.write_options import WriteOptions
+from portico.model.entries import Entry
+from portico.model.paths import Path
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.s3.provider import S3Provider
 
 from ...servers.proxy import Call, FaultProxy, Reply
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.providers.s3 import S3Provider
+from portico.providers.s3.provider import S3Provider
 
 from ...servers.moto_s3 import KEYS, moto_buckets, moto_s3
 from ...servers.proxy import FaultProxy

@@ -1,10 +1,10 @@
 """How many calls a deep path costs."""
 
-from portico.cursors import CursorSeal
-from portico.drive import Drive
-from portico.paths import Path
-from portico.providers.s3 import S3Provider
-from portico.rights import DEFAULT_RIGHTS
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.providers.s3.provider import S3Provider
 
 from ...servers.proxy import FaultProxy
 from .actions import at, pieces

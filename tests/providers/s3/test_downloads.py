@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from portico.errors import Changed, PorticoError, ProviderFailed, RangeNotSatisfiable
-from portico.providers.s3 import S3Provider
+from portico.model.errors import Changed, PorticoError, ProviderFailed, RangeNotSatisfiable
+from portico.providers.s3.provider import S3Provider
 
 from ...servers.proxy import Call, Cut, FaultProxy, Reply
 from .actions import at, content, error, put, said

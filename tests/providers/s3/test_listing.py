@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from portico.errors import InvalidCursor, NotFound, ProviderFailed, ProviderUnavailable
-from portico.paths import Path
-from portico.providers.s3 import S3Provider
+from portico.model.errors import InvalidCursor, NotFound, ProviderFailed, ProviderUnavailable
+from portico.model.paths import Path
+from portico.providers.s3.provider import S3Provider
 
 from ...servers.proxy import FaultProxy, Reply
 from .actions import at, error, listing, listings, page, put, said

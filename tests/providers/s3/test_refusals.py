@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.errors import (
+from portico.model.errors import (
     InvalidPath,
     PorticoError,
     ProviderFailed,
@@ -15,8 +15,8 @@ from portico.errors import (
     ProviderUnavailable,
     StorageFull,
 )
-from portico.providers.probe import probe
-from portico.providers.s3 import S3Provider
+from portico.providers.contract.registry import probe
+from portico.providers.s3.provider import S3Provider
 
 from ...servers.moto_s3 import moto_s3
 from ...servers.proxy import Call, FaultProxy, Silent

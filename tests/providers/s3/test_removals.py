@@ -2,9 +2,9 @@
 
 import pytest
 
-from portico.errors import Changed, PorticoError
-from portico.providers.keys import Version
-from portico.providers.s3 import S3Provider
+from portico.model.errors import Changed, PorticoError
+from portico.providers.objects.service import Version
+from portico.providers.s3.provider import S3Provider
 from portico.providers.s3.service import Service
 
 from ...servers.proxy import Call, FaultProxy

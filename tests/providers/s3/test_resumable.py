@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from portico.errors import Changed, NotFound, ProviderUnavailable
-from portico.providers.part_store import UploadState
-from portico.providers.parts import MIB, MIN_PART_BYTES
-from portico.providers.resumable import ResumableUpload
-from portico.providers.s3 import S3Provider
+from portico.model.errors import Changed, NotFound, ProviderUnavailable
+from portico.providers.contract.uploads import ResumableUpload, WriteOptions
+from portico.providers.multipart.parts import MIB, MIN_PART_BYTES
+from portico.providers.objects.part_store import UploadState
+from portico.providers.s3.provider import S3Provider
 from portico.providers.s3.resumable import S3Parts
 from portico.providers.s3.service import Service
-from portico.providers.write_options import WriteOptions
 
 from ...servers.proxy import Call, FaultProxy, Lost, Reply
 from .actions import aborting, at, beginning, completing, content, copying, error, part, pieces, put, said

@@ -7,10 +7,10 @@ from bench.buckets import BUCKET, Weed
 from bench.servers import S3_KEY, S3_SECRET
 from bench.workspace import Workspace
 
-from portico.errors import FolderNotEmpty, NotFound
-from portico.paths import Path
-from portico.providers.base import TRASH
-from portico.providers.s3 import S3Provider
+from portico.model.errors import FolderNotEmpty, NotFound
+from portico.model.paths import Path
+from portico.providers.contract.provider import TRASH
+from portico.providers.s3.provider import S3Provider
 
 from .actions import at, content, put
 

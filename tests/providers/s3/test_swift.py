@@ -5,12 +5,12 @@ from secrets import token_hex
 
 import pytest
 
-from portico.errors import NotFound
-from portico.paths import Path
-from portico.providers.base import TRASH
-from portico.providers.parts import MIN_PART_BYTES
-from portico.providers.registry import open_provider
-from portico.providers.s3 import S3Provider
+from portico.model.errors import NotFound
+from portico.model.paths import Path
+from portico.providers.contract.provider import TRASH
+from portico.providers.contract.registry import open_provider
+from portico.providers.multipart.parts import MIN_PART_BYTES
+from portico.providers.s3.provider import S3Provider
 
 from ...servers.s3_buckets import make_buckets, remove_buckets
 from ...servers.swift_s3 import KEYS, swift_s3

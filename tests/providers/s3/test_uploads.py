@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from portico.errors import (
+from portico.model.errors import (
     AlreadyExists,
     PorticoError,
     ProviderFailed,
@@ -18,11 +18,12 @@ from portico.errors import (
     ProviderUnavailable,
     Unavailable,
 )
-from portico.providers import parts
-from portico.providers.parts import MIB, MIN_PART_BYTES
-from portico.providers.s3 import S3Provider, copies, former_notes
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.multipart import parts
+from portico.providers.multipart.parts import MIB, MIN_PART_BYTES
+from portico.providers.s3 import copies, former_notes
+from portico.providers.s3.provider import S3Provider
 from portico.providers.s3.service import Service
-from portico.providers.write_options import WriteOptions
 
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset
 from .actions import (

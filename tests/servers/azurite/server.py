@@ -11,7 +11,8 @@ from itertools import count
 
 from azure.storage.blob.aio import BlobServiceClient
 
-from portico.providers.azure_common import Service, credential_and_url
+from portico.providers.azure_common.credentials import credential_and_url
+from portico.providers.azure_common.service import Service
 
 from .installation import installed
 

@@ -5,16 +5,15 @@ import posixpath
 import sys
 from types import SimpleNamespace
 
-from portico.cli.exits import DONE
-from portico.cli.output import print_json
-from portico.cli.remote import units
+from portico.cli.console.exits import DONE
+from portico.cli.console.output import print_json
+from portico.cli.console.terminal import standard_output
+from portico.cli.remote import values
 from portico.cli.remote.connect import connect
-from portico.cli.remote.paths import expand_patterns, report_missing
-from portico.cli.remote.progress_bar import ProgressBar
-from portico.cli.remote.report import Report
-from portico.cli.terminal import standard_output
+from portico.cli.remote.report import ProgressBar, Report
+from portico.cli.remote.values import expand_patterns, report_missing
 from portico.client.paths import clean, split
-from portico.visible_text import visible
+from portico.model.visible_text import visible
 
 
 def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
@@ -38,7 +37,7 @@ def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
     if options.as_json:
         print_json({"paths": paths, "target": place, "size": os.path.getsize(place)})
     elif place != "-" and not options.quiet:
-        print(f"Downloaded {visible(place)}, {units.size(os.path.getsize(place))}.", file=sys.stderr)
+        print(f"Downloaded {visible(place)}, {values.size(os.path.getsize(place))}.", file=sys.stderr)
     return DONE
 
 

@@ -1,8 +1,8 @@
 """The commands that talk to a gateway: their arguments, options and help texts."""
 
-from portico.cli.exits import UsageMistake
-from portico.cli.output import json_option
-from portico.cli.parser import Command, Parser
+from portico.cli.console.exits import UsageMistake
+from portico.cli.console.output import json_option
+from portico.cli.console.parser import Command, Parser
 from portico.cli.remote.command import runs
 
 MAX_JOBS = 64

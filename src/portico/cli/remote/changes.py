@@ -4,12 +4,12 @@ import sys
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 
-from portico.cli.exits import DONE, Missing, UsageMistake
-from portico.cli.output import print_json
+from portico.cli.console.exits import DONE, Missing, UsageMistake
+from portico.cli.console.output import print_json
+from portico.cli.remote.command import common_code, sentence
 from portico.cli.remote.connect import connect
-from portico.cli.remote.errors import common_code, sentence
-from portico.cli.remote.job_progress import JobLine
-from portico.cli.remote.paths import (
+from portico.cli.remote.jobs import JobLine
+from portico.cli.remote.values import (
     check_unique_names,
     expand_patterns,
     find,
@@ -20,7 +20,7 @@ from portico.cli.remote.paths import (
 from portico.client.client import Client
 from portico.client.errors import COMMON, AlreadyExists, ClientError, FolderNotEmpty, NotPossible
 from portico.client.paths import clean, join
-from portico.visible_text import visible
+from portico.model.visible_text import visible
 
 
 def mkdir(options: SimpleNamespace) -> int:

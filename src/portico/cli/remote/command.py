@@ -1,9 +1,83 @@
 """Runs a command that talks to a gateway, and reports the gateway's errors."""
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import SimpleNamespace
+
+from portico.cli.console import exits
+from portico.cli.console.exits import FAILED, TEMPORARY, USAGE
+from portico.client.errors import (
+    ClientError,
+    InvalidPath,
+    InvalidRequest,
+    NotSignedIn,
+    Temporary,
+    Unreachable,
+)
+from portico.model.errors import PorticoError, for_administrator
+
+_WORDS = (
+    (
+        re.compile("Empty the trash, or delete with permanent=true"),
+        "Use 'portico trash empty', or 'portico rm --permanent'",
+    ),
+    (re.compile("choose another name, or set onConflict to replace or rename"), "choose another name"),
+    (
+        re.compile("repeat the request with onConflict=replace and the target"),
+        "repeat the command without --no-clobber, with the target",
+    ),
+    (re.compile("epeat the request"), "epeat the command"),
+    (re.compile("with onConflict=replace"), "with --replace"),
+    (re.compile("recursive=true"), "-r"),
+    (re.compile("permanent=true"), "--permanent"),
+)
+"""The gateway's words for parameters of a request, and what a user of the command can do instead."""
+
+
+def exit_code(error: Exception) -> int:
+    if isinstance(error, PorticoError):
+        return exits.exit_code(error)
+    if isinstance(error, Temporary):
+        return TEMPORARY
+    if isinstance(error, InvalidPath | InvalidRequest):
+        return USAGE
+    return FAILED
+
+
+def sentence(error: Exception) -> str:
+    if isinstance(error, PorticoError):
+        return for_administrator(error)
+    if isinstance(error, OSError):
+        return f"{error.filename or 'The system'}: {error.strerror or error}."
+    if not isinstance(error, ClientError):
+        return str(error)
+    if type(error) is NotSignedIn:
+        return "You are not signed in, or the session has expired; sign in with 'portico login URL'."
+    detail = _in_words_of_the_command(error.detail)
+    if isinstance(error, Unreachable):
+        detail = detail.replace(
+            "pass its file as ca", "pass its file with 'portico login --ca FILE', or set PORTICO_CA"
+        )
+    if error.request_id and (error.status or 0) >= 500:
+        # The gateway's log has the details under this ID.
+        detail = f"{detail.rstrip('.')} (request {error.request_id})."
+    return detail if detail.endswith((".", "!", "?")) else f"{detail}."
+
+
+def _in_words_of_the_command(detail: str) -> str:
+    """The gateway's sentence, without what only a request can have."""
+    for pattern, words in _WORDS:
+        detail = pattern.sub(words, detail)
+    return detail
+
+
+def common_code(failures: Mapping[str, Exception]) -> int:
+    """The exit code if some transfers failed: theirs, if all have the same."""
+    codes = {exit_code(error) for error in failures.values()}
+    code = codes.pop() if len(codes) == 1 else FAILED
+    return FAILED if code == USAGE else code  # a file's name is not a usage mistake
 
 
 def runs(module: str, function: str) -> Callable[[SimpleNamespace], int]:
@@ -13,9 +87,8 @@ def runs(module: str, function: str) -> Callable[[SimpleNamespace], int]:
     """
 
     def run(options: SimpleNamespace) -> int:
-        from portico.cli.remote.errors import exit_code, sentence
         from portico.client.errors import ClientError
-        from portico.visible_text import visible
+        from portico.model.visible_text import visible
 
         work = getattr(import_module(f"portico.cli.remote.{module}"), function)
         try:

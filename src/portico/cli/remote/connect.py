@@ -5,7 +5,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from portico.cli.exits import UsageMistake
+from portico.cli.console.exits import UsageMistake
 from portico.cli.remote.transfer_record import TransferRecord
 from portico.client.auth.profiles import (
     ProfileTokenStore,

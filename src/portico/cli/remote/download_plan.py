@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.local_sources import is_partial_file
-from portico.cli.remote.paths import report_missing
 from portico.cli.remote.report import Report
 from portico.cli.remote.transfers import Item
+from portico.cli.remote.values import report_missing
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import ClientError, NotPossible

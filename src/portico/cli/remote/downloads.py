@@ -4,13 +4,16 @@ import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-from portico.cli.exits import DONE, Missing, UsageMistake
-from portico.cli.output import print_json
+from portico.cli.console.exits import DONE, Missing, UsageMistake
+from portico.cli.console.output import print_json
+from portico.cli.console.terminal import standard_output
 from portico.cli.remote.archives import get_zip
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import connect
 from portico.cli.remote.download_plan import DownloadPlan, RemoteSource
-from portico.cli.remote.paths import (
+from portico.cli.remote.report import Report, bare
+from portico.cli.remote.transfers import Item, print_plan, transfer
+from portico.cli.remote.values import (
     check_unique_names,
     expand_patterns,
     find,
@@ -19,9 +22,6 @@ from portico.cli.remote.paths import (
     parse_source,
     report_missing,
 )
-from portico.cli.remote.report import Report, bare
-from portico.cli.remote.transfers import Item, print_plan, transfer
-from portico.cli.terminal import standard_output
 from portico.client.client import Client
 from portico.client.errors import ClientError, IsAFolder, Temporary
 from portico.client.paths import clean

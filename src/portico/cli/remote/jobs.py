@@ -1,11 +1,82 @@
 """Long changes on the gateway: listing and cancelling them."""
 
-from types import SimpleNamespace
+import os
+import sys
+from contextlib import suppress
+from types import SimpleNamespace, TracebackType
+from typing import Self
 
-from portico.cli.exits import DONE
-from portico.cli.output import show_list
+from portico.cli.console.exits import DONE
+from portico.cli.console.output import show_list
+from portico.cli.remote import values
 from portico.cli.remote.connect import connect
-from portico.cli.remote.job_progress import words_of
+from portico.client.client import Client
+from portico.client.errors import ClientError
+from portico.client.jobs import Job, JobProgress
+from portico.model.visible_text import visible
+
+
+class JobLine:
+    """One line on standard error, erased at the end. An interrupted command cancels its job.
+
+    Without a terminal nothing is shown, and the change ends with the command's connection.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._job: Job | None = None
+        self._shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    @property
+    def progress(self) -> JobProgress | None:
+        return self._show if self._shown else None
+
+    def _show(self, job: Job) -> None:
+        self._job = job
+        self._write(f"\r\x1b[K{line_of(job)}" if job.is_running else "\r\x1b[K")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._job is None:
+            return
+        self._write("\r\x1b[K")
+        if isinstance(error, KeyboardInterrupt) and self._job.is_running:
+            with suppress(ClientError):
+                self._client.cancel_job(self._job.id)
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # the terminal is gone
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+_DOING = {
+    "copy": "Copying",
+    "move": "Moving",
+    "delete": "Deleting",
+    "restore": "Restoring",
+    "remove": "Removing",
+}
+
+
+def line_of(job: Job) -> str:
+    """`Copying /reports: 1200 of 5000 files, 1.2 GB`."""
+    of = f" of {job.entries_total}" if job.entries_total is not None else ""
+    parts = [f"{job.entries_done}{of} files"]
+    if job.bytes_done:
+        parts.append(values.size(job.bytes_done))
+    return f"{words_of(job)}: {', '.join(parts)}"
+
+
+def words_of(job: Job) -> str:
+    """`Copying /reports`."""
+    if job.kind == "empty":
+        return "Emptying the trash"
+    return f"{_DOING.get(job.kind, job.kind.capitalize())} {visible(job.source)}"
 
 
 def list_jobs(options: SimpleNamespace) -> int:

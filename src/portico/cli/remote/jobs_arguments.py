@@ -1,7 +1,7 @@
 """`portico jobs`: long changes on the gateway, also those that the page or another program began."""
 
-from portico.cli.output import json_option
-from portico.cli.parser import Command, Group, Parser
+from portico.cli.console.output import json_option
+from portico.cli.console.parser import Command, Group, Parser
 from portico.cli.remote.arguments import profile_option
 from portico.cli.remote.command import runs
 

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
-from portico.cli.exits import DONE
-from portico.cli.output import print_json
-from portico.cli.remote import units
+from portico.cli.console.exits import DONE
+from portico.cli.console.output import print_json
+from portico.cli.console.terminal import standard_output
+from portico.cli.remote import values
 from portico.cli.remote.connect import connect
-from portico.cli.remote.paths import expand_patterns, find, report_missing
-from portico.cli.terminal import standard_output
+from portico.cli.remote.values import expand_patterns, find, report_missing
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import NotAFolder
 from portico.client.paths import clean, join
-from portico.visible_text import visible
+from portico.model.visible_text import visible
 
 
 def ls(options: SimpleNamespace) -> int:
@@ -74,7 +74,7 @@ def shown(options: SimpleNamespace) -> Callable[[str | None, Entry], None]:
     def long(path: str | None, entry: Entry) -> None:
         size = "" if entry.size is None or entry.is_folder else str(entry.size)
         if size and options.human:
-            size = units.size(entry.size or 0)
+            size = values.size(entry.size or 0)
         moment = f"{entry.modified.astimezone():%Y-%m-%d %H:%M:%S}" if entry.modified else ""
         print(f"{size:>{8 if options.human else 14}}  {moment:19}  {shown_name(path, entry)}")
 

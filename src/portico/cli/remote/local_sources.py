@@ -8,11 +8,11 @@ from glob import glob
 from pathlib import Path
 from types import SimpleNamespace
 
-from portico.cli.exits import Missing, UsageMistake
-from portico.cli.remote.paths import check_unique_names, is_pattern
+from portico.cli.console.exits import Missing, UsageMistake
 from portico.cli.remote.report import Report
 from portico.cli.remote.transfer_record import folder as record_folder
-from portico.visible_text import visible
+from portico.cli.remote.values import check_unique_names, is_pattern
+from portico.model.visible_text import visible
 
 
 @dataclass(frozen=True, slots=True)

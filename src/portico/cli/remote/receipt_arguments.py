@@ -1,7 +1,7 @@
 """`portico receipt`: fetches the key of a gateway, and verifies receipts with it."""
 
-from portico.cli.output import json_option
-from portico.cli.parser import Command, Group, Parser
+from portico.cli.console.output import json_option
+from portico.cli.console.parser import Command, Group, Parser
 from portico.cli.remote.arguments import profile_option
 from portico.cli.remote.command import runs
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from portico.cli.exits import DONE, Missing, UsageMistake
-from portico.cli.output import print_json
+from portico.cli.console.exits import DONE, Missing, UsageMistake
+from portico.cli.console.output import print_json
+from portico.cli.console.terminal import read_standard_input
 from portico.cli.remote.connect import connect
-from portico.cli.terminal import read_standard_input
 from portico.client.auth import profiles
-from portico.client.auth.private_files import write_private
 from portico.client.errors import NotAGateway, ProfileUnusable
 from portico.client.http.effects import Request
-from portico.errors import PorticoError
-from portico.visible_text import visible
+from portico.model.errors import PorticoError
+from portico.model.visible_text import visible
+from portico.runtime.private_files import write_private
 
 ADDRESS = "/backend/1.0.0/receipts/key"
 _MAX_TEXT = 64 * 2**20

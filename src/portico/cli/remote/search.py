@@ -2,13 +2,12 @@
 
 from types import SimpleNamespace
 
-from portico import setting_parsers
-from portico.cli.exits import DONE
+from portico.cli.console.exits import DONE
 from portico.cli.remote.connect import connect
 from portico.cli.remote.listing import shown
-from portico.cli.remote.option_values import ago, parsed
-from portico.cli.remote.paths import report_missing
+from portico.cli.remote.values import ago, parsed, report_missing
 from portico.client.search import Criteria
+from portico.settings import parsers
 
 
 def find(options: SimpleNamespace) -> int:
@@ -30,9 +29,9 @@ def _criteria(options: SimpleNamespace) -> Criteria:
     if options.type:
         criteria["type"] = {"f": "file", "d": "folder"}.get(options.type, options.type)
     if options.larger:
-        criteria["min_size"] = parsed("--larger", options.larger, setting_parsers.size)
+        criteria["min_size"] = parsed("--larger", options.larger, parsers.size)
     if options.smaller:
-        criteria["max_size"] = parsed("--smaller", options.smaller, setting_parsers.size)
+        criteria["max_size"] = parsed("--smaller", options.smaller, parsers.size)
     if options.newer:
         criteria["modified_after"] = parsed("--newer", options.newer, ago)
     if options.older:

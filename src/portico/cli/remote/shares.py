@@ -3,13 +3,13 @@
 from dataclasses import asdict
 from types import SimpleNamespace
 
-from portico import setting_parsers
-from portico.cli.exits import DONE, UsageMistake
-from portico.cli.output import print_json, show_list
+from portico.cli.console.exits import DONE, UsageMistake
+from portico.cli.console.output import print_json, show_list
+from portico.cli.console.terminal import read_standard_input
 from portico.cli.remote.connect import connect
-from portico.cli.remote.option_values import from_now, parsed
-from portico.cli.terminal import read_standard_input
+from portico.cli.remote.values import from_now, parsed
 from portico.client.shares import LinkKind, LinkOptions, ShareLink
+from portico.settings import parsers
 
 _KINDS: dict[str, LinkKind] = {"download": "download", "request": "request", "both": "both"}
 
@@ -89,13 +89,13 @@ def _options(options: SimpleNamespace) -> LinkOptions:
         chosen["password"] = read_standard_input()
     if options.expires:
         chosen["expires_at"] = parsed("--expires", options.expires, from_now)
-    number = setting_parsers.whole_number(1, 10**15)
+    number = parsers.whole_number(1, 10**15)
     if options.max_downloads:
         chosen["max_downloads"] = parsed("--max-downloads", options.max_downloads, number)
     if options.max_uploads:
         chosen["max_uploads"] = parsed("--max-uploads", options.max_uploads, number)
     if options.max_bytes:
-        chosen["max_bytes"] = parsed("--max-bytes", options.max_bytes, setting_parsers.size)
+        chosen["max_bytes"] = parsed("--max-bytes", options.max_bytes, parsers.size)
     if options.types:
         chosen["types"] = options.types.split(",")
     if options.no_name:

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
-from portico.cli.exits import DONE, FAILED, UsageMistake
-from portico.cli.output import print_json
+from portico.cli.console.exits import DONE, FAILED, UsageMistake
+from portico.cli.console.output import print_json
+from portico.cli.console.terminal import at_terminal, read_standard_input
+from portico.cli.remote.command import exit_code, sentence
 from portico.cli.remote.connect import Gateway, connect, describe, profile_name
-from portico.cli.remote.errors import exit_code, sentence
-from portico.cli.terminal import at_terminal, read_standard_input
 from portico.client.auth import profiles
 from portico.client.auth.profiles import Profile, ProfileTokenStore, normalize, same_address
 from portico.client.auth.tokens import Tokens

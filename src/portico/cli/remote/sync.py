@@ -6,21 +6,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
 
-from portico.cli.exits import Missing, UsageMistake
-from portico.cli.output import print_json
+from portico.cli.console.exits import Missing, UsageMistake
+from portico.cli.console.output import print_json
 from portico.cli.remote import transfer_record
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.download_plan import DownloadPlan
 from portico.cli.remote.downloads import download
-from portico.cli.remote.paths import find
 from portico.cli.remote.report import Halt, Report
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.remote.uploads import upload
+from portico.cli.remote.values import find
 from portico.client.client import Client
 from portico.client.errors import ClientError, NotAFolder
 from portico.client.paths import clean
-from portico.visible_text import visible
+from portico.model.visible_text import visible
 
 
 def sync(options: SimpleNamespace) -> int:

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
 
-from portico.cli.output import print_json
-from portico.cli.remote.progress_bar import ProgressBar
-from portico.cli.remote.report import Halt, Report
+from portico.cli.console.output import print_json
+from portico.cli.remote.report import Halt, ProgressBar, Report
 from portico.client.entries import Entry
 from portico.client.errors import AlreadyExists, TransfersFailed
 from portico.client.transfers.progress import Progress
-from portico.visible_text import visible
+from portico.model.visible_text import visible
 
 _AHEAD = 10_000
 """How many files the plan may be ahead of the transfers."""

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from types import SimpleNamespace
 
-from portico.cli.exits import DONE, UsageMistake
-from portico.cli.output import print_json
+from portico.cli.console.exits import DONE, UsageMistake
+from portico.cli.console.output import print_json
+from portico.cli.console.terminal import standard_output
 from portico.cli.remote.connect import connect
-from portico.cli.remote.job_progress import JobLine
-from portico.cli.terminal import standard_output
+from portico.cli.remote.jobs import JobLine
 from portico.client.client import Client
 from portico.client.errors import NotFound
 from portico.client.files import OnConflict
 from portico.client.paths import clean
-from portico.visible_text import visible
+from portico.model.visible_text import visible
 
 
 def list_trash(options: SimpleNamespace) -> int:

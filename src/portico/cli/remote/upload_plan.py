@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from portico.cli.output import print_json
+from portico.cli.console.output import print_json
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.local_sources import LocalSource, list_folder
 from portico.cli.remote.report import Report
@@ -15,7 +15,7 @@ from portico.client.entries import Entry
 from portico.client.errors import ClientError, Forbidden, IsAFolder, NotAFolder, NotFound
 from portico.client.paths import check_name, clean, join, split
 from portico.client.transfers.content_comparer import Candidate
-from portico.visible_text import visible
+from portico.model.visible_text import visible
 
 _FEW = 2
 """Up to this many files are looked up one by one; for more, their folder is listed."""

@@ -5,18 +5,17 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import BinaryIO
 
-from portico.cli.exits import DONE, UsageMistake
-from portico.cli.output import print_json
+from portico.cli.console.exits import DONE, UsageMistake
+from portico.cli.console.output import print_json
+from portico.cli.console.terminal import standard_input
 from portico.cli.remote import transfer_record
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.local_sources import LocalSource, local_sources
-from portico.cli.remote.paths import is_folder
-from portico.cli.remote.progress_bar import ProgressBar
-from portico.cli.remote.report import Report, bare
+from portico.cli.remote.report import ProgressBar, Report, bare
 from portico.cli.remote.transfers import Item, print_plan, transfer
 from portico.cli.remote.upload_plan import UploadPlan
-from portico.cli.terminal import standard_input
+from portico.cli.remote.values import is_folder
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import Temporary
@@ -24,7 +23,7 @@ from portico.client.files import OnConflict
 from portico.client.paths import clean, join
 from portico.client.transfers.progress import Progress, Receipt, Received
 from portico.client.transfers.uploads import HASHED_BEFORE
-from portico.visible_text import visible
+from portico.model.visible_text import visible
 
 _CHUNK = 256 * 1024
 

@@ -1,0 +1,1 @@
+"""Sign-ins, tokens and saved profiles."""

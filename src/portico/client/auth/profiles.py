@@ -3,13 +3,13 @@
 import json
 import os
 import re
+import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from portico.client.auth import keyring
-from portico.client.auth.private_files import write_private
 from portico.client.auth.tokens import Tokens
 from portico.client.errors import ProfileUnusable
 
@@ -108,7 +108,7 @@ def save(profile: Profile) -> None:
     kept = {key: value for key, value in asdict(profile).items() if key != "name"}
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(file, json.dumps(kept, indent=2) + "\n")
+        _write_private(file, json.dumps(kept, indent=2) + "\n")
     except OSError as error:
         raise ProfileUnusable(f"The profile {file} cannot be written: {error.strerror}.") from None
 
@@ -165,3 +165,18 @@ def _from_ring(profile: Profile) -> Tokens | None:
 
 def _file(name: str) -> Path:
     return folder() / f"{check_name(name)}.json"
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Replace a file atomically by one that only its owner can read."""
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(
+            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -11,8 +11,16 @@ from urllib.parse import urlencode
 from portico.client.auth.backoff import Backoff
 from portico.client.auth.tokens import Credentials, Tokens, TokenStore
 from portico.client.errors import ClientError, Forbidden, NotAGateway, NotSignedIn, SignInFailed, Temporary
-from portico.client.http.effects import Exclusive, Operation, Piece, Request, Response, blocking, send
-from portico.client.http.idempotency import LIFETIME_HEADER
+from portico.client.http.effects import (
+    LIFETIME_HEADER,
+    Exclusive,
+    Operation,
+    Piece,
+    Request,
+    Response,
+    blocking,
+    send,
+)
 from portico.client.http.problems import problem
 
 _LOGIN = "/backend/login"

@@ -11,11 +11,22 @@ thrown into it:
 """
 
 import json
+import secrets
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from portico.client.errors import NotAGateway
+
+HEADER = "Idempotency-Key"
+LIFETIME_HEADER = "idempotency-key-lifetime"
+"""A gateway that honours keys sends this with the session."""
+
+
+def new_key() -> dict[str, str]:
+    """A key as a header. It goes with all attempts of one request, and with no other request."""
+    return {HEADER: f'"{secrets.token_hex(16)}"'}
+
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from portico.client import files
 from portico.client.auth.session import AuthSession
 from portico.client.errors import Changed, Forbidden, IsAFolder, NotAFolder, NotFound
 from portico.client.http.effects import Concurrently, Operation, Piece, blocking
-from portico.client.transfers.range_download import RangeDownload, receive
+from portico.client.transfers.downloads import RangeDownload, receive
 
 _MD5 = re.compile(r'"([0-9a-f]{32})"')
 """An ETag that may be the MD5 of the content, as S3 sets it for single-part uploads."""

@@ -1,15 +1,18 @@
 """Streams files as `multipart/form-data`."""
 
+import hashlib
 import re
 import secrets
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
-from portico.client.entries import Entry
-from portico.client.http.effects import Piece
-from portico.client.paths import split
+from portico.client.entries import Entry, entry_of, timestamp
+from portico.client.errors import InvalidPath, NotAGateway
+from portico.client.http.effects import Piece, Response
+from portico.client.paths import clean, path_of, split
 from portico.client.transfers.progress import Meter, Receipt
 from portico.client.transfers.sources import Source
 
@@ -140,3 +143,92 @@ def _part_head(boundary: str, file: UploadItem) -> bytes:
     lines = [f"\r\n--{boundary}", f'Content-Disposition: form-data; name="data"; {disposition}']
     lines += [f"{field}: {value}" for field, value in file.headers.items()]
     return "\r\n".join([*lines, "", ""]).encode()
+
+
+def reported(batch: list[UploadItem], response: Response, seconds: float) -> list[UploadItem]:
+    """The batch with the entries that the gateway reports; an older gateway reports none."""
+    entries: list[Entry] = []
+    headers = response.headers
+    try:
+        if response.content and response.status in (200, 201):
+            entries = [entry_of(item) for item in response.json()["content"]]
+        elif path := path_of(headers.get("content-location", "")):
+            entries = [_entry(path, batch[0].sent, headers)]
+        for entry in entries:
+            clean(entry.path)
+    except (NotAGateway, InvalidPath, KeyError, TypeError):
+        return batch
+    if len(entries) != len(batch):
+        return batch
+    moment = _seconds(headers.get("date", ""))
+    return [
+        replace(file, entry=entry, seconds=seconds, stored_at=moment)
+        for file, entry in zip(batch, entries, strict=True)
+    ]
+
+
+def _entry(path: str, size: int, headers: Mapping[str, str]) -> Entry:
+    """The entry of a single file, as far as the headers of the response describe it."""
+    return Entry(
+        split(path)[1],
+        path,
+        is_folder=False,
+        size=size,
+        last_modified=timestamp(headers.get("x-modified")),
+        etag=headers.get("etag"),
+        digest=headers.get("repr-digest"),
+    )
+
+
+def _seconds(date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+class FileBody:
+    def __init__(self, file: UploadItem, meter: Meter | None = None, *, hashed: bool = False) -> None:
+        """With `hashed`, the SHA-256 is computed while it is sent, for the file's `sha256`."""
+        self._file = file
+        self._meter = meter
+        self._hashed = hashed
+        self.closed = False
+        """Whether the end was sent: from then on the gateway may have stored the file."""
+
+    @property
+    def length(self) -> int | None:
+        return self._file.source.size
+
+    @property
+    def replayable(self) -> bool:
+        return self._file.source.replayable
+
+    @property
+    def blocking(self) -> bool:
+        return self._file.source.blocking
+
+    def __iter__(self) -> Iterator[Piece]:
+        """The last piece follows only when the source has ended well: with it, the gateway stores the file."""
+        file, meter = self._file, self._meter
+        digest = hashlib.sha256() if self._hashed else None
+        self.closed, file.sent = False, 0
+        if meter:
+            meter.at(0)
+        held: Piece = b""
+        for chunk in file.source.chunks():
+            if held:
+                yield held
+            if meter:
+                meter.add(len(held))
+            if digest:
+                digest.update(chunk)
+            file.sent += len(chunk)
+            held = chunk
+        if digest:
+            file.sha256 = digest.digest()
+        self.closed = True
+        if held:
+            yield held
+        if meter:
+            meter.add(len(held))

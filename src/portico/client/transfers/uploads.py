@@ -35,16 +35,12 @@ from portico.client.errors import (
     WrongSize,
 )
 from portico.client.files import OnConflict
-from portico.client.http.effects import Concurrently, Operation, Request, blocking
-from portico.client.http.idempotency import new_key
+from portico.client.http.effects import Concurrently, Operation, Request, blocking, new_key
 from portico.client.paths import split, target
 from portico.client.transfers.batches import SMALL, batches, read_all, refresh
-from portico.client.transfers.file_body import FileBody
-from portico.client.transfers.multipart import MultipartForm, UploadItem, digest_text
+from portico.client.transfers.multipart import FileBody, MultipartForm, UploadItem, digest_text, reported
 from portico.client.transfers.progress import Meter, Progress, Receipt, Received, Resumed
-from portico.client.transfers.reported import reported
-from portico.client.transfers.resumable import ResumableUploads
-from portico.client.transfers.resumable_upload import Terms
+from portico.client.transfers.resumable_upload import ResumableUploads, Terms
 from portico.client.transfers.sources import Source, Uploadable
 
 _ENTRIES, _RECEIPTS = "return=representation; receipt=none", "return=representation"

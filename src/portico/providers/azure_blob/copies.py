@@ -5,10 +5,11 @@ import asyncio
 import structlog
 from azure.core.exceptions import AzureError
 
-from portico.errors import ProviderFailed, ProviderTimeout
+from portico.model.errors import ProviderFailed, ProviderTimeout
 from portico.providers.azure_blob.service import Container
-from portico.providers.azure_common import Response, ServiceError
-from portico.providers.keys import Version
+from portico.providers.azure_common.errors import ServiceError
+from portico.providers.azure_common.service import Response
+from portico.providers.objects.service import Version
 
 log = structlog.get_logger()
 

@@ -7,13 +7,14 @@ from typing import Self
 
 from azure.core.exceptions import AzureError, IncompleteReadError, ServiceResponseTimeoutError
 
-from portico.entries import Download
-from portico.errors import beyond_end, changed, is_a_folder, not_found
+from portico.model.entries import Download
+from portico.model.errors import beyond_end, changed, is_a_folder, not_found
 from portico.providers.azure_blob.listing import entry_of
 from portico.providers.azure_blob.service import Container
-from portico.providers.azure_common import ServiceError, Stream, translated
-from portico.providers.keys import name_of
-from portico.providers.responses import size_of
+from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.service import Stream
+from portico.providers.objects.service import name_of
+from portico.providers.wire.responses import size_of
 
 _ATTEMPTS = 4
 

@@ -1,6 +1,6 @@
 """What errors of the Blob service mean; the table that both Azure services share is in `azure_common.errors`."""
 
-from portico.providers.azure_common import ServiceError
+from portico.providers.azure_common.errors import ServiceError
 
 _NOT_FOUND = ("", "BlobNotFound", "ResourceNotFound")
 _EXISTS = ("BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet")

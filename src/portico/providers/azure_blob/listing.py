@@ -1,19 +1,42 @@
 """Reading a page of a listing, and the headers of one blob."""
 
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import blake2b
 from urllib.parse import unquote
 
-from portico import timestamps
-from portico.entries import FOLDER_TYPE, Entry, guess_content_type
-from portico.providers.keys import KeyPage
-from portico.providers.modification_times import MTIME
-from portico.providers.modification_times import read as read_mtime
-from portico.providers.object_versions import Current
-from portico.providers.responses import check_sizes, etag_of, malformed_response, size_of
-from portico.providers.xml_listing import Record, Shape, read
+from portico.model import timestamps
+from portico.model.entries import FOLDER_TYPE, Entry, guess_content_type
+from portico.providers.objects.service import MTIME, KeyPage
+from portico.providers.objects.service import read as read_mtime
+from portico.providers.objects.versions import Current
+from portico.providers.wire.responses import check_sizes, etag_of, malformed_response, size_of
+from portico.providers.wire.xml_listing import Record, Shape, read
+
+_SUFFIX = re.compile(r"(.*)~([A-Za-z0-9_-]{11})?", re.DOTALL)
+
+
+def join(marker: str, folder: str) -> str:
+    """The token for a marker and a folder, which is a hash from `hash_of`, or empty.
+
+    The service's markers have no `~`, so most tokens are just the marker.
+    """
+    return f"{marker}~{folder}" if folder or "~" in marker else marker
+
+
+def split(token: str) -> tuple[str, str]:
+    """The marker and the folder's hash, which may be empty."""
+    match = _SUFFIX.fullmatch(token)
+    return (match[1], match[2] or "") if match else (token, "")
+
+
+def hash_of(folder: str) -> str:
+    digest = blake2b(folder.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return urlsafe_b64encode(digest).decode().rstrip("=")
+
 
 FOLDER_MARK = "hdi_isfolder"
 """The metadata by which Azure's own tools mark a zero-byte blob as a folder."""

@@ -5,10 +5,10 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from portico.entries import Download, Entry
-from portico.errors import Changed, FolderNotEmpty, already_exists, cannot_replace_folder, changed
-from portico.paths import Path
-from portico.providers.azure_blob import page_tokens
+from portico.model.entries import Download, Entry
+from portico.model.errors import Changed, FolderNotEmpty, already_exists, cannot_replace_folder, changed
+from portico.model.paths import Path
+from portico.providers.azure_blob import listing as page_tokens
 from portico.providers.azure_blob.copies import copy_blob
 from portico.providers.azure_blob.downloads import open_blob
 from portico.providers.azure_blob.errors import is_taken
@@ -16,15 +16,16 @@ from portico.providers.azure_blob.resumable import BlobUpload
 from portico.providers.azure_blob.service import MAX_PAGE_SIZE, Container
 from portico.providers.azure_blob.uploads import MAX_BLOCKS, ObjectUpload
 from portico.providers.azure_blob.versions import BlobVersions
-from portico.providers.azure_common import ServiceError, credential_and_url, invalid_option, translated
-from portico.providers.base import TIMEOUT_SECONDS
-from portico.providers.keys import KeyPage, Version, key_of, name_of
-from portico.providers.memory import MemoryBudget
-from portico.providers.part_store import UploadState
-from portico.providers.parts import max_file_bytes
-from portico.providers.tasks import for_each
-from portico.providers.versioned_objects import VersionedStore
-from portico.providers.write_options import WriteOptions
+from portico.providers.azure_common.credentials import credential_and_url, invalid_option
+from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.contract.provider import TIMEOUT_SECONDS
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import max_file_bytes
+from portico.providers.objects.part_store import UploadState
+from portico.providers.objects.service import KeyPage, Version, key_of, name_of
+from portico.providers.objects.versions import VersionedStore
+from portico.runtime.tasks import for_each
 
 _CONTAINER = re.compile(r"\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
 _MAX_KEY = 1024

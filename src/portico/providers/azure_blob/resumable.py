@@ -8,17 +8,18 @@ from secrets import token_hex
 
 from azure.core.exceptions import AzureError
 
-from portico import timestamps
-from portico.entries import UNKNOWN_TYPE, Entry
-from portico.errors import already_exists, not_found
+from portico.model import timestamps
+from portico.model.entries import UNKNOWN_TYPE, Entry
+from portico.model.errors import already_exists, not_found
 from portico.providers.azure_blob.errors import is_taken, may_have_succeeded
 from portico.providers.azure_blob.listing import entry_of
 from portico.providers.azure_blob.service import Container
 from portico.providers.azure_blob.uploads import MAX_BLOCKS, block_id, block_list, described, put_block
-from portico.providers.azure_common import Body, ServiceError, translated
-from portico.providers.keys import name_of
-from portico.providers.part_store import UPLOADS_PREFIX, PartLimits, PartStore, SentPart, UploadState
-from portico.providers.parts import MIB, UploadPart
+from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.service import Body
+from portico.providers.multipart.parts import MIB, UploadPart
+from portico.providers.objects.part_store import UPLOADS_PREFIX, PartLimits, PartStore, SentPart, UploadState
+from portico.providers.objects.service import name_of
 
 _MARK = "x-ms-meta-portico_upload"
 """The metadata that identifies the blob of an upload. A name with a dash, as on other services, is not allowed."""

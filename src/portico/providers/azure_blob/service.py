@@ -7,15 +7,17 @@ from collections.abc import Mapping
 
 from azure.storage.blob.aio import BlobServiceClient
 
-from portico.entries import Entry
-from portico.providers.azure_blob import page_tokens
+from portico.model.entries import Entry
+from portico.providers.azure_blob import listing as page_tokens
 from portico.providers.azure_blob.errors import is_absent
 from portico.providers.azure_blob.listing import entry_of, read_page
-from portico.providers.azure_common import Access, Service, ServiceError, Stream
-from portico.providers.keys import KeyPage
-from portico.providers.responses import malformed_response
-from portico.providers.transport import ResponseTooLarge, page_bytes
-from portico.providers.xml_listing import run_parser
+from portico.providers.azure_common.credentials import Access
+from portico.providers.azure_common.errors import ServiceError
+from portico.providers.azure_common.service import Service, Stream
+from portico.providers.objects.service import KeyPage
+from portico.providers.wire.responses import malformed_response
+from portico.providers.wire.transport import ResponseTooLarge, page_bytes
+from portico.providers.wire.xml_listing import run_parser
 
 MAX_PAGE_SIZE = 5000
 _API_VERSION = "2021-12-02"

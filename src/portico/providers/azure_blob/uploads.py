@@ -10,19 +10,19 @@ from secrets import token_hex
 
 from azure.core.exceptions import AzureError
 
-from portico import timestamps
-from portico.entries import UNKNOWN_TYPE, Entry
-from portico.errors import already_exists, changed
+from portico.model import timestamps
+from portico.model.entries import UNKNOWN_TYPE, Entry
+from portico.model.errors import already_exists, changed
 from portico.providers.azure_blob.errors import is_taken, may_have_succeeded
 from portico.providers.azure_blob.listing import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_blob.service import Container
-from portico.providers.azure_common import Body, Response, ServiceError, translated
-from portico.providers.keys import name_of
-from portico.providers.memory import MemoryBudget
-from portico.providers.modification_times import MTIME, as_rfc3339
-from portico.providers.parts import LOOKUP_FRACTION, Parts, UploadPart, part_sizes, split
-from portico.providers.responses import malformed_response
-from portico.providers.transport import MAX_RESPONSE_BYTES
+from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.service import Body, Response
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import LOOKUP_FRACTION, Parts, UploadPart, part_sizes, split
+from portico.providers.objects.service import MTIME, as_rfc3339, name_of
+from portico.providers.wire.responses import malformed_response
+from portico.providers.wire.transport import MAX_RESPONSE_BYTES
 
 MAX_BLOCKS = 50_000
 _BLOCK_LIST_BYTES, _BLOCK_BYTES = 64 * 1024, 256

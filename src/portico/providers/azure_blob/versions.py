@@ -2,18 +2,19 @@
 
 from collections.abc import AsyncIterator
 
-from portico.errors import ProviderUnavailable, already_exists
-from portico.paths import RESERVED_PREFIX
+from portico.model.errors import ProviderUnavailable, already_exists
+from portico.model.paths import RESERVED_PREFIX
 from portico.providers.azure_blob.copies import copy_blob
 from portico.providers.azure_blob.errors import is_taken
 from portico.providers.azure_blob.listing import VERSION_ID, entry_of, read_versions
 from portico.providers.azure_blob.service import MAX_ENTRY_BYTES, Container
-from portico.providers.azure_common import Body, ServiceError, translated
-from portico.providers.keys import KeyStore, Version, name_of
-from portico.providers.object_versions import Current, ObjectVersions
-from portico.providers.progress import Progress
-from portico.providers.transport import page_bytes
-from portico.providers.xml_listing import run_parser
+from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.service import Body
+from portico.providers.objects.service import KeyStore, Version, name_of
+from portico.providers.objects.versions import Current, ObjectVersions
+from portico.providers.wire.responses import Progress
+from portico.providers.wire.transport import page_bytes
+from portico.providers.wire.xml_listing import run_parser
 
 _PROBE = f"{RESERVED_PREFIX}versions"
 _PAGE = 1000

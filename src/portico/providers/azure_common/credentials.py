@@ -12,8 +12,8 @@ from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSa
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import ClientAuthenticationError
 
-from portico.errors import ProviderRefused
-from portico.providers.responses import malformed_response
+from portico.model.errors import ProviderRefused
+from portico.providers.wire.responses import malformed_response
 
 ServiceName = Literal["blob", "file"]
 Credential = AzureNamedKeyCredential | AzureSasCredential | AsyncTokenCredential

@@ -1,4 +1,4 @@
-"""Errors of both Azure services and of the SDK, translated to those of `portico.errors`.
+"""Errors of both Azure services and of the SDK, translated to those of `portico.model.errors`.
 
 An error response has a status and a code in `x-ms-error-code`. Its text is for developers and is not passed on.
 """
@@ -14,7 +14,7 @@ from azure.core.exceptions import (
     ServiceResponseTimeoutError,
 )
 
-from portico.errors import (
+from portico.model.errors import (
     InvalidCursor,
     InvalidPath,
     NotPossible,
@@ -31,7 +31,7 @@ from portico.errors import (
     service_unavailable,
     storage_full,
 )
-from portico.providers.responses import malformed_response
+from portico.providers.wire.responses import malformed_response
 
 _RETRY_SECONDS = 10
 

@@ -19,11 +19,11 @@ from azure.core.exceptions import AzureError, ServiceResponseTimeoutError
 from azure.core.pipeline.transport import AioHttpTransport, HttpRequest
 from azure.storage.blob.aio import ExponentialRetry
 
-from portico.errors import PorticoError
-from portico.providers import transport
+from portico.model.errors import PorticoError
 from portico.providers.azure_common.credentials import Access
 from portico.providers.azure_common.errors import ServiceError
-from portico.providers.base import TIMEOUT_SECONDS
+from portico.providers.contract.provider import TIMEOUT_SECONDS
+from portico.providers.wire import transport
 
 ATTEMPTS = 4
 _PIECE = 2**20

@@ -1,5 +1,1 @@
 """Azure File Share."""
-
-from portico.providers.azure_files.provider import AzureFilesProvider
-
-__all__ = ["AzureFilesProvider"]

@@ -2,14 +2,15 @@
 
 import re
 
-from portico.entries import Download, Entry
-from portico.errors import ProviderFailed, beyond_end, changed, is_a_folder, not_found, root_is_a_folder
-from portico.paths import Path
-from portico.providers.azure_common import ServiceError, Stream, translated
+from portico.model.entries import Download, Entry
+from portico.model.errors import ProviderFailed, beyond_end, changed, is_a_folder, not_found, root_is_a_folder
+from portico.model.paths import Path
+from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.service import Stream
 from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import is_absent
 from portico.providers.azure_files.service import Share, file_entry
-from portico.providers.responses import malformed_response, size_of
+from portico.providers.wire.responses import malformed_response, size_of
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 

@@ -6,10 +6,10 @@ from datetime import datetime
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
-from portico import timestamps
-from portico.entries import FOLDER_TYPE, Entry, guess_content_type
-from portico.providers.responses import check_sizes, malformed_response
-from portico.providers.xml_listing import Shape, read
+from portico.model import timestamps
+from portico.model.entries import FOLDER_TYPE, Entry, guess_content_type
+from portico.providers.wire.responses import check_sizes, malformed_response
+from portico.providers.wire.xml_listing import Shape, read
 
 _SHAPE = Shape(
     {"Directory": ("Name", "LastWriteTime"), "File": ("Name", "Content-Length", "LastWriteTime")},

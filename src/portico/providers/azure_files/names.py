@@ -6,8 +6,8 @@ not reach.
 
 import re
 
-from portico.errors import InvalidPath
-from portico.paths import RESERVED_PREFIX, Path, name_flaw
+from portico.model.errors import InvalidPath
+from portico.model.paths import RESERVED_PREFIX, Path, name_flaw
 
 _MAX_NAME = 255
 _MAX_PATH = 2048

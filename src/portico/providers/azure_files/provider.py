@@ -4,21 +4,21 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from portico.entries import Download, Entry, Page
-from portico.errors import folder_not_empty, not_a_folder, not_found
-from portico.paths import RESERVED_PREFIX, Path, name_flaw
-from portico.providers.azure_common import ServiceError, credential_and_url, translated
-from portico.providers.azure_files import names, removal, trees
+from portico.model.entries import Download, Entry, Page
+from portico.model.errors import folder_not_empty, not_a_folder, not_found
+from portico.model.paths import RESERVED_PREFIX, Path, name_flaw
+from portico.providers.azure_common.credentials import credential_and_url
+from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_files import names, trees
 from portico.providers.azure_files.downloads import open_file
 from portico.providers.azure_files.resumable import AzureFilesUpload
 from portico.providers.azure_files.service import MAX_PAGE_SIZE, Share
 from portico.providers.azure_files.targets import check_ancestors, make_folders
 from portico.providers.azure_files.uploads import store
-from portico.providers.base import TIMEOUT_SECONDS, Provider
-from portico.providers.folder_walk import FolderWalk, Position
-from portico.providers.memory import MemoryBudget
-from portico.providers.tree_walk import TreeWalk
-from portico.providers.write_options import KeptFile, WriteOptions
+from portico.providers.contract.provider import TIMEOUT_SECONDS, Provider, TreeWalk
+from portico.providers.contract.uploads import KeptFile, WriteOptions
+from portico.providers.folders.walk import FolderWalk, Position
+from portico.providers.multipart.memory import MemoryBudget
 
 log = structlog.get_logger()
 
@@ -136,7 +136,7 @@ class AzureFilesProvider(Provider):
                     raise
                 if not recursive:
                     raise folder_not_empty(path.name) from error
-                await removal.remove(self._share, path)
+                await trees.remove(self._share, path)
                 return
             if not there:
                 raise not_found(path.name)
@@ -159,7 +159,7 @@ class AzureFilesProvider(Provider):
 
     async def sweep(self) -> int:
         with translated("staging"):
-            return await removal.sweep(self._share)
+            return await trees.sweep(self._share)
 
     async def close(self) -> None:
         await self._share.close()

@@ -11,21 +11,29 @@ from datetime import datetime
 
 import msgspec
 
-from portico.entries import Entry
-from portico.errors import AlreadyExists, IsAFolder, service_unavailable
-from portico.paths import Path
-from portico.providers.azure_common import ServiceError, translated
+from portico.model.entries import Entry
+from portico.model.errors import AlreadyExists, IsAFolder, service_unavailable
+from portico.model.paths import Path
+from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.service import Found, Share
 from portico.providers.azure_files.staging import RANGE_BYTES, STAGING, StagedFile, resumable_path
 from portico.providers.azure_files.targets import check_ancestors, check_file_target, relocate
 from portico.providers.azure_files.uploads import header_type
-from portico.providers.memory import MemoryBudget
-from portico.providers.parts import UploadPart, split
-from portico.providers.responses import malformed_response
-from portico.providers.resumable import SAVED_BYTES, ResumableUpload, Save, UntilCut, committed, upload_gone
-from portico.providers.write_options import KeptFile, WriteOptions
+from portico.providers.contract.uploads import (
+    SAVED_BYTES,
+    KeptFile,
+    ResumableUpload,
+    Save,
+    UntilCut,
+    WriteOptions,
+    committed,
+    upload_gone,
+)
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import UploadPart, split
+from portico.providers.wire.responses import malformed_response
 
 _TAKEOVERS = 3
 """How often the file is looked for, if earlier writers still rename it."""

@@ -11,16 +11,18 @@ from functools import partial
 
 from azure.storage.fileshare.aio import ShareServiceClient
 
-from portico import timestamps
-from portico.entries import FOLDER_TYPE, UNKNOWN_TYPE, Entry
-from portico.paths import Path
-from portico.providers.azure_common import Access, Body, Service, ServiceError, Stream
+from portico.model import timestamps
+from portico.model.entries import FOLDER_TYPE, UNKNOWN_TYPE, Entry
+from portico.model.paths import Path
+from portico.providers.azure_common.credentials import Access
+from portico.providers.azure_common.errors import ServiceError
+from portico.providers.azure_common.service import Body, Service, Stream
 from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import is_absent
 from portico.providers.azure_files.listing import FolderListing, read_listing, stamp
-from portico.providers.responses import etag_of, malformed_response, size_of
-from portico.providers.transport import page_bytes
-from portico.providers.xml_listing import run_parser
+from portico.providers.wire.responses import etag_of, malformed_response, size_of
+from portico.providers.wire.transport import page_bytes
+from portico.providers.wire.xml_listing import run_parser
 
 _VERSION = "2024-11-04"
 _DOTS = {"x-ms-allow-trailing-dot": "true", "x-ms-source-allow-trailing-dot": "true"}

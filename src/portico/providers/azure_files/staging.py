@@ -16,14 +16,15 @@ from typing import TypeVar
 
 from azure.core.exceptions import AzureError
 
-from portico.entries import Entry
-from portico.errors import PorticoError, ProviderFailed, ProviderTimeout
-from portico.paths import RESERVED_PREFIX, Path
-from portico.providers.azure_common import Body, ServiceError, translated
+from portico.model.entries import Entry
+from portico.model.errors import PorticoError, ProviderFailed, ProviderTimeout
+from portico.model.paths import RESERVED_PREFIX, Path
+from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.service import Body
 from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.service import Found, Share
 from portico.providers.azure_files.targets import check_version, make_folders, relocate
-from portico.providers.parts import MIB, UploadPart
+from portico.providers.multipart.parts import MIB, UploadPart
 
 T = TypeVar("T")
 

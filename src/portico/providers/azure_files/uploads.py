@@ -4,15 +4,15 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 
-from portico.entries import UNKNOWN_TYPE, Entry
-from portico.paths import Path
-from portico.providers.azure_common import translated
+from portico.model.entries import UNKNOWN_TYPE, Entry
+from portico.model.paths import Path
+from portico.providers.azure_common.errors import translated
 from portico.providers.azure_files.service import Share
 from portico.providers.azure_files.staging import RANGE_BYTES, StagedFile
 from portico.providers.azure_files.targets import check_file_target
-from portico.providers.memory import MemoryBudget
-from portico.providers.parts import split
-from portico.providers.write_options import WriteOptions
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import split
 
 _HEADER_TEXT = re.compile(r"[\x20-\x7e]{1,256}")
 

@@ -7,14 +7,14 @@ from typing import Self
 
 import aiohttp
 
-from portico import timestamps
-from portico.entries import Download, Entry, guess_content_type
-from portico.errors import beyond_end, changed, not_found
+from portico.model import timestamps
+from portico.model.entries import Download, Entry, guess_content_type
+from portico.model.errors import beyond_end, changed, not_found
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
 from portico.providers.gcs.service import Backoff, Request, Service
-from portico.providers.keys import name_of
-from portico.providers.responses import malformed_response, size_of
+from portico.providers.objects.service import name_of
+from portico.providers.wire.responses import malformed_response, size_of
 
 _CHUNK = 2**20
 """More than this may have arrived before the content is read."""

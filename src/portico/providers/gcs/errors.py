@@ -1,4 +1,4 @@
-"""Errors of the service and of the HTTP client, translated to those of `portico.errors`."""
+"""Errors of the service and of the HTTP client, translated to those of `portico.model.errors`."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import aiohttp
 
-from portico.errors import (
+from portico.model.errors import (
     PorticoError,
     ProviderUnavailable,
     not_found,
@@ -16,7 +16,7 @@ from portico.errors import (
     service_unavailable,
 )
 from portico.providers.gcs.responses import ErrorBody
-from portico.providers.responses import malformed_response
+from portico.providers.wire.responses import malformed_response
 
 _TEMPORARY = frozenset({408, 429, 500, 502, 503, 504})
 _THROTTLED = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded"})

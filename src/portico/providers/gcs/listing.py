@@ -4,15 +4,15 @@ from typing import Literal
 
 import msgspec
 
-from portico.entries import Entry, guess_content_type
-from portico.errors import InvalidCursor
+from portico.model.entries import Entry, guess_content_type
+from portico.model.errors import InvalidCursor
+from portico.model.timestamps import from_isos
 from portico.providers.gcs.errors import ServiceError, translated
 from portico.providers.gcs.responses import decode
 from portico.providers.gcs.service import Request, Service
-from portico.providers.keys import KeyPage
-from portico.providers.responses import check_count, check_sizes, malformed_response
-from portico.providers.transport import page_bytes
-from portico.timestamps import from_isos
+from portico.providers.objects.service import KeyPage
+from portico.providers.wire.responses import check_count, check_sizes, malformed_response
+from portico.providers.wire.transport import page_bytes
 
 _FIELDS = "kind,nextPageToken,prefixes,items(name,size,updated,contentType)"
 _FLAT_FIELDS = "kind,nextPageToken,items(name,size,updated,contentType,generation)"

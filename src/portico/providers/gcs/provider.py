@@ -4,10 +4,10 @@ import re
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
-from portico.entries import Download, Entry
-from portico.errors import InvalidPath, InvalidRequest, changed
-from portico.providers.base import TIMEOUT_SECONDS
-from portico.providers.gcs.copies import copy_object
+from portico.model.entries import Download, Entry
+from portico.model.errors import InvalidPath, InvalidRequest, changed
+from portico.providers.contract.provider import TIMEOUT_SECONDS
+from portico.providers.contract.uploads import WriteOptions
 from portico.providers.gcs.credentials import AccessTokens, Anonymous
 from portico.providers.gcs.downloads import ObjectReader
 from portico.providers.gcs.errors import ServiceError, translated
@@ -15,14 +15,13 @@ from portico.providers.gcs.listing import list_objects
 from portico.providers.gcs.resumable import GcsUpload
 from portico.providers.gcs.service import Request, Service
 from portico.providers.gcs.uploads import PART_BYTES, ObjectUpload, insert, upload_parts
-from portico.providers.gcs.versions import GcsVersions
-from portico.providers.keys import KeyPage, Version, name_of
-from portico.providers.memory import MemoryBudget
-from portico.providers.part_store import UploadState
-from portico.providers.parts import split
-from portico.providers.tasks import for_each
-from portico.providers.versioned_objects import VersionedStore
-from portico.providers.write_options import WriteOptions
+from portico.providers.gcs.versions import GcsVersions, copy_object
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import split
+from portico.providers.objects.part_store import UploadState
+from portico.providers.objects.service import KeyPage, Version, name_of
+from portico.providers.objects.versions import VersionedStore
+from portico.runtime.tasks import for_each
 
 _ENDPOINT = "https://storage.googleapis.com"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")

@@ -4,12 +4,12 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from portico import timestamps
-from portico.entries import Entry, guess_content_type
-from portico.providers.modification_times import MTIME
-from portico.providers.modification_times import read as read_mtime
-from portico.providers.parts import MARK
-from portico.providers.responses import malformed_response, size_of
+from portico.model import timestamps
+from portico.model.entries import Entry, guess_content_type
+from portico.providers.multipart.parts import MARK
+from portico.providers.objects.service import MTIME
+from portico.providers.objects.service import read as read_mtime
+from portico.providers.wire.responses import malformed_response, size_of
 
 T = TypeVar("T")
 

@@ -6,16 +6,16 @@ checksum of everything is part of the state, and the service verifies it at the 
 
 from dataclasses import replace
 
-from portico.entries import UNKNOWN_TYPE, Entry
-from portico.errors import already_exists, not_found
+from portico.model.entries import UNKNOWN_TYPE, Entry
+from portico.model.errors import already_exists, not_found
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.errors import translated
 from portico.providers.gcs.responses import ObjectResource
 from portico.providers.gcs.service import Service
 from portico.providers.gcs.uploads import ObjectUpload, ResumableSession, SessionLost, insert, storing
-from portico.providers.keys import name_of
-from portico.providers.part_store import PartLimits, PartStore, SentPart, UploadState
-from portico.providers.parts import UploadPart
+from portico.providers.multipart.parts import UploadPart
+from portico.providers.objects.part_store import PartLimits, PartStore, SentPart, UploadState
+from portico.providers.objects.service import name_of
 
 _QUANTUM = 256 * 1024
 

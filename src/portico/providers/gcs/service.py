@@ -10,10 +10,10 @@ from urllib.parse import quote, urlencode
 import aiohttp
 from yarl import URL
 
-from portico.providers import transport
 from portico.providers.gcs.errors import FAILURES, ServiceError, is_temporary, translated
 from portico.providers.gcs.responses import OBJECT_FIELDS, ObjectResource, read_error, read_object
-from portico.providers.keys import name_of
+from portico.providers.objects.service import name_of
+from portico.providers.wire import transport
 
 ATTEMPTS = 4
 FIRST_WAIT = 0.5
@@ -106,7 +106,7 @@ class Service:
     async def find(
         self, key: str, within: float | None = None, generation: str | None = None
     ) -> ObjectResource | None:
-        """The object, or None; errors are those of `portico.errors`. `generation`: of an older version."""
+        """The object, or None; errors are those of `portico.model.errors`. `generation`: of an older version."""
         params = {"fields": OBJECT_FIELDS, "generation": generation}
         request = Request("GET", self.object_url(key), params)
         with translated(name_of(key)):

@@ -12,16 +12,15 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 import structlog
 
-from portico.entries import UNKNOWN_TYPE
-from portico.errors import PorticoError, ProviderUnavailable, already_exists, changed
+from portico.model.entries import UNKNOWN_TYPE
+from portico.model.errors import PorticoError, ProviderUnavailable, already_exists, changed
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
 from portico.providers.gcs.responses import GSUTIL_MTIME, OBJECT_FIELDS, ObjectResource, read_object
 from portico.providers.gcs.service import Backoff, Request, Response, Service
-from portico.providers.keys import name_of
-from portico.providers.modification_times import MTIME, as_rfc3339
-from portico.providers.parts import LOOKUP_FRACTION, MARK, MIB, Parts, UploadPart
-from portico.providers.responses import malformed_response
+from portico.providers.multipart.parts import LOOKUP_FRACTION, MARK, MIB, Parts, UploadPart
+from portico.providers.objects.service import MTIME, as_rfc3339, name_of
+from portico.providers.wire.responses import malformed_response
 
 PART_BYTES = 8 * MIB
 """Of a resumable upload; the service requires a multiple of 256 KiB."""

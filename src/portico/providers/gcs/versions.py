@@ -1,17 +1,81 @@
 """Versions of a bucket: a deleted object stays under its generation. Restoring copies it inside the service."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
 
-from portico.providers.gcs.copies import copy_object
-from portico.providers.gcs.errors import translated
-from portico.providers.gcs.responses import decode
-from portico.providers.gcs.service import Request, Service
+from portico.model.errors import already_exists, changed
+from portico.providers.gcs.errors import FAILURES, ServiceError, translated
+from portico.providers.gcs.responses import REWRITE_FIELDS, decode, read_rewrite
+from portico.providers.gcs.service import Backoff, Request, Service
 from portico.providers.gcs.uploads import ObjectUpload, insert
-from portico.providers.keys import KeyStore, Version
-from portico.providers.object_versions import Current, ObjectVersions
-from portico.providers.parts import UploadPart
+from portico.providers.multipart.parts import UploadPart
+from portico.providers.objects.service import KeyStore, Version, name_of
+from portico.providers.objects.versions import Current, ObjectVersions
+from portico.providers.wire.responses import malformed_response
+
+_MAX_IDLE_STEPS = 16
+"""Responses in a row by which a copy may not have made progress."""
+
+
+async def copy_object(
+    service: Service,
+    source: Version,
+    target: str,
+    *,
+    replace: bool,
+    generation: str | None = None,
+    if_match: str | None = None,
+) -> None:
+    """As `KeyStore.duplicate`. With a generation, that one is copied, even if it is not the current one."""
+    url = service.rewrite_url(source.key, target)
+    params: dict[str, str | None] = {
+        "fields": REWRITE_FIELDS,
+        "ifGenerationMatch": if_match if replace else "0",
+        "ifSourceGenerationMatch": source.etag,
+        "sourceGeneration": generation,
+    }
+    backoff = Backoff()
+    in_doubt = False
+    rewritten = idle = 0
+    with translated(name_of(source.key)):
+        while True:
+            try:
+                response = read_rewrite((await service.once(Request("POST", url, params))).body)
+            except FAILURES as error:
+                if isinstance(error, ServiceError) and error.status == 412:
+                    await _check_generation(service, source)
+                    if in_doubt and await _is_copy(service, source.key, generation, target):
+                        return
+                    raise already_exists(name_of(target)) from None
+                await backoff.after(error)
+                in_doubt = True
+                continue
+            if response.done:
+                return
+            if response.rewrite_token is None:
+                raise malformed_response("an unfinished copy without a token to continue it")
+            idle = 0 if response.total_bytes_rewritten > rewritten else idle + 1
+            if idle >= _MAX_IDLE_STEPS:
+                raise malformed_response("an unfinished copy without progress, again and again")
+            rewritten = response.total_bytes_rewritten
+            params["rewriteToken"] = response.rewrite_token
+            backoff = Backoff()
+
+
+async def _check_generation(service: Service, version: Version) -> None:
+    found = await service.find(version.key)
+    if found and version.etag is not None and str(found.generation) != version.etag:
+        raise changed(name_of(version.key))
+
+
+async def _is_copy(service: Service, source: str, generation: str | None, target: str) -> bool:
+    """Whether two objects hold the same bytes."""
+    first, second = await asyncio.gather(service.find(source, generation=generation), service.find(target))
+    if first is None or second is None or first.crc32c is None:
+        return False
+    return (first.size, first.crc32c) == (second.size, second.crc32c)
 
 
 class _Versioning(msgspec.Struct):

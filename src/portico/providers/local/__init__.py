@@ -1,5 +1,1 @@
 """`local`: a plain folder of this machine, the embedded default."""
-
-from portico.providers.local.provider import LocalProvider
-
-__all__ = ["LocalProvider"]

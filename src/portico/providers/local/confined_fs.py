@@ -13,11 +13,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import compress, repeat
 
-from portico import timestamps
-from portico.entries import FOLDER_TYPE, Entry, guess_content_type, guess_content_types
-from portico.errors import FolderUnusable, not_found
-from portico.paths import Path
-from portico.providers import volume_id
+from portico.model import timestamps
+from portico.model.entries import FOLDER_TYPE, Entry, guess_content_type, guess_content_types
+from portico.model.errors import FolderUnusable, not_found
+from portico.model.paths import Path
+from portico.providers.folders import volume_id
 from portico.providers.local import stats
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -5,15 +5,9 @@ import os
 import threading
 from typing import Self
 
-from portico.entries import Download
-from portico.errors import (
-    ProviderFailed,
-    beyond_end,
-    changed,
-    is_a_folder,
-    not_found,
-)
-from portico.paths import Path
+from portico.model.entries import Download
+from portico.model.errors import ProviderFailed, beyond_end, changed, is_a_folder, not_found
+from portico.model.paths import Path
 from portico.providers.local.confined_fs import Volume, entry_of, etag_of, is_folder, opened_parent, visible
 from portico.providers.local.errors import translate
 from portico.providers.local.threads import Threads

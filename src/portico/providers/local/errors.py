@@ -1,10 +1,10 @@
-"""The operating system's errors as errors of `portico.errors`."""
+"""The operating system's errors as errors of `portico.model.errors`."""
 
 import errno
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from portico.errors import (
+from portico.model.errors import (
     FREE_SPACE,
     InvalidPath,
     NotAFolder,
@@ -20,7 +20,7 @@ from portico.errors import (
     service_unavailable,
     storage_full,
 )
-from portico.paths import Path
+from portico.model.paths import Path
 
 _RETRY_SECONDS = 1
 _TOO_MANY_FILES = "The gateway is serving too many files at once; try again in a moment."

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from portico import timestamps
-from portico.entries import Entry, Page
-from portico.errors import InvalidCursor, not_a_folder
-from portico.paths import Path
-from portico.processes import machine
-from portico.providers import folder_walk
+from portico.model import timestamps
+from portico.model.entries import Entry, Page
+from portico.model.errors import InvalidCursor, not_a_folder
+from portico.model.paths import Path
+from portico.providers.folders import walk as folder_walk
 from portico.providers.local.confined_fs import Volume, entries_of, found, opened_folder
 from portico.providers.local.snapshots import FolderSnapshot, LargeFolder, SnapshotCache
 from portico.providers.local.threads import Threads
+from portico.runtime.processes import machine
 
 CACHE_SECONDS = 1.0
 UNCHANGED_MS = 10_000

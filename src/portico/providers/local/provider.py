@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from portico.entries import Download, Entry, Page
-from portico.errors import NotFound, service_unavailable
-from portico.paths import Path
-from portico.providers import volume_id
-from portico.providers.base import Provider
-from portico.providers.folder_access import access_problem
-from portico.providers.folder_walk import FolderWalk
+from portico.model.entries import Download, Entry, Page
+from portico.model.errors import NotFound, service_unavailable
+from portico.model.paths import Path
+from portico.providers.contract.provider import Provider, TreeWalk
+from portico.providers.contract.uploads import KeptFile, WriteOptions
+from portico.providers.folders import volume_id
+from portico.providers.folders.volume_id import access_problem
+from portico.providers.folders.walk import FolderWalk
 from portico.providers.local import staging, trees
 from portico.providers.local.confined_fs import (
     Volume,
@@ -29,8 +30,6 @@ from portico.providers.local.listing import FolderListing
 from portico.providers.local.resumable import LocalUpload
 from portico.providers.local.threads import Threads
 from portico.providers.local.uploads import CopyNeeded, StagedFile, WriteBuffers, upload, with_place
-from portico.providers.tree_walk import TreeWalk
-from portico.providers.write_options import KeptFile, WriteOptions
 
 _SMALL_FILE = 64 * 2**20
 """Bytes. Copying a file up to this size does not wait for copies of whole trees."""

@@ -10,9 +10,19 @@ from typing import TypeVar
 
 import msgspec
 
-from portico.entries import Entry
-from portico.errors import other_offset
-from portico.paths import Path
+from portico.model.entries import Entry
+from portico.model.errors import other_offset
+from portico.model.paths import Path
+from portico.providers.contract.uploads import (
+    SAVED_BYTES,
+    KeptFile,
+    ResumableUpload,
+    Save,
+    UntilCut,
+    WriteOptions,
+    committed,
+    upload_gone,
+)
 from portico.providers.local.confined_fs import Volume, entry_of, lstat, opened_folder
 from portico.providers.local.staging import open_resumable, open_staging, opened_staging, resumable_name
 from portico.providers.local.threads import Threads
@@ -25,8 +35,6 @@ from portico.providers.local.uploads import (
     with_place,
     write_buffers,
 )
-from portico.providers.resumable import SAVED_BYTES, ResumableUpload, Save, UntilCut, committed, upload_gone
-from portico.providers.write_options import KeptFile, WriteOptions
 
 T = TypeVar("T")
 

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from portico import processes
-from portico.errors import ProviderRefused, already_exists, cannot_replace_folder, service_unavailable
-from portico.paths import RESERVED_PREFIX, Path
-from portico.processes import ProcessState
-from portico.providers.local.cancellation import CancelToken
+from portico.model.errors import ProviderRefused, already_exists, cannot_replace_folder, service_unavailable
+from portico.model.paths import RESERVED_PREFIX, Path
 from portico.providers.local.confined_fs import Volume, is_folder, lstat, open_folder, opened_folder, visible
-from portico.tally import count
+from portico.providers.local.threads import CancelToken
+from portico.runtime import processes
+from portico.runtime.processes import ProcessState
+from portico.runtime.progress_counter import count
 
 _STAGING = Path((f"{RESERVED_PREFIX}staging",))
 ABANDONED_SECONDS = 24 * 3600

@@ -1,14 +1,40 @@
 """The threads of one provider."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from portico.errors import Unavailable
-from portico.paths import Path
-from portico.providers.local.cancellation import Cancelled, CancelToken, NotDone
+from portico.model.errors import Unavailable
+from portico.model.paths import Path
 from portico.providers.local.errors import translate, translated
-from portico.thread_pool import ThreadPool
+from portico.runtime.threads import ThreadPool
+
+
+class Cancelled(Exception):
+    """The work was cancelled before its end."""
+
+
+class NotDone(Exception):
+    """The work has changed nothing yet: something else has to be done before it is tried again."""
+
+
+class CancelToken:
+    """Passed to work that may take long, which calls `check` wherever it can stop safely."""
+
+    def __init__(self) -> None:
+        self._cancelled = threading.Event()
+        self.started = False
+        """Whether the work has called `check` at all. Work that is cancelled before that does nothing."""
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def check(self) -> None:
+        self.started = True
+        if self._cancelled.is_set():
+            raise Cancelled
+
 
 T = TypeVar("T")
 

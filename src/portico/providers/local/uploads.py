@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from portico.entries import Entry
-from portico.errors import AlreadyExists, IsAFolder, PorticoError, changed, service_unavailable
-from portico.paths import Path
-from portico.providers.local.cancellation import NotDone
+from portico.model.entries import Entry
+from portico.model.errors import AlreadyExists, IsAFolder, PorticoError, changed, service_unavailable
+from portico.model.paths import Path
+from portico.providers.contract.uploads import KeptFile
 from portico.providers.local.confined_fs import (
     Volume,
     entry_of,
@@ -37,8 +37,7 @@ from portico.providers.local.staging import (
     open_staging,
     write_all,
 )
-from portico.providers.local.threads import Threads
-from portico.providers.write_options import KeptFile
+from portico.providers.local.threads import NotDone, Threads
 
 MAX_BUFFER = 2**20
 """Bytes. A larger buffer takes no less processor time."""

@@ -4,14 +4,14 @@ import asyncio
 from secrets import token_hex
 from typing import Any
 
-from portico.errors import AlreadyExists, NotFound, PorticoError, already_exists, changed, not_found
-from portico.providers.keys import Version, name_of
-from portico.providers.parts import MARK, MIB
+from portico.model.errors import AlreadyExists, NotFound, PorticoError, already_exists, changed, not_found
+from portico.providers.multipart.parts import MARK, MIB
+from portico.providers.objects.service import Version, name_of
 from portico.providers.s3.errors import code_of
-from portico.providers.s3.responses import require
+from portico.providers.s3.listing import require
 from portico.providers.s3.service import Service
 from portico.providers.s3.uploads import MAX_PARTS, Target, multipart
-from portico.providers.tasks import first_error
+from portico.runtime.tasks import first_error
 
 _ONE_CALL = 5 * 1024 * MIB
 """The largest object that the service copies in one request."""

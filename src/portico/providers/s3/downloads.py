@@ -4,13 +4,13 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
-from portico.entries import Download
-from portico.errors import PorticoError, RangeNotSatisfiable, beyond_end, changed
-from portico.providers.keys import name_of
-from portico.providers.responses import malformed_response
+from portico.model.entries import Download
+from portico.model.errors import PorticoError, RangeNotSatisfiable, beyond_end, changed
+from portico.providers.objects.service import name_of
 from portico.providers.s3.errors import translated
-from portico.providers.s3.responses import entry_of, require
+from portico.providers.s3.listing import entry_of, require
 from portico.providers.s3.service import Service
+from portico.providers.wire.responses import malformed_response
 
 _CHUNK_BYTES = 2**20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")

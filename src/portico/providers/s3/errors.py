@@ -1,4 +1,4 @@
-"""Errors of the service and the SDK, translated to those of `portico.errors`."""
+"""Errors of the service and the SDK, translated to those of `portico.model.errors`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ import aiohttp
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
-from portico.errors import (
+from portico.model.errors import (
     InvalidCursor,
     InvalidPath,
     PorticoError,
@@ -25,8 +25,8 @@ from portico.errors import (
     service_unavailable,
     storage_full,
 )
-from portico.providers.keys import name_of
-from portico.providers.responses import malformed_response
+from portico.providers.objects.service import name_of
+from portico.providers.wire.responses import malformed_response
 
 ERROR_IN_SUCCESS = "ErrorInSuccess"
 """Set in an error response whose status is a success."""

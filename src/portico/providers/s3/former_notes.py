@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from portico.entries import Entry
-from portico.errors import NotFound
-from portico.providers.part_store import UPLOADS_PREFIX
+from portico.model.entries import Entry
+from portico.model.errors import NotFound
+from portico.providers.objects.part_store import UPLOADS_PREFIX
 from portico.providers.s3.errors import translated
 from portico.providers.s3.service import Service
-from portico.providers.s3.unfinished import abort, abort_begun_at
+from portico.providers.s3.uploads import abort, abort_begun_at
 
 FOLDER = UPLOADS_PREFIX
 STALE = timedelta(hours=24)

@@ -3,27 +3,25 @@
 import re
 from collections.abc import AsyncIterator
 
-from portico.entries import Download, Entry
-from portico.errors import NotFound, PorticoError, changed
-from portico.providers.base import TIMEOUT_SECONDS
-from portico.providers.keys import KeyPage, Version, name_of
-from portico.providers.memory import MemoryBudget
-from portico.providers.part_store import UploadState
-from portico.providers.parts import max_file_bytes, part_sizes, split
+from portico.model.entries import Download, Entry
+from portico.model.errors import NotFound, PorticoError, changed
+from portico.providers.contract.provider import TIMEOUT_SECONDS
+from portico.providers.contract.uploads import UploadLog, WriteOptions
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import max_file_bytes, part_sizes, split
+from portico.providers.objects.part_store import UploadState
+from portico.providers.objects.service import KeyPage, Version, name_of
+from portico.providers.objects.versions import VersionedStore
 from portico.providers.s3 import copies, downloads, former_notes, uploads
 from portico.providers.s3.errors import code_of, error_for
-from portico.providers.s3.listing import read_listing
-from portico.providers.s3.responses import entry_of
+from portico.providers.s3.listing import entry_of, read_listing
 from portico.providers.s3.resumable import S3Parts
 from portico.providers.s3.service import RAW, Service
 from portico.providers.s3.uploads import MAX_PARTS, Target
 from portico.providers.s3.versions import S3Versions
-from portico.providers.tasks import for_each
-from portico.providers.transport import page_bytes
-from portico.providers.upload_log import UploadLog
-from portico.providers.versioned_objects import VersionedStore
-from portico.providers.write_options import WriteOptions
-from portico.providers.xml_listing import run_parser
+from portico.providers.wire.transport import page_bytes
+from portico.providers.wire.xml_listing import run_parser
+from portico.runtime.tasks import for_each
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _MAX_ENTRY_BYTES = 4096

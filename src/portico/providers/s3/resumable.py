@@ -4,14 +4,13 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from portico.entries import UNKNOWN_TYPE, Entry
-from portico.providers.part_store import PartLimits, PartStore, SentPart, UploadState
-from portico.providers.parts import MIB, UploadPart
+from portico.model.entries import UNKNOWN_TYPE, Entry
+from portico.providers.multipart.parts import MIB, UploadPart
+from portico.providers.objects.part_store import PartLimits, PartStore, SentPart, UploadState
 from portico.providers.s3 import uploads
-from portico.providers.s3.responses import entry_of
+from portico.providers.s3.listing import entry_of
 from portico.providers.s3.service import Service
-from portico.providers.s3.unfinished import abort, abort_begun_at
-from portico.providers.s3.uploads import MAX_PARTS, Target
+from portico.providers.s3.uploads import MAX_PARTS, Target, abort, abort_begun_at
 
 _CLOUDFLARE = ".r2.cloudflarestorage.com"
 _SMALLEST = 5 * MIB

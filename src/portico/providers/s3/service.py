@@ -1,7 +1,8 @@
 """Requests to one bucket by the SDK's client."""
 
 import asyncio
-from collections.abc import Coroutine
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
@@ -9,21 +10,125 @@ from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from time import monotonic
 from typing import Any, TypeVar
+from zlib import crc32
 
 from aiobotocore.config import AioConfig
 from aiobotocore.credentials import AioAssumeRoleCredentialFetcher, AioDeferredRefreshableCredentials
+from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
-from botocore.exceptions import ClientError
+from aiobotocore.utils import _RefCountedSessionMixin
+from botocore.exceptions import ClientError, HTTPClientError, ReadTimeoutError
 from botocore.handlers import _handle_200_error, add_expect_header
 from botocore.loaders import create_loader
+from botocore.utils import get_environ_proxies
 
-from portico.errors import NotFound, PorticoError, service_refused
-from portico.paths import RESERVED_PREFIX
-from portico.providers import transport
-from portico.providers.responses import malformed_response
+from portico.model.errors import NotFound, PorticoError, service_refused
+from portico.model.paths import RESERVED_PREFIX
+from portico.providers.contract.uploads import NoUploadLog, UploadLog
+from portico.providers.multipart.parts import MIB, UploadPart
 from portico.providers.s3.errors import ERROR_IN_SUCCESS, translated
-from portico.providers.s3.http_sessions import ServiceSession, bound_sources
-from portico.providers.upload_log import NoUploadLog, UploadLog
+from portico.providers.wire import transport
+from portico.providers.wire.responses import malformed_response
+
+_YIELD_BYTES = 4 * MIB
+"""Bytes that are hashed before the event loop runs other tasks."""
+
+
+class Body:
+    """A file to the SDK, and a stream to the transport. It can be sent again."""
+
+    def __init__(self, part: UploadPart, progress: Callable[[], None]) -> None:
+        self._chunks = part.chunks
+        self._size = part.size
+        self._progress = progress
+        self._next = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            self._progress()
+            yield chunk
+        self._progress()
+
+    # The SDK uses these to sign the body without TLS. A position is the index of a chunk.
+
+    def read(self, _: int = -1) -> bytes:
+        while self._next < len(self._chunks):
+            self._next += 1
+            if chunk := self._chunks[self._next - 1]:
+                return chunk
+        return b""
+
+    def tell(self) -> int:
+        return self._next
+
+    def seek(self, position: int, _: int = 0) -> int:
+        self._next = position
+        return position
+
+
+async def checksum(part: UploadPart) -> str:
+    """The CRC-32 in base64, as the service expects it."""
+    value = hashed = 0
+    for chunk in part.chunks:
+        value = crc32(chunk, value)
+        hashed += len(chunk)
+        if hashed >= _YIELD_BYTES:
+            hashed = 0
+            await asyncio.sleep(0)
+    return b64encode(value.to_bytes(4, "big")).decode()
+
+
+class BoundedSession(AIOHTTPSession):  # type: ignore[misc]
+    """The SDK's session with bounded responses."""
+
+    async def _get_session(self, proxy_url: str | None) -> Any:
+        if proxy_url not in self._sessions:
+            async with self._sessions_lock:
+                if proxy_url not in self._sessions:
+                    session = transport.session(
+                        connector=await self._create_connector(proxy_url),
+                        timeout=self._timeout,
+                        skip_auto_headers={"Content-Type"},
+                    )
+                    self._sessions[proxy_url] = await self._exit_stack.enter_async_context(session)
+        return self._sessions[proxy_url]
+
+    async def send(self, request: Any) -> Any:
+        try:
+            return await super().send(request)
+        except HTTPClientError as error:
+            cause = error.kwargs.get("error")
+            if isinstance(cause, PorticoError):
+                raise cause from None
+            raise
+
+
+class ServiceSession(BoundedSession):
+    """For calls to a service. A read timeout is not retried: the client has waited long enough."""
+
+    async def send(self, request: Any) -> Any:
+        try:
+            return await super().send(request)
+        except ReadTimeoutError as error:
+            raise TimeoutError from error
+
+
+class MetadataSession(_RefCountedSessionMixin, BoundedSession):  # type: ignore[misc]
+    """For the metadata of a machine or container, including its credentials."""
+
+
+def bound_sources(session: AioSession) -> None:
+    """Replace the sessions that the SDK makes for credential sources that are not services."""
+    sources = session.get_component("credential_provider")
+    machine = sources.get_provider("iam-role")._role_fetcher
+    proxies = get_environ_proxies(machine._base_url)
+    machine._session = MetadataSession(timeout=machine._timeout, proxies=proxies)
+    container = sources.get_provider("container-role")._fetcher
+    container._session = MetadataSession(timeout=container.TIMEOUT_SECONDS)
+
 
 T = TypeVar("T")
 
@@ -110,7 +215,7 @@ class Service:
         at_most: Any = transport.MAX_RESPONSE_BYTES,
         **parameters: Any,
     ) -> dict[str, Any]:
-        """One call, retried by the SDK if that is safe. Errors are those of `portico.errors`.
+        """One call, retried by the SDK if that is safe. Errors are those of `portico.model.errors`.
 
         `within`: seconds for the whole call; 0 for the usual timeout, None if the caller has its own. `at_most`: the
         largest response, in bytes.

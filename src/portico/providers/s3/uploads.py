@@ -2,16 +2,17 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from secrets import token_hex
 from typing import Any
 
 import structlog
 
-from portico.entries import Entry
-from portico.errors import (
+from portico.model.entries import Entry
+from portico.model.errors import (
     AlreadyExists,
     NotFound,
     PorticoError,
@@ -22,19 +23,66 @@ from portico.errors import (
     already_exists,
     changed,
 )
-from portico.providers import transport
-from portico.providers.keys import name_of
-from portico.providers.modification_times import MTIME, as_seconds
-from portico.providers.part_store import UploadState
-from portico.providers.parts import LOOKUP_FRACTION, MARK, Parts, UploadPart
-from portico.providers.responses import etag_of, malformed_response
+from portico.model.timestamps import from_datetime
+from portico.providers.contract.uploads import LoggedUpload
+from portico.providers.multipart.parts import LOOKUP_FRACTION, MARK, Parts, UploadPart
+from portico.providers.objects.part_store import UploadState
+from portico.providers.objects.service import MTIME, as_seconds, name_of
 from portico.providers.s3.errors import code_of, timed_out
-from portico.providers.s3.request_body import Body, checksum
-from portico.providers.s3.responses import entry_of, require, response_time
-from portico.providers.s3.service import Service
-from portico.providers.s3.unfinished import abort
-from portico.providers.upload_log import LoggedUpload
-from portico.timestamps import from_datetime
+from portico.providers.s3.listing import entry_of, require, response_time
+from portico.providers.s3.service import Body, Service, checksum
+from portico.providers.wire import transport
+from portico.providers.wire.responses import Progress, etag_of, malformed_response
+
+_BEGINNING = timedelta(minutes=10)
+"""How long after it was recorded an upload can begin."""
+_ROUNDING = timedelta(seconds=2)
+"""How much earlier it may seem to have begun: the service's dates have whole seconds."""
+_ABORT_FRACTION = 3
+"""Aborting an upload may take the timeout divided by this: the client may wait to learn that it failed."""
+
+
+async def abort(service: Service, key: str, upload_id: str) -> None:
+    with suppress(NotFound):
+        within = service.timeout / _ABORT_FRACTION
+        await service.call("abort_multipart_upload", within=within, Key=key, UploadId=upload_id)
+
+
+async def abort_begun_at(service: Service, key: str, moments: Sequence[datetime], *, but: str = "") -> None:
+    """Abort uploads of the key that began right after one of these moments, by the service's clock, except one.
+
+    Their process died before it recorded the id.
+    """
+    begun = [
+        upload["UploadId"]
+        async for upload in _uploads(service, key)
+        if upload.get("Key") == key
+        and upload.keys() >= {"UploadId", "Initiated"}
+        and any(-_ROUNDING <= upload["Initiated"] - moment <= _BEGINNING for moment in moments)
+    ]
+    for upload_id in begun:
+        if upload_id != but:
+            await abort(service, key, upload_id)
+
+
+async def _uploads(service: Service, prefix: str) -> AsyncIterator[dict[str, Any]]:
+    """The unfinished uploads of all keys with the prefix."""
+    markers: dict[str, str] = {}
+    progress = Progress()
+    while True:
+        response = await service.call("list_multipart_uploads", Prefix=prefix, MaxUploads=250, **markers)
+        found: list[dict[str, Any]] = response.get("Uploads", [])
+        goes_on = bool(response.get("IsTruncated"))
+        markers = {
+            "KeyMarker": response.get("NextKeyMarker", ""),
+            "UploadIdMarker": response.get("NextUploadIdMarker", ""),
+        }
+        progress.page([upload.get("UploadId", "") for upload in found], str(markers) if goes_on else None)
+        for upload in found:
+            yield upload
+        if not goes_on:
+            return
+
 
 MAX_PARTS = 10_000
 _SMALL = 64 * 1024

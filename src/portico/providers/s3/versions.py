@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from portico.entries import Entry
-from portico.errors import NotFound
-from portico.providers.keys import KeyStore, Version
-from portico.providers.object_versions import Current, ObjectVersions, Restored, VersionNote
+from portico.model.entries import Entry
+from portico.model.errors import NotFound
+from portico.providers.objects.service import KeyStore, Version
+from portico.providers.objects.versions import Current, ObjectVersions, Restored, VersionNote
 from portico.providers.s3 import copies
-from portico.providers.s3.responses import entry_of
+from portico.providers.s3.listing import entry_of
 from portico.providers.s3.service import Service
-from portico.providers.tasks import for_each
+from portico.runtime.tasks import for_each
 
 PAGE = 500
 """Keys in a listing of versions, which the SDK parses."""

@@ -1,0 +1,1 @@
+"""Commands that work on the gateway's own machine."""

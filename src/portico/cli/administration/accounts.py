@@ -1,0 +1,210 @@
+"""The accounts of a home, opened for one command."""
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from portico.cli.administration import home as homes
+from portico.model.errors import PorticoError
+
+if TYPE_CHECKING:
+    from portico.accounts.connections import Connections
+    from portico.accounts.users import Users
+    from portico.accounts.vault import SecretKey
+    from portico.observability.audit import AuditTrail
+    from portico.settings.settings import Settings
+    from portico.store.database import Database
+
+
+T = TypeVar("T")
+
+
+class Accounts(msgspec.Struct, frozen=True):
+    settings: "Settings"
+    database: "Database"
+    users: "Users"
+    connections: "Connections"
+    audit: "AuditTrail"
+
+    @asynccontextmanager
+    async def audited(self, action: str, subject: str, changed: Collection[str] = ()) -> AsyncIterator[None]:
+        """Write the change that happens inside to the audit log, with the names of the changed fields."""
+        async with audited(self.audit, action, subject, changed):
+            yield
+
+
+@asynccontextmanager
+async def audited(
+    audit: "AuditTrail", action: str, subject: str, changed: Collection[str] = ()
+) -> AsyncIterator[None]:
+    """As `Accounts.audited`, for a command that has only the audit log."""
+    from portico.observability.audit import AuditLine
+
+    line = AuditLine(user=f"os:{homes.my_name()}", action=action, subject=subject, outcome="internal")
+    line.changed = sorted(changed) or msgspec.UNSET
+    await audit.begin(line)
+    try:
+        yield
+        line.outcome = "done"
+    except PorticoError as error:
+        line.outcome = error.code
+        raise
+    finally:
+        await audit.end(line)
+
+
+def with_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
+    """Run `action` on the accounts of an existing home, whose database is migrated if necessary."""
+    return with_settings(homes.existing(home), action)
+
+
+def read_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
+    """As `with_accounts`, for an `action` that changes nothing: a database of an older version stays as it is."""
+    return with_settings(homes.existing(home), action, reads_only=True)
+
+
+def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awaitable[T]]) -> T:
+    """Run `work`, which changes `subject`, and write it to the audit log as `action`."""
+
+    async def audited(accounts: Accounts) -> T:
+        async with accounts.audited(action, subject):
+            return await work(accounts)
+
+    return with_accounts(home, audited)
+
+
+def with_settings(
+    settings: "Settings",
+    action: Callable[[Accounts], Awaitable[T]],
+    *,
+    make_key: bool = False,
+    reads_only: bool = False,
+) -> T:
+    """Run `action` on the accounts. With a shared database, a missing key is made only with `make_key`."""
+    import asyncio
+
+    async def call() -> T:
+        async with opened_database(settings, reads_only=reads_only) as database:
+            return await _call(settings, database, action, make_key=make_key)
+
+    return asyncio.run(call())
+
+
+async def _call(
+    settings: "Settings",
+    database: "Database",
+    action: Callable[[Accounts], Awaitable[T]],
+    *,
+    make_key: bool,
+) -> T:
+    from portico.accounts.connections import Connections, HomePaths
+    from portico.accounts.passwords import Passwords
+    from portico.accounts.users import Users
+    from portico.accounts.vault import Vault
+    from portico.providers.contract.registry import PATH_OPTIONS
+
+    vault = Vault(await _secret_key(settings, database, make_key=make_key))
+    passwords = Passwords()
+    audit = _trail(settings, database)
+    paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
+    users, connections = Users(database, passwords), Connections(database, vault, paths)
+    try:
+        return await action(Accounts(settings, database, users, connections, audit))
+    finally:
+        await audit.close()
+        passwords.close()
+
+
+def _trail(settings: "Settings", database: "Database") -> "AuditTrail":
+    from portico.store.audit_lines import open_trail
+
+    required = settings.audit_required
+
+    def warn(why: str, lost: int) -> None:
+        if lost == 1 and not required:  # otherwise the command fails with this error
+            print(f"Warning: the audit log cannot be written ({why}).", file=sys.stderr)
+
+    return open_trail(
+        settings.audit_file,
+        database if settings.audit_in_database else None,
+        node=settings.node,
+        node_in_file=settings.node_in_audit,
+        required=required,
+        command=True,
+        on_loss=warn,
+    )
+
+
+def run_audited(settings: "Settings", action: str, subject: str, work: Callable[[], Awaitable[T]]) -> T:
+    """Run `work` and write it to the audit log, for a command that does not open the accounts."""
+    import asyncio
+
+    from portico.store.database import Database
+
+    async def call() -> T:
+        database = Database(settings.database_url, blocking=True)
+        audit = _trail(settings, database)
+        try:
+            async with audited(audit, action, subject):
+                return await work()
+        finally:
+            await audit.close()
+            await database.close()
+
+    return asyncio.run(call())
+
+
+@asynccontextmanager
+async def opened_database(settings: "Settings", *, reads_only: bool = False) -> "AsyncIterator[Database]":
+    """The database. If this version needs a newer schema, and the settings allow it, it is migrated, and the user is told.
+
+    A command that `reads_only` never migrates: it works with an older schema if that has everything the command reads.
+    """
+    from portico.model.errors import TableMissing
+    from portico.store.database import Database
+    from portico.store.schema import check_present, is_current, needs_migration
+
+    database = Database(settings.database_url, blocking=True)
+    try:
+        current = await is_current(database)
+        if not current and reads_only:
+            check_present(settings.database_url, settings.home / homes.SET_UP_MARK)
+        elif not current:
+            _migrate(settings, database)
+        await database.learn_clock()
+        try:
+            yield database
+        except TableMissing:
+            if current:
+                raise
+            raise needs_migration(database.name) from None
+    finally:
+        await database.close()
+
+
+def _migrate(settings: "Settings", database: "Database") -> None:
+    from portico.store.schema import migrate, needs_migration
+
+    if not settings.database_migrate:
+        raise needs_migration(database.name)
+    done = migrate(settings.database_url, set_up_mark=settings.home / homes.SET_UP_MARK)
+    if done.before not in (None, done.after):
+        print(f"Migrated the database from schema {done.before} to {done.after}.", file=sys.stderr)
+
+
+async def _secret_key(settings: "Settings", database: "Database", *, make_key: bool) -> "SecretKey | None":
+    """The key; with a shared database, that of all nodes. Nothing is written to the database: the command may fail."""
+    from portico.accounts.cluster import KEY, Cluster
+    from portico.accounts.vault import SecretKey
+
+    file, cluster = settings.secret_key_file, Cluster(database)
+    if not settings.database_in_home:
+        key = await cluster.own_key(file)
+        return SecretKey.load(file) if key is None and make_key else key
+    if not SecretKey.exists(file) and KEY in await cluster.identity():
+        return None  # another one would not open what is sealed
+    return SecretKey.load(file)

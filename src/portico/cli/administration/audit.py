@@ -1,0 +1,139 @@
+"""`portico audit …`: search the audit log, in its file or in the database."""
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, BinaryIO
+
+import msgspec
+
+from portico.cli.administration.accounts import Accounts, read_accounts
+from portico.cli.administration.home import existing
+from portico.cli.console.exits import UsageMistake
+from portico.cli.console.output import Facts, json_option, show_list
+from portico.cli.console.parser import Command, Group, Parser
+from portico.model import timestamps
+from portico.model.errors import NotPossible
+
+MAX_LINES = 100_000
+_BLOCK = 256 * 1024
+
+
+def list_(options: SimpleNamespace) -> None:
+    settings = existing(options.home)
+    if settings.audit_in_database:
+        found = _in_database(options)
+    elif settings.audit_file in (None, "stdout"):
+        place = "off" if settings.audit_file is None else "written to standard output"
+        raise NotPossible(
+            f"The audit log is {place}, so it can't be searched; set audit.log to a file or to 'database'."
+        )
+    else:
+        found = _in_file(settings.audit_file, options)
+    rows = found if options.as_json else [_facts(line) for line in found]
+    show_list(rows, as_json=options.as_json, empty="No audit line fits.")
+
+
+def _in_database(options: SimpleNamespace) -> list[Mapping[str, Any]]:
+    async def action(accounts: Accounts) -> list[Mapping[str, Any]]:
+        from portico.store.audit_lines import find_lines
+
+        wanted = {"user": options.user, "action": options.action, "since": options.since}
+        return list(await find_lines(accounts.database, **wanted, limit=options.limit))
+
+    return read_accounts(options.home, action)
+
+
+def _in_file(file: str, options: SimpleNamespace) -> list[Mapping[str, Any]]:
+    """The newest lines of the file that fit, the oldest of them first. Files that were rotated away are not read."""
+    oldest = timestamps.from_datetime(datetime.now(UTC) - options.since) if options.since else ""
+    found: list[Mapping[str, Any]] = []
+    try:
+        with open(file, "rb") as stream:
+            for text in _backwards(stream):
+                try:
+                    line = msgspec.json.decode(text, type=dict[str, Any])
+                except msgspec.DecodeError:
+                    continue  # torn on a full disk
+                if line.get("time", "") < oldest:
+                    break
+                if _fits(line, options):
+                    found.append(line)
+                if len(found) == options.limit:
+                    break
+    except FileNotFoundError:
+        pass  # nothing was written yet, or the log was just rotated
+    return found[::-1]
+
+
+def _fits(line: Mapping[str, Any], options: SimpleNamespace) -> bool:
+    if options.user is not None and str(line.get("user", "")).casefold() != options.user.casefold():
+        return False
+    return options.action is None or line.get("action") == options.action
+
+
+def _backwards(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file, the last one first."""
+    position, rest = stream.seek(0, os.SEEK_END), b""
+    while position:
+        length = min(_BLOCK, position)
+        position -= length
+        stream.seek(position)
+        rest, *lines = (stream.read(length) + rest).split(b"\n")
+        yield from filter(None, reversed(lines))
+    if rest:
+        yield rest
+
+
+def _facts(line: Mapping[str, Any]) -> Facts:
+    paths = [line[key] for key in ("path", "target", "subject") if key in line]
+    return {
+        "time": line.get("time"),
+        "node": line.get("node"),
+        "user": line.get("user"),
+        "client": line.get("client"),
+        "action": line.get("action"),
+        "outcome": line.get("outcome"),
+        "subject": " → ".join(paths),
+    }
+
+
+def _duration(text: str) -> timedelta:
+    from portico.settings import parsers as setting_parsers
+
+    try:
+        return setting_parsers.duration(text)
+    except ValueError as error:
+        raise UsageMistake(f"--since {error}.") from None
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_LINES and len(text) <= 9):
+        raise UsageMistake(f"--limit must be a whole number from 1 to {MAX_LINES}.")
+    return int(text)
+
+
+def _filters(parser: Parser) -> None:
+    parser.add_option("--user", metavar="NAME", help="Only lines of this user, in upper or lower case.")
+    parser.add_option("--action", metavar="ACTION", help="Only lines of this action, like upload or sign-in.")
+    parser.add_option("--since", metavar="TIME", convert=_duration, help="Only the last 45m, 1h or 30d.")
+    parser.add_option(
+        "--limit", metavar="N", convert=_limit, default=100, help="At most so many of the newest lines."
+    )
+
+
+COMMANDS = {
+    "audit": Group(
+        "Search the audit log.",
+        {
+            "list": Command(
+                list_,
+                "List who did what, the newest line last.",
+                (_filters, json_option),
+                "Example:\n  portico audit list --user ann --action delete --since 7d",
+            )
+        },
+        "Example:\n  portico audit list --user ann --action delete --since 7d",
+    )
+}

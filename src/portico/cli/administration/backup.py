@@ -1,0 +1,183 @@
+"""`portico backup`: save the accounts to a file."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from portico.cli.administration import home as homes
+from portico.cli.console.exits import Missing, UsageMistake
+from portico.cli.console.output import show_list
+from portico.cli.console.parser import Command, Parser
+from portico.cli.console.terminal import ask_new_password, at_terminal, read_standard_input
+
+if TYPE_CHECKING:
+    from portico.accounts.vault import SecretKey
+    from portico.settings.settings import Settings
+    from portico.store.dump import Counts
+
+KEY_FILE = "secret.key"
+_SHORTEST_PASSPHRASE = 8
+
+
+def backup(options: SimpleNamespace) -> None:
+    from portico.cli.administration.accounts import run_audited
+
+    settings = homes.existing(options.home)
+    file = _new_file(options.file)
+    passphrase = _new_passphrase(options)
+    if options.with_key and passphrase is None:
+        print(
+            "Warning: the backup has the secret key and is not encrypted; anyone who can read it has the credentials of "
+            "your storage services.",
+            file=sys.stderr,
+        )
+    counts = run_audited(
+        settings,
+        "backup",
+        str(file),
+        lambda: _backup(
+            settings, file, passphrase, with_key=options.with_key, with_sessions=options.with_sessions
+        ),
+    )
+    show_counts(counts)
+    how = "an encrypted backup" if passphrase else "a backup"
+    print(f"Wrote {how} to {file}{'' if options.with_key else ', without the secret key'}.")
+
+
+async def _backup(
+    settings: "Settings", file: Path, passphrase: str | None, *, with_key: bool, with_sessions: bool
+) -> "Counts":
+    from portico import __version__
+    from portico.model import timestamps
+    from portico.runtime import clock
+    from portico.store import backup_file as backup
+    from portico.store import dump as content
+
+    key = await _fingerprint(settings, with_key=with_key)
+    files = {}
+    if with_key:
+        files = {KEY_FILE: f"{_own_key(settings).text()}\n"}
+        files[settings.properties_file.name] = settings.properties_file.read_text("utf-8")
+    without = content.MOMENTARY - (content.SESSIONS if with_sessions else frozenset())
+    async with content.read(settings.database_url, without=without) as found:
+        if settings.database_in_home:  # a shared database has the client of all nodes
+            found = content.with_values(found, settings.client())
+        created = timestamps.from_epoch(clock.now())
+        facts = backup.Facts(__version__, found.revision, created, key, files)
+        counts = await backup.write(file, facts, found, passphrase)
+    await _note(settings)
+    return counts
+
+
+async def _note(settings: "Settings") -> None:
+    """Note in the database when the backup was made, for the metrics of running nodes."""
+    from sqlalchemy.exc import ProgrammingError
+
+    from portico.accounts.cluster import Cluster
+    from portico.model.errors import Unavailable
+    from portico.runtime import clock
+    from portico.store.database import Database
+
+    database = Database(settings.database_url, blocking=True)
+    try:
+        await Cluster(database).note_backup(clock.now() // 1000)
+    except (ProgrammingError, Unavailable):  # an older schema, a replica, a role that may only read
+        text = "Warning: the database can't be written, so the metrics don't show the time of this backup."
+        print(text, file=sys.stderr)
+    finally:
+        await database.close()
+
+
+async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
+    """Of the key that the credentials are encrypted with."""
+    from sqlalchemy.exc import ProgrammingError
+
+    from portico.accounts.cluster import KEY, Cluster, key_differs
+    from portico.accounts.vault import SecretKey
+    from portico.model.errors import Unavailable
+    from portico.store.database import Database
+
+    database = Database(settings.database_url, blocking=True)
+    try:
+        agreed = (await Cluster(database).identity()).get(KEY)
+    except (ProgrammingError, Unavailable):
+        agreed = None  # of an older schema; if it does not answer, reading it says so
+    finally:
+        await database.close()
+    if not SecretKey.exists(settings.secret_key_file) and not with_key:
+        return agreed
+    mine = _own_key(settings).fingerprint()
+    if agreed is not None and agreed != mine and with_key:
+        raise key_differs(f"the gateway behind the database {database.name}", "Or leave --with-key out.")
+    return agreed or mine
+
+
+def _own_key(settings: "Settings") -> "SecretKey":
+    from portico.accounts.vault import BadSecretKey, SecretKey
+
+    if not SecretKey.exists(settings.secret_key_file):
+        raise BadSecretKey(
+            f"There is no secret key at {settings.secret_key_file} yet; leave --with-key out, or start the gateway first."
+        )
+    return SecretKey.load(settings.secret_key_file)
+
+
+def show_counts(counts: "Counts") -> None:
+    rows = [{"table": name, "rows": count} for name, count in sorted(counts.items())]
+    show_list(rows, as_json=False, empty="")
+
+
+def _new_file(text: str) -> Path:
+    if text == "-":
+        raise UsageMistake("A backup is written to a file, not to standard output; give its name.")
+    file = Path(text).absolute()
+    if file.is_dir():
+        raise UsageMistake(f"{file} is a folder; give the name of a file in it.")
+    if not file.parent.is_dir():
+        raise Missing(f"There is no folder {file.parent}.", folder=True)
+    return file
+
+
+def _new_passphrase(options: SimpleNamespace) -> str | None:
+    if options.passphrase_stdin:
+        return _checked(read_standard_input())
+    if not options.encrypt:
+        return None
+    if not at_terminal():
+        raise UsageMistake("Standard input is not a terminal: send the passphrase with --passphrase-stdin.")
+    return ask_new_password(_checked, "passphrase")
+
+
+def _checked(passphrase: str) -> str:
+    if len(passphrase) < _SHORTEST_PASSPHRASE:
+        raise UsageMistake(
+            f"The passphrase is too short; it needs at least {_SHORTEST_PASSPHRASE} characters."
+        )
+    return passphrase
+
+
+def _options(parser: Parser) -> None:
+    parser.add_argument(
+        "file", "FILE", help="The file to write. An existing one is replaced when the new one is complete."
+    )
+    parser.add_flag("--with-key", help="Include the secret key and application.properties.")
+    parser.add_flag("--with-sessions", help="Include sessions, so that nobody has to sign in again.")
+    parser.add_flag("--encrypt", help="Encrypt the file with a passphrase, which is prompted for.")
+    parser.add_flag("--passphrase-stdin", help="Encrypt the file with the passphrase on standard input.")
+    parser.add_exclusive("--encrypt", "--passphrase-stdin")
+
+
+COMMANDS = {
+    "backup": Command(
+        backup,
+        "Save users, connections, what nodes agree on and the audit log of the database to a file, as of one moment, while "
+        "the gateway runs.\n\nSessions are not included, unless you add --with-sessions: after a restore, users sign in again. "
+        "The files of users are never included. Without --with-key, keep the secret key in another place: the credentials of "
+        "connections are encrypted with it.",
+        (_options,),
+        "Examples:\n"
+        "  portico backup /backup/portico.backup\n"
+        "  portico backup /backup/portico.backup --with-key --passphrase-stdin < /etc/portico/passphrase",
+    )
+}

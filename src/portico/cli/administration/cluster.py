@@ -1,0 +1,143 @@
+"""`portico cluster …`: what all nodes on one database agree on.
+
+These commands work without the secret key, and with another one.
+"""
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from portico.cli.administration.accounts import opened_database, run_audited
+from portico.cli.administration.home import existing_or_shared
+from portico.cli.console.output import json_option, show_one
+from portico.cli.console.parser import Command, Group, Parser
+from portico.cli.console.terminal import confirm
+from portico.model import timestamps
+from portico.model.errors import NotPossible, Unavailable
+
+if TYPE_CHECKING:
+    from portico.store.database import Database
+
+
+async def check_stopped(database: "Database", *, force: bool) -> None:
+    """`NotPossible` if nodes are running on the database, unless `force`."""
+    from portico.store.running_nodes import running_nodes
+
+    try:
+        nodes = [] if force else await running_nodes(database)
+    except Unavailable:
+        return  # there is no database yet, or what comes next says what is wrong with it
+    if nodes:
+        which = f"The nodes {', '.join(nodes)} are" if len(nodes) > 1 else f"The node {nodes[0]} is"
+        raise NotPossible(
+            f"{which} running on the database {database.name}; stop all nodes first. A node that was lost without being "
+            "stopped is forgotten after five minutes; to go on nevertheless, add --force."
+        )
+
+
+def force_option(parser: Parser) -> None:
+    parser.add_flag("--force", help="Go on although nodes are running.")
+
+
+if TYPE_CHECKING:
+    from portico.settings.settings import Settings
+    from portico.store.database import Database
+
+_SHOWN_DIGITS = 16
+
+
+def show(options: SimpleNamespace) -> None:
+    settings = existing_or_shared(options.home)
+
+    async def found() -> dict[str, Any]:
+        async with opened_database(settings, reads_only=True) as database:
+            return await _facts(settings, database)
+
+    facts = asyncio.run(found())
+    if not options.as_json:
+        held = [f"{each['name']}: {each['owner']} until {each['expiresAt']}" for each in facts["leases"]]
+        facts["leases"] = ", ".join(held)
+        facts["nodes"] = ", ".join(facts["nodes"])
+    show_one(facts, as_json=options.as_json)
+
+
+async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
+    from sqlalchemy import select, text
+
+    from portico.accounts.cluster import KEY, Cluster
+    from portico.accounts.vault import SecretKey
+    from portico.store.running_nodes import IS_NODE, running_nodes
+    from portico.store.schema import OLDEST_CODE, REVISIONS
+    from portico.store.tables import cluster, leases
+
+    agreed = await Cluster(database).identity()
+    revision = await database.first(text(f"SELECT version_num FROM {REVISIONS}"))  # noqa: S608
+    oldest = await database.first(select(cluster.c.value).where(cluster.c.name == OLDEST_CODE))
+    file = settings.secret_key_file
+    mine = SecretKey.load(file).fingerprint() if SecretKey.exists(file) else ""
+    held = await database.fetch(
+        select(leases).where(leases.c.expires_at > database.now(), ~IS_NODE).order_by(leases.c.name)
+    )
+    return {
+        "database": database.name,
+        "schema": revision.version_num if revision else None,
+        "oldestCode": oldest.value if oldest else None,
+        "secretKey": agreed.get(KEY, "")[:_SHOWN_DIGITS] or None,
+        "secretKeyHere": mine[:_SHOWN_DIGITS] or None,
+        "clientId": agreed.get("security.client-id"),
+        "publicUrl": agreed.get("server.public-url"),
+        "nodes": await running_nodes(database),
+        "leases": [
+            {
+                "name": row.name,
+                "owner": row.owner,
+                "expiresAt": timestamps.from_epoch(row.expires_at),
+            }
+            for row in held
+        ],
+    }
+
+
+def forget(options: SimpleNamespace) -> None:
+    from portico.accounts.cluster import Cluster
+
+    settings = existing_or_shared(options.home)
+    confirm(
+        "The next node that starts decides anew on the secret key, the client id and the public URL; stop all nodes first.",
+        yes=options.yes,
+    )
+
+    async def forgotten() -> str:
+        async with opened_database(settings) as database:
+            await check_stopped(database, force=options.force)
+            await Cluster(database).forget()
+            return database.name
+
+    name = run_audited(settings, "cluster.forget", "cluster", forgotten)
+    print(f"Forgot what the nodes on the database {name} agreed on; the next node that starts decides anew.")
+
+
+def _yes_option(parser: Parser) -> None:
+    parser.add_flag("--yes", help="Do not ask for a confirmation.")
+
+
+COMMANDS = {
+    "cluster": Group(
+        "Show or forget what all nodes on one database agree on.",
+        {
+            "show": Command(
+                show,
+                "Show what all nodes agree on, which nodes run, and who holds which lease.\n\nOf the secret key, the beginning of its "
+                "fingerprint is shown, next to that of the key here.",
+                (json_option,),
+            ),
+            "forget": Command(
+                forget,
+                "Forget what all nodes agree on, so that the next start decides anew.\n\nUse it if the secret key is lost, or "
+                "to change a setting that is equal on all nodes. Credentials that were encrypted with another key stay "
+                "unreadable: add those connections again.",
+                (_yes_option, force_option),
+            ),
+        },
+    )
+}

@@ -1,0 +1,198 @@
+"""`portico migrate` and `portico migrate-database`: change the schema of the database, or move to another one."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from portico.cli.administration.home import SET_UP_MARK, prepare
+from portico.cli.administration.home_setup import undone_on_failure
+from portico.cli.console.exits import UsageMistake
+from portico.cli.console.parser import Command, Parser
+
+if TYPE_CHECKING:
+    from portico.store.dump import Counts, Row
+
+_LOST = "If the key is lost, add --lost-key, and add the connections again that have credentials."
+
+
+def migrate(options: SimpleNamespace) -> None:
+    from portico.store import schema
+
+    with undone_on_failure(options.home):
+        settings = prepare(options.home)
+        done = schema.migrate(settings.database_url, set_up_mark=settings.home / SET_UP_MARK)
+    newest = schema.newest_revision()
+    if done.before is None:
+        print(f"Made the tables of schema {done.after} in the empty database.")
+    elif done.before != done.after:
+        print(f"Migrated the database from schema {done.before} to {done.after}.")
+    elif done.after == newest:
+        print(f"There is nothing to do: the database has schema {newest} already.")
+    else:
+        print(
+            f"There is nothing to do: the database has schema {done.after} of a newer version of Portico, which this "
+            f"version ({newest}) can use."
+        )
+
+
+def migrate_database(options: SimpleNamespace) -> None:
+    from portico.cli.administration.backup import show_counts
+    from portico.cli.administration.restore import keep_client
+
+    source, target = options.source, options.target
+    if _same(source, target):
+        raise UsageMistake("FROM and TO are the same database.")
+    moved: list[str] = []
+    values: dict[str, str] = {}
+    counts = asyncio.run(_copy(source, target, options.home, moved, values, lost_key=options.lost_key))
+    show_counts(counts)
+    print("Copied everything; the numbers of rows are equal in both databases.")
+    if moved:
+        print(f"Paths are absolute now, and must be the same on every node: {', '.join(moved)}.")
+    print("Next, set database.url to the new database on every node, and give all nodes the same secret key.")
+    if target.startswith("sqlite") and not source.startswith("sqlite"):
+        if _is_inside(target, options.home):
+            keep_client(options.home, values, needed=True)
+        else:
+            print(
+                "Also set security.client-id and security.client-secret, which only a shared database keeps."
+            )
+
+
+async def _copy(
+    source: str, target: str, home: Path, moved: list[str], values: dict[str, str], *, lost_key: bool
+) -> "Counts":
+    """`moved` gets the connections whose paths became absolute, `values` what the nodes on the source agree on."""
+    from portico.accounts.cluster import KEY
+    from portico.cli.administration.restore import absolute_paths, note_key
+    from portico.store import dump as content
+    from portico.store.tables import metadata
+
+    base = _home_of(source, home)
+    stays = _is_inside(target, home)
+    key = None if lost_key else await _key_to_note(source, base or home, shared=not stays)
+
+    def change(table: str, row: "Row") -> "Row | None":
+        if lost_key and table == "cluster" and row["name"] == KEY:
+            return None
+        if stays or base is None:
+            return row
+        new = absolute_paths(table, row, str(base))
+        if new != row and row["name"] not in moved:
+            moved.append(row["name"])
+        return new
+
+    async with content.read(source, without=frozenset(metadata.tables) - {"cluster"}) as found:
+        values.update(await content.values_in(found))
+    async with content.read(source) as found:
+        if not stays and base:
+            found = content.with_values(found, _client_of(base))
+        counts = await content.load(target, found, change=change)
+    if key:
+        await note_key(target, key)
+    return counts
+
+
+def _client_of(home: Path) -> dict[str, str]:
+    """The client of this home; nothing if it has no settings."""
+    from portico.settings.settings import SettingsError, load
+
+    try:
+        return load(home).client()
+    except SettingsError:
+        return {}
+
+
+async def _key_to_note(source: str, home: Path, *, shared: bool) -> str | None:
+    """The fingerprint of the key that belongs to the data, unless the source has it or there is nothing that needs it."""
+    from portico.accounts.cluster import KEY, key_differs, key_missing
+    from portico.accounts.vault import BadSecretKey, SecretKey, Vault
+    from portico.store import dump as content
+    from portico.store.tables import metadata
+
+    sealed: dict[str, bytes] = {}
+    async with content.read(source, without=frozenset(metadata.tables) - {"cluster", "connections"}) as found:
+        async for batch in found.batches():
+            for values in batch.rows:
+                row = dict(zip(batch.columns, values, strict=True))
+                if batch.table == "cluster" and row["name"] == KEY:
+                    return None  # it is copied
+                if batch.table == "connections" and row["secrets"] is not None:
+                    sealed[row["name"]] = bytes(row["secrets"])
+    file = home / "secret.key"
+    if not SecretKey.exists(file):
+        if sealed:
+            raise key_missing("the database to copy", file, _LOST)
+        return None
+    key = SecretKey.load(file)
+    for name, secrets in sealed.items():
+        try:
+            Vault(key).open(secrets, name)
+            break
+        except BadSecretKey:
+            continue
+    else:
+        if sealed:
+            raise key_differs("the database to copy", _LOST)
+    return key.fingerprint() if shared or sealed else None
+
+
+def _home_of(url: str, home: Path) -> Path | None:
+    """The home that relative paths in this database start at; None if it has none, because it is in no home."""
+    if _is_inside(url, home):
+        return home
+    return _file(url).parent if url.startswith("sqlite") else None
+
+
+def _is_inside(url: str, home: Path) -> bool:
+    return url.startswith("sqlite") and _file(url).is_relative_to(home)
+
+
+def _same(first: str, second: str) -> bool:
+    if first.startswith("sqlite") and second.startswith("sqlite"):
+        return _file(first).resolve() == _file(second).resolve()
+    return first == second
+
+
+def _file(url: str) -> Path:
+    return Path(url.partition(":///")[2].partition("?")[0]).absolute()
+
+
+def _url(text: str) -> str:
+    from portico.settings.parsers import database
+
+    try:
+        if text:
+            return database(text)
+    except ValueError:
+        pass
+    raise UsageMistake(
+        f"{text.partition('://')[0]!r} is no database URL; write sqlite:///FILE or postgresql://…"
+    )
+
+
+def _urls(parser: Parser) -> None:
+    parser.add_argument(
+        "source", "FROM", convert=_url, help="The database to copy, as in database.url. It is not changed."
+    )
+    parser.add_argument("target", "TO", convert=_url, help="The new database, which must be empty.")
+    parser.add_flag("--lost-key", help="Copy without the secret key that belongs to the data.")
+
+
+COMMANDS = {
+    "migrate": Command(
+        migrate,
+        "Migrate the database to the schema of this version of Portico.\n\nNodes of the version before may go on meanwhile. "
+        "A start does the same, unless database.migrate is false or --no-migrate is given.",
+        (),
+        "Example:\n  portico migrate && systemctl restart portico",
+    ),
+    "migrate-database": Command(
+        migrate_database,
+        "Copy everything to another database, sessions included, such as from SQLite to PostgreSQL or back.\n\nStop all nodes "
+        "first: what changes meanwhile is not copied. Everything is copied in one transaction and counted, or nothing.",
+        (_urls,),
+        "Example:\n  portico migrate-database sqlite:////srv/portico/portico.db postgresql://portico@db.example.com/portico",
+    ),
+}

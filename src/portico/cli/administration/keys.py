@@ -1,0 +1,159 @@
+"""`portico key …`: manage the API keys of Web Users."""
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from portico.cli.administration.accounts import Accounts, read_accounts, with_accounts
+from portico.cli.console.exits import UsageMistake
+from portico.cli.console.output import Facts, json_option, show_list, show_one
+from portico.cli.console.parser import Command, Group, Parser
+from portico.model.errors import NotFound
+from portico.model.paths import Path
+from portico.model.rights import Right, parse_rights
+from portico.runtime import clock
+from portico.settings import parsers
+
+if TYPE_CHECKING:
+    from portico.accounts.api_keys import ApiKey, ApiKeys, KeyScope, NewKey
+    from portico.accounts.users import User
+
+
+def add(options: SimpleNamespace) -> None:
+    scope = _scope(options)
+
+    async def action(accounts: Accounts) -> "NewKey":
+        user = await accounts.users.get(options.user)
+        async with accounts.audited("key.add", user.name):
+            return await _keys(accounts).add(user, scope)
+
+    new = with_accounts(options.home, action)
+    if options.as_json:
+        show_one({**_facts(new.key), "key": new.text}, as_json=True)
+        return
+    print(f"Added the key {new.key.name} ({new.key.id}) of {options.user}.")
+    print(f"The key, shown only now: {new.text}")
+
+
+def list_(options: SimpleNamespace) -> None:
+    async def action(accounts: Accounts) -> list[Facts]:
+        keys = _keys(accounts)
+        named = [await accounts.users.get(options.user)] if options.user else await accounts.users.list()
+        return [{"user": user.name, **_facts(key)} for user in named for key in await keys.list(user)]
+
+    empty = "There is no key yet; add one with 'portico key add USER --name NAME'."
+    show_list(read_accounts(options.home, action), as_json=options.as_json, empty=empty)
+
+
+def end(options: SimpleNamespace) -> None:
+    async def action(accounts: Accounts) -> str:
+        user = await accounts.users.get(options.user)
+        keys = _keys(accounts)
+        key = await _find(keys, user, options.id)
+        async with accounts.audited("key.end", user.name):
+            await keys.end(user, key.id)
+        return key.name
+
+    print(f"Ended the key {with_accounts(options.home, action)} of {options.user}.")
+
+
+async def _find(keys: "ApiKeys", user: "User", key_id: str) -> "ApiKey":
+    try:
+        return await keys.get(user, key_id)
+    except NotFound:
+        named = [key.id for key in await keys.list(user) if key.name == key_id]
+        if named:
+            raise NotFound(
+                f"'{key_id}' is a name, and a key is ended by its id: portico key end {user.name} {named[0]}"
+            ) from None
+        raise NotFound(
+            f"{user.name} has no key '{key_id}'; 'portico key list {user.name}' shows the ids."
+        ) from None
+
+
+def _keys(accounts: Accounts) -> "ApiKeys":
+    from portico.accounts.api_keys import ApiKeys
+
+    return ApiKeys(accounts.database)
+
+
+def _scope(options: SimpleNamespace) -> "KeyScope":
+    from portico.accounts.api_keys import KeyScope, parse_network
+
+    try:
+        rights = None if options.rights is None else parse_rights(options.rights)
+        lifetime = None if options.expires is None else parsers.duration(options.expires)
+    except ValueError as error:
+        raise UsageMistake(f"{error}.") from None
+    return KeyScope(
+        options.key_name,
+        rights,
+        Path.parse(options.folder or "/"),
+        tuple(map(parse_network, (options.addresses or "").replace(",", " ").split())),
+        None if lifetime is None else clock.to_datetime(clock.now() + clock.milliseconds(lifetime)),
+    )
+
+
+def _facts(key: "ApiKey") -> Facts:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "rights": [right for right in Right if right in key.rights],
+        "folder": str(key.folder),
+        "addresses": [str(each) for each in key.addresses],
+        "expiresAt": key.expires_at,
+        "lastUsedAt": key.used_at,
+        "lastUsedFrom": key.used_from,
+    }
+
+
+def _user_argument(parser: Parser) -> None:
+    parser.add_argument("user", "USER", help="The key's owner.")
+
+
+def _optional_user(parser: Parser) -> None:
+    parser.add_argument("user", "USER", optional=True, help="Only this user's keys.")
+
+
+def _id_argument(parser: Parser) -> None:
+    parser.add_argument(
+        "id",
+        "ID",
+        missing="ID is missing, which 'portico key list USER' shows",
+        help="The id of the key, as the list shows it.",
+    )
+
+
+def _scope_options(parser: Parser) -> None:
+    parser.add_option(
+        "--name", dest="key_name", metavar="NAME", missing="--name is missing", help="What the key is for."
+    )
+    parser.add_option(
+        "--rights", metavar="LIST", help=f"Some of {','.join(Right)}. Default: all that the owner has."
+    )
+    parser.add_option(
+        "--folder", metavar="PATH", help="The folder of the owner's tree that the key sees as /."
+    )
+    parser.add_option(
+        "--addresses",
+        metavar="LIST",
+        help="Addresses and ranges from which it may be used, such as 10.0.0.0/8.",
+    )
+    parser.add_option("--expires", metavar="TIME", help="After which it ends, such as 90d. Default: never.")
+
+
+COMMANDS = {
+    "key": Group(
+        "Manage API keys: what programs may do for a Web User.",
+        {
+            "add": Command(
+                add,
+                "Add a key and print it; it is shown only now. A key never does more than its owner may do at that moment.",
+                (_user_argument, _scope_options, json_option),
+                "Example:\n  portico key add anna --name backup --rights list,upload --folder /backup --expires 90d",
+            ),
+            "list": Command(list_, "List keys, without the keys themselves.", (_optional_user, json_option)),
+            "end": Command(end, "End a key, everywhere within a second.", (_user_argument, _id_argument)),
+        },
+        "Example:\n  portico key add anna --name backup --rights list,upload",
+    )
+}

@@ -1,0 +1,64 @@
+"""`portico uploads …`: resumable uploads that are not finished."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from portico.cli.administration.accounts import Accounts, read_accounts, with_accounts
+from portico.cli.console.output import json_option, show_list
+from portico.cli.console.parser import Command, Group, Parser
+from portico.model import timestamps
+from portico.model.errors import NotFound
+
+
+def list_(options: SimpleNamespace) -> None:
+    async def action(accounts: Accounts) -> list[Mapping[str, Any]]:
+        from portico.store.uploads import unfinished
+
+        now = accounts.database.now()
+        return [
+            {
+                "id": row.id,
+                "user": row.user,
+                "connection": row.connection,
+                "path": row.path,
+                "received": row.offset,
+                "size": row.size,
+                "sending": row.owned_until > now,
+                "startedAt": timestamps.from_epoch(row.created_at),
+                "expiresAt": timestamps.from_epoch(row.expires_at),
+            }
+            for row in await unfinished(accounts.database)
+        ]
+
+    show_list(read_accounts(options.home, action), as_json=options.as_json, empty="No upload is unfinished.")
+
+
+def end(options: SimpleNamespace) -> None:
+    async def action(accounts: Accounts) -> None:
+        from portico.store import uploads
+
+        async with accounts.audited("upload-end", options.id):
+            if not await uploads.end(accounts.database, options.id):
+                raise NotFound(f"There is no unfinished upload {options.id}; see 'portico uploads list'.")
+
+    with_accounts(options.home, action)
+    print(
+        f"The upload {options.id} has ended. A running gateway removes what it has received within ten minutes."
+    )
+
+
+def _id(parser: Parser) -> None:
+    parser.add_argument("id", metavar="ID", help="The id of an upload, as the list shows it.")
+
+
+COMMANDS = {
+    "uploads": Group(
+        "List and end resumable uploads that are not finished.",
+        {
+            "list": Command(list_, "List unfinished uploads, the oldest first.", (json_option,)),
+            "end": Command(end, "End an upload; its user has to send the file again.", (_id,)),
+        },
+        "Example:\n  portico uploads list",
+    )
+}

@@ -1,0 +1,326 @@
+"""`portico user …`: manage Web Users."""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from portico.cli.administration.accounts import Accounts, change, read_accounts, with_accounts
+from portico.cli.administration.home import remembered_address
+from portico.cli.administration.home_setup import forget_password_file, generate_password, with_new_accounts
+from portico.cli.console.exits import UsageMistake
+from portico.cli.console.output import Facts, json_option, print_json, show_list, show_one
+from portico.cli.console.parser import Command, Group, Parser
+from portico.cli.console.terminal import (
+    ask_new_password,
+    at_terminal,
+    read_standard_input,
+    something_is_piped,
+)
+from portico.model.rights import DEFAULT_RIGHTS, Right, parse_rights
+
+if TYPE_CHECKING:
+    from portico.accounts.users import User
+
+Invited = Mapping[str, object]
+"""The link of an invitation and its end, by their names in JSON."""
+
+
+def add(options: SimpleNamespace) -> None:
+    rights = DEFAULT_RIGHTS if options.rights is None else _rights(options.rights)
+    if not rights:
+        raise UsageMistake(f"--rights is empty; give some of {', '.join(Right)}.")
+    generate = options.generate
+    if not (options.password_stdin or generate or options.invite or at_terminal()):
+        if something_is_piped():
+            raise UsageMistake(
+                "Standard input is not a terminal: add --password-stdin to read the password from it, "
+                "or --generate to generate one."
+            )
+        generate = True
+    if not (options.password_stdin or generate or options.invite):  # before the prompt
+        with_new_accounts(options.home, lambda accounts: accounts.users.check_new(options.name))
+    password = None
+    if not options.invite:
+        password = _new_password(stdin=options.password_stdin, generate=generate)
+
+    async def action(accounts: Accounts) -> "tuple[User, Invited | None]":
+        async with accounts.audited("user.add", options.name):
+            user = await accounts.users.add(
+                options.name,
+                password,
+                connection=options.connection or "local",
+                root=options.root,
+                rights=rights,
+            )
+            return user, await _invitation(accounts, user.name) if options.invite else None
+
+    user, invited = with_new_accounts(options.home, action)
+    if options.as_json:
+        print_json({**_facts(user), "password": password if generate else None, **(invited or {})})
+        return
+    print(f"Added the Web User {user.name}, whose root is {user.root} in the connection {user.connection}.")
+    if generate and password:
+        _show_generated(password)
+    if invited:
+        _show_invitation(options.home, invited)
+
+
+def invite(options: SimpleNamespace) -> None:
+    name = options.name
+    invited = change(options.home, "user.invite", name, lambda accounts: _invitation(accounts, name))
+    if options.as_json:
+        print_json({"name": name, **invited})
+    else:
+        _show_invitation(options.home, invited)
+
+
+async def _invitation(accounts: Accounts, name: str) -> Invited:
+    """The link of a new invitation. The token is in its fragment, which browsers do not send: no log has it."""
+    from portico.accounts.invitations import Invitations
+    from portico.accounts.passwords import Passwords
+
+    passwords = Passwords()
+    try:
+        made = await Invitations(accounts.database, passwords).make(name)
+    finally:
+        passwords.close()
+    base = await _address(accounts)
+    return {"invitation": f"{base.rstrip('/')}/invite#{made.token}", "invitationExpiresAt": made.expires_at}
+
+
+async def _address(accounts: Accounts) -> str:
+    """Where users find the gateway: as the settings or the other nodes say, or else where it was last started."""
+    settings = accounts.settings
+    if settings.public_url:
+        return settings.public_url
+    if not settings.database_in_home:
+        from portico.accounts.cluster import Cluster
+
+        if agreed := (await Cluster(accounts.database).identity()).get("server.public-url"):
+            return agreed
+    return remembered_address(settings.home).url
+
+
+def _show_invitation(home: Path, invited: Invited) -> None:
+    link = str(invited["invitation"])
+    print(f"The link to set a password, for once within 7 days: {link}")
+    if link.startswith("/"):
+        print("Put the address of your gateway before it, or set server.public-url.")
+    remembered = remembered_address(home)
+    if remembered.is_local and link.startswith(f"{remembered.url}/invite#"):
+        print(
+            f"{remembered.url} works on the gateway's machine only: put the address of your gateway in its place, or set "
+            "server.public-url."
+        )
+
+
+def set_(options: SimpleNamespace) -> None:
+    given = {
+        "connection": options.connection,
+        "root": options.root,
+        "rights": None if options.rights is None else _rights(options.rights),
+    }
+    if not options.password_stdin and all(value is None for value in given.values()):
+        raise UsageMistake("Say what to change: --connection, --root, --rights or --password-stdin.")
+    password = read_standard_input() if options.password_stdin else None
+
+    async def action(accounts: Accounts) -> None:
+        changed = [key for key, value in {**given, "password": password}.items() if value is not None]
+        async with accounts.audited("user.set", options.name, changed):
+            await accounts.users.change(options.name, **given)
+            if password is not None:
+                await _set_password(accounts, options.name, password)
+
+    with_accounts(options.home, action)
+    print(f"Changed the Web User {options.name}.")
+
+
+def list_(options: SimpleNamespace) -> None:
+    users = read_accounts(options.home, lambda accounts: accounts.users.list())
+    rows = [_facts(user) for user in users]
+    if not options.as_json:
+        rows = [{key: value for key, value in row.items() if not key.endswith("At")} for row in rows]
+    empty = "There is no Web User yet; add one with 'portico user add NAME'."
+    show_list(rows, as_json=options.as_json, empty=empty)
+
+
+def show(options: SimpleNamespace) -> None:
+    user = read_accounts(options.home, lambda accounts: accounts.users.get(options.name))
+    show_one(_facts(user), as_json=options.as_json)
+
+
+def password(options: SimpleNamespace) -> None:
+    if not (options.password_stdin or options.generate or at_terminal()):
+        raise UsageMistake("Send the new password with --password-stdin, or generate one with --generate.")
+    name = options.name
+    read_accounts(options.home, lambda accounts: accounts.users.get(name))  # before the prompt
+    new = _new_password(stdin=options.password_stdin, generate=options.generate)
+    change(options.home, "user.password", name, lambda accounts: _set_password(accounts, name, new))
+    if options.as_json:
+        print_json({"name": name, "password": new if options.generate else None})
+        return
+    print(f"Changed the password of {name}.")
+    if options.generate:
+        _show_generated(new)
+
+
+def disable(options: SimpleNamespace) -> None:
+    _change_disabled(options, disabled=True)
+    print(f"Disabled the Web User {options.name}.")
+
+
+def enable(options: SimpleNamespace) -> None:
+    _change_disabled(options, disabled=False)
+    print(f"Enabled the Web User {options.name}.")
+
+
+def unlock(options: SimpleNamespace) -> None:
+    name, address = options.name, options.address
+    if address is not None:
+        _check_address(address)
+    change(options.home, "user.unlock", name, lambda accounts: accounts.users.unlock(name, address=address))
+    print(f"Cleared the failed sign-ins of {name}{f' and of the address {address}' if address else ''}.")
+
+
+def delete(options: SimpleNamespace) -> None:
+    name = options.name
+    change(options.home, "user.delete", name, lambda accounts: accounts.users.delete(name))
+    forget_password_file(options.home, name)
+    print(f"Deleted the Web User {name}; the files are still there.")
+
+
+def _change_disabled(options: SimpleNamespace, *, disabled: bool) -> None:
+    action = "user.disable" if disabled else "user.enable"
+    name = options.name
+    change(options.home, action, name, lambda accounts: accounts.users.change(name, disabled=disabled))
+
+
+async def _set_password(accounts: Accounts, name: str, new: str) -> None:
+    await accounts.users.set_password(name, new)
+    forget_password_file(accounts.settings.home, name)
+
+
+def _new_password(*, stdin: bool, generate: bool) -> str:
+    if stdin:
+        return read_standard_input()
+    if generate:
+        return generate_password()
+    from portico.accounts.passwords import check_password
+
+    return ask_new_password(check_password)
+
+
+def _show_generated(password: str) -> None:
+    print(f"The password, shown only now: {password}")
+
+
+def _check_address(text: str) -> None:
+    try:
+        ip_address(text)
+    except ValueError:
+        raise UsageMistake(f"{text!r} is not an IP address; write it as 192.0.2.7 or 2001:db8::7.") from None
+
+
+def _rights(text: str) -> frozenset[Right]:
+    try:
+        return parse_rights(text)
+    except ValueError as error:
+        raise UsageMistake(f"{error}.") from None
+
+
+def _facts(user: "User") -> Facts:
+    return {
+        "name": user.name,
+        "connection": user.connection,
+        "root": user.root,
+        "rights": [right for right in Right if right in user.rights],
+        "disabled": user.disabled,
+        "createdAt": user.created_at,
+        "passwordChangedAt": user.password_changed_at,
+    }
+
+
+def _name_argument(parser: Parser) -> None:
+    parser.add_argument("name", "NAME", help="The user's name.")
+
+
+def _account_options(parser: Parser) -> None:
+    parser.add_option("--connection", metavar="NAME", help="The connection that holds the user's root.")
+    parser.add_option("--root", metavar="PATH", help="The folder that the user sees as /.")
+    parser.add_option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}, separated by commas.")
+
+
+def _password_option(parser: Parser) -> None:
+    parser.add_flag("--password-stdin", help="Read the password from standard input.")
+
+
+def _generate_option(parser: Parser) -> None:
+    parser.add_flag("--generate", help="Generate a password and print it.")
+    parser.add_exclusive("--password-stdin", "--generate")
+
+
+def _invite_option(parser: Parser) -> None:
+    parser.add_flag("--invite", help="Set no password; print a link with which the user sets one.")
+    parser.add_exclusive("--password-stdin", "--invite")
+    parser.add_exclusive("--generate", "--invite")
+
+
+def _address_option(parser: Parser) -> None:
+    parser.add_option("--address", metavar="ADDRESS", help="Also clear the failures of this IP address.")
+
+
+COMMANDS = {
+    "user": Group(
+        "Manage Web Users: who may sign in, and what they see.",
+        {
+            "add": Command(
+                add,
+                "Add a Web User.\n\nBy default, the connection is 'local', the root is /NAME, and the user has all rights but share. On a "
+                "terminal, the password is prompted for. Without one, such as in a service, a password is generated; if standard "
+                "input is a pipe, --password-stdin or --generate is required.",
+                (
+                    _name_argument,
+                    _account_options,
+                    _password_option,
+                    _generate_option,
+                    _invite_option,
+                    json_option,
+                ),
+                "Examples:\n"
+                "  portico user add anna\n"
+                "  portico user add bob --root /team --rights list,download --generate\n"
+                "  portico user add carol --invite",
+            ),
+            "set": Command(
+                set_,
+                "Change a Web User; what is not given stays as it is.",
+                (_name_argument, _account_options, _password_option),
+                "Example:\n  portico user set anna --rights list,download",
+            ),
+            "list": Command(list_, "List all Web Users.", (json_option,)),
+            "show": Command(show, "Show one Web User.", (_name_argument, json_option)),
+            "password": Command(
+                password,
+                "Set a new password, and sign the user out everywhere.",
+                (_name_argument, _password_option, _generate_option, json_option),
+            ),
+            "invite": Command(
+                invite,
+                "Print a link with which a Web User sets a password, once within 7 days. An earlier link ends. The present "
+                "password works until then.",
+                (_name_argument, json_option),
+            ),
+            "disable": Command(
+                disable, "Sign a Web User out everywhere, and refuse new sign-ins.", (_name_argument,)
+            ),
+            "enable": Command(enable, "Let a disabled Web User sign in again.", (_name_argument,)),
+            "unlock": Command(
+                unlock, "Clear a Web User's count of failed sign-ins.", (_name_argument, _address_option)
+            ),
+            "delete": Command(delete, "Delete a Web User, but not their files.", (_name_argument,)),
+        },
+        "Example:\n  portico user add anna --rights list,download,upload",
+    )
+}

@@ -1,0 +1,1 @@
+"""Terminals, arguments, help, output and exit codes."""

@@ -1,0 +1,494 @@
+"""`Drive`: a Web User's tree in one provider, and everything that is the same for all providers.
+
+A drive confines its user below the root, checks the user's rights, clamps and orders listings, seals cursors and
+settles name conflicts. Paths given to it count from the user's root.
+"""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter
+from typing import TypeAlias
+
+import msgspec
+
+from portico.drive.cursors import CursorSeal
+from portico.drive.errors import named_as_it_was, with_advice, with_whole_path
+from portico.drive.free_names import FreeName, NameClaims, free_name
+from portico.drive.trash import DriveTrash
+from portico.drive.walk import DriveWalk
+from portico.model.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page, presentable
+from portico.model.errors import (
+    AlreadyExists,
+    Forbidden,
+    InvalidCursor,
+    InvalidPath,
+    IsAFolder,
+    NotAFolder,
+    NotFound,
+    NotPossible,
+    root_is_a_folder,
+)
+from portico.model.paths import RESERVED_PREFIX, Path
+from portico.model.rights import Right
+from portico.providers.contract.provider import Provider
+from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
+from portico.store.trash import Trashed
+
+_BY_NAME = attrgetter("name")
+_IS_FOLDER = attrgetter("is_folder")
+
+
+def sort_entries(entries: list[Entry]) -> None:
+    """Sort one page in place. Two sorts with C keys are quicker than one with a Python key."""
+    entries.sort(key=_BY_NAME)
+    entries.sort(key=_IS_FOLDER, reverse=True)
+
+
+__all__ = ["Drive", "OnConflict", "ResumableUpload", "WriteOptions"]
+
+PATH_DEPTH = 100
+
+OnName: TypeAlias = Callable[[Path], Awaitable[None]]
+
+
+class OnConflict(StrEnum):
+    """What to do if the name already exists."""
+
+    REPLACE = "replace"
+    FAIL = "fail"
+    RENAME = "rename"
+    """Keep both: the new one becomes `name (1).ext`."""
+
+
+RIGHT_MISSING = "You lack the right '{}'; ask the administrator for it."
+
+
+class Drive:
+    """Made for one request: it remembers which folders it has checked."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        root: Path,
+        rights: Collection[Right],
+        seal: CursorSeal,
+        *,
+        path_depth: int = PATH_DEPTH,
+        claims: NameClaims | None = None,
+        trash: Callable[[], DriveTrash] | None = None,
+    ) -> None:
+        """`path_depth`: the maximum number of levels of a new path, counted from the root.
+
+        `claims`: the drives of one provider share them. `trash`: where deleted and replaced files are kept.
+        """
+        self._provider = provider
+        self._root = root
+        self._rights = rights
+        self._seal = seal
+        self._path_depth = path_depth
+        self._writable: dict[Path, float] = {}
+        """As `WriteOptions.ancestors_checked_at`."""
+        self._claims = claims or NameClaims("")
+        self._make_trash = trash
+        self.right_missing = RIGHT_MISSING
+        """What is answered if a right is missing."""
+        self.trashed: list[str] = []
+        """The ids of what was put into the trash."""
+
+    def allows(self, right: Right) -> bool:
+        return right in self._rights
+
+    def require(self, *rights: Right) -> None:
+        for right in rights:
+            if right not in self._rights:
+                raise Forbidden(self.right_missing.format(right))
+
+    @property
+    def max_file_size(self) -> int:
+        return self._provider.max_file_size
+
+    @property
+    def max_page_size(self) -> int:
+        return self._provider.max_page_size
+
+    def size_limit(self, configured: int) -> int:
+        """How many bytes a file may have; `configured` is the administrator's limit, or 0."""
+        return min(configured or self.max_file_size, self.max_file_size)
+
+    @property
+    def says_replaced(self) -> bool:
+        """As `Provider.says_replaced`; who keeps replaced files knows it in any case."""
+        return self._provider.says_replaced or self._keeps
+
+    # Looking
+
+    async def list_page(
+        self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False
+    ) -> Page:
+        """As `Provider.list_page`: any size, ordered within the page, with a sealed cursor as its token.
+
+        With a cursor, a folder that is gone is `InvalidCursor`. The root exists even while it holds nothing.
+        """
+        self.require(Right.LIST)
+        path = folder.under(self._root)
+        scope = self._scope(path)
+        token = None if cursor is None else self._seal.open(cursor, scope)
+        try:
+            page = await self._provider.list_page(
+                path, min(size, self._provider.max_page_size), token, file_first=file_first
+            )
+        except (NotFound, NotAFolder) as error:
+            if cursor is not None:
+                raise InvalidCursor("The folder of this cursor is gone; list the folder above it.") from error
+            if folder.is_root and isinstance(error, NotFound):
+                return Page([])
+            raise with_whole_path(error, folder) from None
+        sort_entries(page.entries)
+        if page.token is not None:
+            page.token = self._seal.close(page.token, scope)
+        return page
+
+    def walk(self, folder: Path, cursor: str | None = None) -> DriveWalk:
+        """Everything below a folder; with a cursor, from where an earlier walk has come to."""
+        self.require(Right.LIST)
+        path = folder.under(self._root)
+        return DriveWalk(self._provider, path, folder, self._seal, self._scope(path), cursor)
+
+    def location(self, path: Path) -> str:
+        """Names the place for all who see it: users with other roots, workers and nodes."""
+        return self._scope(path.under(self._root))
+
+    def _scope(self, path: Path) -> str:
+        return f"{self._provider.kind}\0{self._provider.identity}\0{path}"
+
+    async def stat(self, path: Path) -> Entry:
+        self.require(Right.LIST)
+        return await self._stat(path)
+
+    async def find(self, path: Path) -> Entry | None:
+        """The entry, if there is one. Needs no right: what a user sees of it is for the caller to decide."""
+        try:
+            return await self._stat(path)
+        except (NotFound, NotAFolder):
+            return None
+
+    async def find_root(self) -> Entry | None:
+        """What is at the root, which may be gone. Needs no right, as `find`."""
+        if self._root.is_root:
+            return await self._stat(Path())
+        try:
+            # A file of the same name may exist, too.
+            return await self._provider.stat(Path(self._root.segments, as_folder=True))
+        except (NotFound, NotAFolder):
+            return None
+
+    async def read_to_compare(self, path: Path, entry: Entry) -> Download:
+        """This version of a file. Needs no right: its content must not be shown."""
+        return await self._provider.read(path.under(self._root), etag=entry.etag)
+
+    async def _stat(self, path: Path) -> Entry:
+        if path.is_root:
+            return Entry("/", True, content_type=FOLDER_TYPE)
+        try:
+            return presentable(await self._provider.stat(path.under(self._root)))
+        except NotFound as error:
+            raise with_whole_path(error, path) from None
+
+    # Content
+
+    async def stat_for_download(self, path: Path) -> Entry:
+        """The entry of something that is about to be read."""
+        self.require(Right.DOWNLOAD)
+        return await self._stat(path)
+
+    async def read(
+        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
+    ) -> Download:
+        self.require(Right.DOWNLOAD)
+        if path.is_root:
+            raise root_is_a_folder()
+        try:
+            download = await self._provider.read(path.under(self._root), start, stop, etag=etag)
+        except NotFound as error:
+            raise with_whole_path(error, path) from None
+        presentable(download.entry)
+        return download
+
+    async def check_target(self, folder: Path) -> None:
+        """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""
+        self._check_depth(folder, more=1)
+        path = folder.under(self._root)
+        checked_at = time.monotonic()
+        await self._provider.check_ancestors(path)
+        self._writable[path] = checked_at
+
+    async def write(
+        self,
+        path: Path,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        on_conflict: OnConflict | None = None,
+        options: WriteOptions = WriteOptions(),
+        *,
+        on_name: OnName | None = None,
+    ) -> Entry:
+        """As `Provider.write`; whether it replaces, `on_conflict` decides. Without `on_conflict` a file is replaced if the user may do that.
+
+        `on_name` is called with the name that `RENAME` found, before `chunks` is read; it is then kept free of others.
+        """
+        self.require(Right.UPLOAD)
+        if path.is_root:  # it need not be there for the provider to see
+            raise root_is_a_folder()
+        self._check_depth(path)
+        replace = self._may_replace(on_conflict)
+        folder = path.parent.under(self._root)
+        began_at = time.monotonic()
+        options = msgspec.structs.replace(
+            options, replace=replace, ancestors_checked_at=self._writable.get(folder)
+        )
+        if on_conflict is not OnConflict.RENAME:
+            entry = await self._write(path.under(self._root), chunks, content_type, options)
+        else:
+            everywhere = on_name is not None or not self._provider.renames_at_commit
+            async with self._free_name(path, everywhere=everywhere) as free:
+                if on_name:
+                    await on_name(free.path)
+                others = (other.under(self._root) for other in free.others)
+                options = msgspec.structs.replace(options, alternatives=others)
+                entry = await self._provider.write(free.path.under(self._root), chunks, content_type, options)
+        self._writable[folder] = began_at
+        return entry
+
+    async def _write(
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions
+    ) -> Entry:
+        """As `Provider.write`; the file that it replaces is kept."""
+        if not (options.replace and self._keeps):
+            return await self._provider.write(path, chunks, content_type, options)
+        async with self.trash.replacement(path) as replacement:
+            if self._provider.keeps_at_commit:
+                options = msgspec.structs.replace(options, kept=replacement.at_commit())
+            else:
+                chunks = replacement.after(chunks)
+            entry = await self._provider.write(path, chunks, content_type, options)
+        if not self._provider.says_replaced:
+            entry.replaced = replacement.replaces
+        return entry
+
+    # Content in several requests
+
+    @property
+    def root(self) -> Path:
+        return self._root
+
+    async def begin_upload(
+        self,
+        path: Path,
+        content_type: str,
+        on_conflict: OnConflict | None = None,
+        *,
+        size: int | None = None,
+        modified: datetime | None = None,
+    ) -> ResumableUpload:
+        """As `Provider.begin_upload`."""
+        self.require(Right.UPLOAD)
+        if path.is_root:
+            raise root_is_a_folder()
+        self._check_depth(path)
+        return await self._provider.begin_upload(
+            path.under(self._root),
+            content_type,
+            WriteOptions(replace=self._may_replace(on_conflict), at_most=size, modified=modified),
+            renamed=on_conflict is OnConflict.RENAME,
+        )
+
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> ResumableUpload:
+        self.require(Right.UPLOAD)
+        return await self._provider.resume_upload(state, known_offset=known_offset, trusted=trusted)
+
+    async def finish_upload(
+        self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save
+    ) -> Entry:
+        """Make the file visible."""
+        replace = self._may_replace(on_conflict)
+        try:
+            if replace and self._keeps and self._provider.keeps_at_commit:
+                async with self.trash.replacement(path.under(self._root)) as replacement:
+                    return await upload.finish(save, kept=replacement.at_commit())
+            async with self._replacing(path, replace):
+                return await upload.finish(save)
+        except (AlreadyExists, IsAFolder):
+            if on_conflict is not OnConflict.RENAME:
+                raise
+        async with self._free_name(path, everywhere=not self._provider.renames_at_commit) as free:
+            names = (other.under(self._root) for other in chain((free.path,), free.others))
+            return await upload.finish(save, alternatives=names)
+
+    async def begin_partial_upload(self, upload_id: str, size: int | None) -> ResumableUpload:
+        """An upload of a part of a file; nobody sees what it stores."""
+        self.require(Right.UPLOAD)
+        return await self._provider.begin_upload(
+            _partial(upload_id), UNKNOWN_TYPE, WriteOptions(at_most=size)
+        )
+
+    async def read_partial_upload(self, upload_id: str) -> Download:
+        return await self._provider.read(_partial(upload_id))
+
+    async def remove_partial_upload(self, upload_id: str) -> None:
+        with suppress(NotFound):
+            await self._provider.delete(_partial(upload_id))
+
+    # The tree
+
+    async def make_folder(self, path: Path) -> None:
+        self.require(Right.UPLOAD)
+        self._check_depth(path)
+        await self._provider.make_folder(path.under(self._root))
+
+    async def copy(
+        self,
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None = None,
+        on_name: OnName | None = None,
+    ) -> Path:
+        """Copy a file or a folder; the path of the copy. `on_name` as in `write`."""
+        self.require(Right.DOWNLOAD, Right.UPLOAD)
+        return await self._transfer(self._provider.copy, source, target, on_conflict, on_name)
+
+    async def move(
+        self,
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None = None,
+        on_name: OnName | None = None,
+    ) -> Path:
+        """Move a file or a folder; its new path. `on_name` as in `write`."""
+        self.require(Right.UPLOAD, Right.OVERWRITE)
+        if source.is_root:
+            raise NotPossible("The root folder cannot be moved.")
+        return await self._transfer(self._provider.move, source, target, on_conflict, on_name)
+
+    async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> None:
+        """Move it to the trash, if there is one; if `permanent`, remove it for good."""
+        self.require(Right.OVERWRITE)
+        if path.is_root:
+            raise NotPossible("The root folder cannot be deleted.")
+        place = path.under(self._root)
+        with with_advice("Repeat the request to continue.", path):
+            if permanent or not (self._keeps and await self.trash.delete(place, recursive=recursive)):
+                await self._provider.delete(place, recursive=recursive)
+
+    # The trash
+
+    @cached_property
+    def trash(self) -> DriveTrash:
+        if self._make_trash is None:
+            raise NotFound("There is no trash here.")
+        trash = self._make_trash()
+        trash.ids = self.trashed
+        return trash
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether what is deleted or replaced is kept."""
+        return self._make_trash is not None and self.trash.is_on
+
+    async def restore(self, record: Trashed, on_conflict: OnConflict = OnConflict.FAIL) -> Path:
+        """Move it back to where it was; the path that it has then. What it replaces is kept, too."""
+        self.require(Right.UPLOAD, Right.OVERWRITE)
+        target = self.trash.path_of(record)
+        with named_as_it_was(record, target):
+            return await self._restore_record(record, target, on_conflict)
+
+    async def _restore_record(self, record: Trashed, target: Path, on_conflict: OnConflict) -> Path:
+        async with self.trash.restoring(record) as place:
+            if on_conflict is not OnConflict.RENAME:
+                return await self._restore(place, target, replace=on_conflict is OnConflict.REPLACE)
+            async with self._free_name(target) as free:
+                return await self._restore(place, free.path, replace=False)
+
+    async def _restore(self, place: Path, target: Path, *, replace: bool) -> Path:
+        again = "To continue, restore it again with onConflict=replace."
+        with with_advice(again, target, gone="Remove it from the trash if you need nothing more of it."):
+            async with self._replacing(target, replace, place, restoring=True):
+                await self._provider.restore(place, target.under(self._root), replace=replace)
+        return target
+
+    @asynccontextmanager
+    async def _replacing(
+        self, target: Path, replace: bool, source: Path | None = None, *, restoring: bool = False
+    ) -> AsyncIterator[KeptFile | None]:
+        """Around a change that may replace what is at `target`; `source` is a path of the provider."""
+        if not (replace and self._keeps):
+            yield None
+            return
+        async with self.trash.replacing(target.under(self._root), source, restoring=restoring) as kept:
+            yield kept
+
+    async def _transfer(
+        self,
+        transfer: Callable[..., Awaitable[None]],
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None,
+        on_name: OnName | None,
+    ) -> Path:
+        replace = self._may_replace(on_conflict)
+        if on_conflict is OnConflict.RENAME and not target.is_root:
+            await self._stat(source)  # a missing source is reported before a name is looked for
+            async with self._free_name(target) as free:
+                if on_name:
+                    await on_name(free.path)
+                return await self._run_transfer(transfer, source, free.path, replace)
+        return await self._run_transfer(transfer, source, target, replace)
+
+    async def _run_transfer(
+        self, transfer: Callable[..., Awaitable[None]], source: Path, target: Path, replace: bool
+    ) -> Path:
+        if source.holds(target) or target.holds(source):
+            raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
+        self._check_depth(target)
+        place = source.under(self._root)
+        with with_advice(self._resume_advice(target, replace), source):
+            async with self._replacing(target, replace, place) as kept:
+                await transfer(place, target.under(self._root), replace=replace, kept=kept)
+        return target
+
+    def _resume_advice(self, target: Path, replace: bool) -> str:
+        if replace:
+            return "Repeat the request to continue."
+        if self.allows(Right.OVERWRITE):
+            return f"To continue, repeat the request with onConflict=replace and the target '{target}'."
+        return f"The copy at '{target}' is incomplete; choose another target."
+
+    def _check_depth(self, path: Path, *, more: int = 0) -> None:
+        """Only new paths are limited; deeper ones can still be read and deleted."""
+        if len(path.segments) + more > self._path_depth:
+            raise InvalidPath(
+                f"A path may have {self._path_depth} levels here; use fewer folders within folders."
+            )
+
+    def _may_replace(self, on_conflict: OnConflict | None) -> bool:
+        if on_conflict is None:
+            return self.allows(Right.OVERWRITE)
+        if on_conflict is OnConflict.REPLACE:
+            self.require(Right.OVERWRITE)
+        return on_conflict is OnConflict.REPLACE
+
+    def _free_name(self, path: Path, *, everywhere: bool = True) -> AbstractAsyncContextManager[FreeName]:
+        return free_name(self._claims, self._root, path, self._is_free, everywhere=everywhere)
+
+    async def _is_free(self, path: Path) -> bool:
+        return await self.find(path) is None
+
+
+def _partial(upload_id: str) -> Path:
+    return Path((f"{RESERVED_PREFIX}uploads", f"part-{upload_id}"))

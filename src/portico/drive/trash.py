@@ -1,0 +1,419 @@
+"""`DriveTrash`: what was deleted or replaced in a Web User's tree, kept in a hidden folder of the connection.
+
+The database has a row for each, written before its content is moved there. Who moves content into or out of the trash, or
+removes it, holds a lease on the row meanwhile. Paths here are those of the provider.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from portico.model.entries import Entry
+from portico.model.errors import (
+    InvalidPath,
+    IsAFolder,
+    NotAFolder,
+    NotFound,
+    NotPossible,
+    PorticoError,
+    changed,
+)
+from portico.model.paths import Path
+from portico.providers.contract.provider import TRASH, NotKept, Provider
+from portico.providers.contract.uploads import KeptFile
+from portico.runtime.tasks import for_each, run_to_end
+from portico.store.leases import Lease, Leases
+from portico.store.trash import DELETED, MOVING, REMOVING, REPLACED, RESTORING, Trashed, TrashRecords
+
+_PAGE = 1000
+_MILLISECOND = timedelta(milliseconds=1)
+_INTERRUPTIONS = (Exception, asyncio.CancelledError)
+"""A client that hangs up and a job that is cancelled interrupt a change as errors do."""
+_GONE = "There is no such item in the trash; it was restored or removed, or has expired."
+
+log = structlog.get_logger()
+
+
+class DriveTrash:
+    """Made for one request, like its drive."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        records: TrashRecords,
+        leases: Leases,
+        connection: str,
+        *,
+        prefix: Path,
+        root: Path,
+        user: str | None = None,
+        keep: timedelta,
+    ) -> None:
+        """`prefix`: the top of the connection. `root`: of the user. `keep`: 0 if nothing is kept any more."""
+        self._provider = provider
+        self._records = records
+        self._leases = leases
+        self._connection = connection
+        self._prefix = prefix
+        self._root = root
+        self._user = user
+        self._keep = keep
+        self.ids: list[str] = []
+        """What this request has put into the trash."""
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._keep)
+
+    def place_of(self, trash_id: str) -> Path:
+        return Path((*self._prefix.segments, TRASH, trash_id))
+
+    # Into the trash
+
+    async def delete(self, path: Path, *, recursive: bool) -> bool:
+        """Move a file, or a folder if `recursive`; False if it has to be deleted for good."""
+        entry = await self._provider.stat(path)
+        if entry.is_folder and not recursive:
+            return False  # it is deleted only if it is empty
+        record = self.new_record(path, entry, DELETED)
+        try:
+            async with self._arriving(record):
+                await self._provider.move_to_trash(path, self.place_of(record.id))
+                await run_to_end(self.settle(record, complete=True))
+        except NotKept:
+            return False
+        return True
+
+    @asynccontextmanager
+    async def _arriving(self, record: Trashed) -> AsyncIterator[None]:
+        """Add a row, around what moves its content and settles it. After an interruption, what has arrived is shown."""
+        async with self._alone(record):
+            try:
+                await self._records.add(record)
+                yield
+            except NotKept:
+                await run_to_end(self._records.remove(record.id))
+                raise
+            except _INTERRUPTIONS:
+                await run_to_end(self.settle(record))
+                raise
+
+    def replacement(self, path: Path) -> "Replacement":
+        return Replacement(self, self._provider, self._records, path)
+
+    @asynccontextmanager
+    async def replacing(
+        self, path: Path, source: Path | None = None, *, restoring: bool = False
+    ) -> AsyncIterator[KeptFile | None]:
+        """Around what may replace the file at `path`, or, with a folder at `source`, files in the folder at `path`.
+
+        `restoring`: the source is in the trash. A copy or move is given how the file that it replaces is kept.
+        """
+        entry = None if source is None else await self.find(path)
+        if source is None or entry is None or not entry.is_folder:
+            transferred = source is not None and not restoring
+            async with self.replacement(path) as replacement:
+                kept_file = replacement.at_commit(may_copy=True) if transferred else None
+                await replacement.prepare()
+                yield kept_file
+        else:
+            record = self.new_record(path, entry, REPLACED)
+            async with self._arriving(record):
+                kept = await self._keep_tree(path, self.place_of(record.id), source, restoring)
+                if not kept:
+                    await self._records.remove(record.id)
+                yield None
+                if kept:
+                    await run_to_end(self.settle(record, complete=True))
+
+    async def _keep_tree(self, path: Path, place: Path, source: Path, restoring: bool) -> bool:
+        """Keep the files below `path` that have the names of files below `source`, which is merged into it.
+
+        Whether there were any.
+        """
+        kept = False
+        too_long = ""
+
+        async def keep(file: Path) -> None:
+            nonlocal kept, too_long
+            try:
+                await self._provider.keep(file.under(path), file.under(place))
+                kept = True
+            except (NotFound, IsAFolder, NotAFolder) as error:
+                # Usually nothing is replaced, or the merge fails.
+                if await self._provider.find_file(file.under(path)):
+                    raise changed(file.name) from error
+            except NotKept:
+                too_long = file.name
+                raise
+
+        try:
+            provider = self._provider
+            found = provider.files_in_trash(source) if restoring else provider.walk(source).files()
+            async for files in found:
+                await for_each(keep, files)
+        except (NotFound, NotAFolder):
+            pass
+        except NotKept:
+            await run_to_end(self._provider.purge(place))
+            raise InvalidPath(
+                f"The path of '{too_long}' is too long to be kept in the trash, so nothing was replaced. "
+                "Delete that file for good first, with permanent=true."
+            ) from None
+        return kept
+
+    def new_record(self, path: Path, entry: Entry, reason: str) -> Trashed:
+        now = self._records.now()
+        return Trashed(
+            id=self._records.new_id(),
+            connection=self._connection,
+            path=str(path),
+            is_folder=entry.is_folder,
+            size=None if entry.is_folder else entry.size,
+            reason=reason,
+            status=MOVING,
+            user=self._user,
+            deleted_at=now,
+            expires_at=now + self._keep // _MILLISECOND,
+        )
+
+    async def settle(self, record: Trashed, *, complete: bool = False) -> None:
+        """The content has arrived, or as much of it as could be moved. What cannot be noted now, the sweep finds."""
+        try:
+            if complete or await self.find(self.place_of(record.id)):
+                await self._records.settle(record)
+                self.ids.append(record.id)
+            else:
+                await self._records.remove(record.id)
+        except PorticoError as error:
+            _log_unsettled(record, error)
+
+    # In the trash
+
+    async def page(self, size: int, cursor: str | None = None) -> tuple[list[Trashed], str | None]:
+        return await self._records.page(self._connection, self._below, size, cursor)
+
+    async def get(self, trash_id: str) -> Trashed:
+        record = await self._records.find(self._connection, self._below, trash_id)
+        if record is None:
+            raise NotFound(_GONE)
+        return record
+
+    @property
+    def _below(self) -> str:
+        return "" if self._root.is_root else str(self._root)
+
+    def path_of(self, record: Trashed) -> Path:
+        """Where it was, as the user sees it."""
+        return Path(Path.parse(record.path).segments[len(self._root.segments) :])
+
+    # Out of the trash
+
+    @asynccontextmanager
+    async def restoring(self, record: Trashed) -> AsyncIterator[Path]:
+        """The place of the content, which the caller moves away. Nobody else restores or removes it meanwhile."""
+        async with self._alone(record):
+            if not await self._records.claim(record.id, RESTORING):
+                raise NotFound(_GONE)
+            place = self.place_of(record.id)
+            try:
+                yield place
+                await self._provider.purge(place)
+            except _INTERRUPTIONS:
+                await run_to_end(self._keep_rest(record))
+                raise
+            await run_to_end(self._records.remove(record.id))
+
+    async def _keep_rest(self, record: Trashed) -> None:
+        """It was not restored, or not all of it."""
+        try:
+            if await self.find(self.place_of(record.id)):
+                await self._records.release(record.id)
+            else:
+                await self._records.remove(record.id)
+        except PorticoError as error:  # it can be restored or removed all the same
+            _log_unsettled(record, error)
+
+    async def purge(self, record: Trashed) -> bool:
+        """Remove it for good; False if it is gone already. If it is interrupted, the sweep goes on."""
+        async with self._alone(record):
+            if not await self._records.claim(record.id, REMOVING) and record.status != REMOVING:
+                return False
+            await self._provider.purge(self.place_of(record.id))
+            await run_to_end(self._records.remove(record.id))
+        return True
+
+    async def settle_interrupted(self, record: Trashed) -> None:
+        """A process died while it moved content into the trash: show what has arrived."""
+        async with self._alone(record):
+            if await self.find(self.place_of(record.id)):
+                await self._records.settle(record)
+            else:
+                await self._records.remove(record.id)
+
+    @asynccontextmanager
+    async def _alone(self, record: Trashed) -> AsyncIterator[None]:
+        """`NotPossible` while somebody else, on any node, moves or removes this item."""
+        lease = await self.acquire(record)
+        try:
+            yield
+        finally:
+            await run_to_end(lease.release())
+
+    async def acquire(self, record: Trashed) -> Lease:
+        lease = await self._leases.acquire(f"trash:{record.id}")
+        if lease is None:
+            raise await self._busy(record)
+        return lease
+
+    async def _busy(self, record: Trashed) -> PorticoError:
+        found = await self._records.find(self._connection, "", record.id)
+        if found is None:
+            return NotFound(_GONE)
+        if found.status == RESTORING:
+            return NotPossible("It is being restored; wait for that.")
+        if found.status == MOVING:
+            return NotPossible(f"It is still being {found.reason}; wait for that.")
+        return NotPossible("Another request has begun to restore or remove it; wait for that.")
+
+    async def purge_unknown(self, older_than: timedelta) -> int:
+        """Remove the oldest content that has no row: the database may be an older one. Returns how much there was."""
+        folder = Path((*self._prefix.segments, TRASH))
+        try:
+            page = await self._provider.list_page(folder, min(_PAGE, self._provider.max_page_size), None)
+        except (NotFound, NotAFolder):
+            return 0
+        before = self._records.now() - older_than // _MILLISECOND
+        unknown = await self._records.unknown({entry.name for entry in page.entries}, before)
+        for name in unknown:
+            await self._provider.purge(self.place_of(name))
+        return len(unknown)
+
+    async def find(self, path: Path) -> Entry | None:
+        try:
+            return await self._provider.stat(path)
+        except (NotFound, NotAFolder):
+            return None
+
+
+class Replacement:
+    """A file that may be replaced: what is there before is kept, right before the change.
+
+    It is entered around the change, in which somebody calls `prepare`.
+    """
+
+    def __init__(self, trash: DriveTrash, provider: Provider, records: TrashRecords, path: Path) -> None:
+        self._trash = trash
+        self._provider = provider
+        self._records = records
+        self._path = path
+        self._record: Trashed | None = None
+        self._lease: Lease | None = None
+        self._seen: Entry | None = None
+        self._kept: KeptFile | None = None
+        self.replaces = False
+        """Whether there is a file, as `prepare` has seen."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        try:
+            if self._record and (error is None or isinstance(error, _INTERRUPTIONS)):
+                await run_to_end(self._end(self._record, error))
+        finally:
+            if self._lease:
+                await run_to_end(self._lease.release())
+
+    def at_commit(self, *, may_copy: bool = False) -> KeptFile:
+        """For a provider that keeps the file itself, when it commits the new one, or has it kept then."""
+        self._kept = KeptFile(self.prepare, may_copy=may_copy)
+        return self._kept
+
+    async def after(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The chunks; at their end, the file is about to be replaced."""
+        async for chunk in chunks:
+            yield chunk
+            del chunk  # not needed while the client is waited for
+        await self.prepare()
+
+    async def prepare(self) -> None:
+        if self._record and not self._keeps_at_commit:
+            # Another change has replaced it since, and has kept it.
+            await run_to_end(self._drop(self._record))
+        entry = await self._provider.find_file(self._path)
+        if self._kept is not None:
+            self._kept.etag = entry.etag if entry else None
+        if entry is None:
+            return
+        self.replaces = True
+        record = self._trash.new_record(self._path, entry, REPLACED)
+        place = self._trash.place_of(record.id)
+        self._lease = await self._trash.acquire(record)
+        self._record, self._seen = record, entry
+        await self._records.add(record)
+        if self._keeps_at_commit:
+            assert self._kept
+            self._kept.place = place
+            return
+        try:
+            await self._provider.keep(self._path, place)
+        except (NotFound, NotKept) as error:
+            if isinstance(error, NotFound) and await self._provider.find_file(self._path):
+                raise changed(self._path.name) from error
+            self.replaces = isinstance(error, NotKept)
+            await run_to_end(self._drop(record, purge=False))
+
+    @property
+    def _keeps_at_commit(self) -> bool:
+        return self._kept is not None and self._provider.keeps_at_commit
+
+    async def _drop(self, record: Trashed, *, purge: bool = True) -> None:
+        lease, self._record, self._lease = self._lease, None, None
+        try:
+            if purge:
+                await self._provider.purge(self._trash.place_of(record.id))
+            await self._records.remove(record.id)
+        finally:
+            if lease:
+                await lease.release()
+
+    async def _end(self, record: Trashed, error: BaseException | None) -> None:
+        if error is None:
+            await self._trash.settle(
+                record, complete=not self._keeps_at_commit or bool(self._kept and self._kept.is_kept)
+            )
+        elif isinstance(error, PorticoError):
+            await self._failed(record)
+        else:  # a service may still carry out what was cancelled
+            await self._trash.settle(record)
+
+    async def _failed(self, record: Trashed) -> None:
+        """Nothing was replaced, as far as that can be seen: then the trash does not need it."""
+        try:
+            entry = await self._provider.find_file(self._path)
+            if entry is not None and self._is_same(entry):
+                await self._provider.purge(self._trash.place_of(record.id))
+                await self._records.remove(record.id)
+            else:
+                await self._trash.settle(record)
+        except PorticoError as error:  # the sweep finds it
+            _log_unsettled(record, error)
+
+    def _is_same(self, entry: Entry) -> bool:
+        seen = self._seen
+        assert seen
+        if self._provider.keeps_at_commit:  # a link to a file changes its etag
+            return (entry.size, entry.last_modified) == (seen.size, seen.last_modified)
+        return entry.etag == seen.etag
+
+
+def _log_unsettled(record: Trashed, error: PorticoError) -> None:
+    log.warning("trash-not-settled", trash=record.id, code=error.code, cause=error.cause)

@@ -1,0 +1,71 @@
+"""`DriveWalk`: everything below a folder of a Web User's tree, to be continued by another request."""
+
+from portico.drive.cursors import CursorSeal
+from portico.drive.errors import with_whole_path
+from portico.model.entries import presentable
+from portico.model.errors import InvalidCursor, NotAFolder, NotFound, NotPossible
+from portico.model.paths import Path
+from portico.providers.contract.provider import Found, Provider
+
+_MAX_CURSOR = 6 * 1024
+"""Characters, so that an address that has it as a parameter is not too long."""
+
+
+class DriveWalk:
+    """Paths count from the user's root."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        path: Path,
+        folder: Path,
+        seal: CursorSeal,
+        scope: str,
+        cursor: str | None,
+    ) -> None:
+        """`path` is that of the provider, `folder` that of the user."""
+        self._folder = folder
+        self._seal = seal
+        self._scope = f"walk\0{scope}"
+        self._continues = cursor is not None
+        self._ended = False
+        self.passed = 0
+        """Entries since the walk began, in this request and those before it."""
+        token = None
+        if cursor is not None:
+            passed, _, token = seal.open(cursor, self._scope).partition("~")
+            self.passed = int(passed)
+        self._walk = provider.walk(path, token)
+
+    async def page(self, size: int) -> list[Found]:
+        """As `TreeWalk.page`. The root exists even while it holds nothing."""
+        try:
+            page = await self._walk.page(size)
+        except (NotFound, NotAFolder) as error:
+            if self._continues:
+                raise InvalidCursor("The folder of this cursor is gone; start again above it.") from error
+            if not (self._folder.is_root and isinstance(error, NotFound)):
+                raise with_whole_path(error, self._folder) from None
+            self._ended, page = True, []
+        self.passed += len(page)
+        return [(path.under(self._folder), presentable(entry)) for path, entry in page]
+
+    @property
+    def ended(self) -> bool:
+        return self._ended or self._walk.token is None
+
+    @property
+    def can_pause(self) -> bool:
+        """Whether it has a cursor, or needs none."""
+        return self.ended or len(self._sealed()) <= _MAX_CURSOR
+
+    @property
+    def cursor(self) -> str | None:
+        if self.ended:
+            return None
+        if not self.can_pause:
+            raise NotPossible("The folders are too deep to be searched from here; start in one of them.")
+        return self._sealed()
+
+    def _sealed(self) -> str:
+        return self._seal.close(f"{self.passed}~{self._walk.token}", self._scope)

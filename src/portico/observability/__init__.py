@@ -1,0 +1,1 @@
+"""Logs, metrics, traces and the audit log. Reports, and never decides."""

@@ -1,0 +1,1 @@
+"""Who acts, in which request, and what is recorded of it."""

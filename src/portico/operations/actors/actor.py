@@ -1,0 +1,420 @@
+"""`Actor`: on whose behalf a request is made. `Authentication`: from credentials to an actor, and out again.
+
+`Standing`: whether the actor may still act, before a commit and while work takes long.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Self
+from weakref import WeakSet
+
+import msgspec
+import structlog
+
+from portico.accounts.api_keys import ApiKeys, UnknownKey
+from portico.accounts.credentials import resembles_guest_token, resembles_key
+from portico.accounts.guests import Guest, Guests, link_ended
+from portico.accounts.invitations import Invitation, Invitations, UnknownInvitation
+from portico.accounts.names import name_key
+from portico.accounts.sessions import Session, Sessions, TokenPair
+from portico.accounts.sign_in import LIFETIME as DEVICE_LIFETIME
+from portico.accounts.sign_in import SignedIn, SignIn
+from portico.accounts.throttle import network_of
+from portico.accounts.tickets import Tickets
+from portico.accounts.users import User
+from portico.drive.drive import RIGHT_MISSING
+from portico.model.entries import Chunks
+from portico.model.errors import (
+    AccountDisabled,
+    Forbidden,
+    IsAFolder,
+    NotSignedIn,
+    PorticoError,
+    Unavailable,
+    WrongPassword,
+)
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.observability.audit import DONE, AuditTrail
+from portico.observability.metrics import Metrics
+from portico.operations.actors.auditing import Change
+from portico.operations.actors.request_context import KeyInUse, RequestContext
+from portico.runtime.fair_turns import Keys
+
+__all__ = ["DEVICE_LIFETIME", "Actor", "Authentication", "SignedIn", "TokenPair"]
+
+log = structlog.get_logger()
+
+DISABLED = "disabled"
+"""The outcome of a sign-in with the right password of a disabled account."""
+TRUSTED_SECONDS = 0.2
+"""How long a check of the user holds. With the session cache it stays within the second for which a disabled account
+may still be served."""
+WATCH_SECONDS = 0.5
+"""How often the user of work under way is asked about. With a slow answer, it stays within that second, too."""
+
+_READING = frozenset({Right.LIST, Right.DOWNLOAD})
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """All that a ticket, or a link to a file, opens: one file, or one folder as an archive."""
+
+    path: Path
+    is_folder: bool = False
+
+
+class Actor(msgspec.Struct, frozen=True):
+    """A user, with the request and the credential by which the user acts."""
+
+    user: User
+    """The credential's owner, with no more of the tree and the rights than the credential gives."""
+    context: RequestContext
+    checked_at: float
+    """When the user was last known to be enabled, by the monotonic clock."""
+    current_user: Callable[[], Awaitable[User | None]]
+    """Asks for `user` as of now, without a cache: None if the account is disabled, or its key or link has ended."""
+    session: Session | None = None
+    """If the user has signed in: then the credential is an access token, or a ticket made with one."""
+    only: Scope | None = None
+    """The one thing that this actor may download, and nothing else."""
+    guest: Guest | None = None
+    """If somebody acts who has no account: by a share link of the user."""
+    by_ticket: bool = False
+    """See `Authentication.with_ticket`."""
+
+    @property
+    def namespace(self) -> str:
+        """Tells those apart who must not see each other's requests: a key and a guest may do less than the owner."""
+        if self.guest is not None:
+            return f"guest {self.guest.id}"
+        key = self.context.key
+        return str(self.user.id) if key is None else f"{self.user.id}/{key.id}"
+
+    @property
+    def share(self) -> Keys:
+        """Who shares a turn with whom: a user with all credentials; a link's guests from one address, within their link."""
+        if self.guest is None:
+            return (self.user.id,)
+        link = self.guest.link.id
+        return ((link, network_of(self.context.address)), link)
+
+    @property
+    def holder(self) -> str:
+        """Whose stored answers are limited together: a user with all keys, or the guests of a link from one address."""
+        if self.guest is not None:
+            return f"link {self.guest.link.id} {network_of(self.context.address)}"[:96]
+        return str(self.user.id)
+
+    @property
+    def right_missing(self) -> str:
+        """What is answered if a right is missing: in words for a guest, a key, or a user."""
+        if self.guest is not None:
+            return "This link does not give the right '{}'; ask where you got it."
+        if self.context.key is not None:
+            return "This key does not give the right '{}', or its owner lacks it; use another key."
+        return RIGHT_MISSING
+
+    def require_unrestricted(self) -> None:
+        """`Forbidden` for an actor who is limited to one file or folder."""
+        self.require(None)
+
+    def require(self, wanted: Scope | None) -> None:
+        """`Forbidden` for an actor who is limited to something else; None: for any who is limited."""
+        if self.only is None:
+            return
+        if wanted == self.only and (wanted.is_folder or not wanted.path.as_folder):
+            return
+        if wanted and self.only.is_folder and wanted.path == self.only.path:
+            raise IsAFolder(f"'{wanted.path.name}' is a folder; a ticket for it opens its ZIP only.")
+        what = "a folder as a ZIP" if self.only.is_folder else "one file"
+        raise Forbidden(
+            f"{'A ticket' if self.by_ticket else 'This link'} is valid for the download of {what} only."
+        )
+
+    def require_session(self) -> Session:
+        """The session of the sign-in; `Forbidden` without one."""
+        if self.session is None:
+            raise Forbidden("This needs a sign-in with a password.")
+        return self.session
+
+
+class Standing:
+    """Whether an actor may still do what it has begun. Needs these rights, in the place where it began."""
+
+    def __init__(self, actor: Actor, *needed: Right) -> None:
+        self.actor = actor
+        self._needed = frozenset(needed)
+        self._checked_at = actor.checked_at
+
+    async def check(self) -> None:
+        """Asked before a commit: raises if the account, the key or the link lost what it takes."""
+        asked_at = time.monotonic()
+        if self.actor.guest is None and asked_at - self._checked_at < TRUSTED_SECONDS:
+            return
+        if loss := self.loss(await self.actor.current_user()):
+            raise loss
+        self._checked_at = asked_at
+
+    def loss(self, now: User | None) -> PorticoError | None:
+        """The error that ends the work, if the actor's user is like this now."""
+        actor, then = self.actor, self.actor.user
+        if now is None:
+            if actor.guest:
+                return link_ended()
+            if actor.context.key:
+                return NotSignedIn("The key was ended in the meantime; use another key.")
+            return NotSignedIn("The account was disabled in the meantime; ask your administrator.")
+        if missing := self._needed - now.rights:
+            return Forbidden(actor.right_missing.format(min(missing)))
+        if (now.connection, now.root) == (then.connection, then.root):
+            return None
+        if actor.guest is None:
+            return Forbidden("Your root folder was changed in the meantime; repeat the request.")
+        # A link follows what was moved: a download goes on, but nothing is stored in the former place.
+        return None if self._needed <= _READING else link_ended()
+
+
+class Watch:
+    """Work under way whose actor is asked about now and then: see `Watches`."""
+
+    def __init__(self, standing: Standing) -> None:
+        self.standing = standing
+        self._lost = asyncio.Event()
+        self._error: PorticoError | None = None
+
+    def check(self) -> None:
+        """Raises if the actor may not go on; asks nobody."""
+        if self._error:
+            raise self._error
+
+    async def lost(self) -> PorticoError:
+        """Returns when the actor may not go on."""
+        await self._lost.wait()
+        assert self._error
+        return self._error
+
+    def end(self, error: PorticoError) -> None:
+        self._error = error
+        self._lost.set()
+
+
+class Watches:
+    """Ends the work of those who lost a right, in this worker: one lookup for each actor, all actors together."""
+
+    def __init__(self) -> None:
+        self._watched: WeakSet[Watch] = WeakSet()
+        self._asking: asyncio.Task[None] | None = None
+
+    def add(self, standing: Standing) -> Watch:
+        """Watch the work for as long as there is a reference to the watch."""
+        watch = Watch(standing)
+        self._watched.add(watch)
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+        return watch
+
+    async def _ask(self) -> None:
+        try:
+            while self._watched:
+                await asyncio.sleep(WATCH_SECONDS)
+                actors: dict[str, list[Watch]] = {}
+                for watch in self._watched:
+                    actors.setdefault(watch.standing.actor.namespace, []).append(watch)
+                await asyncio.gather(*(self._compare(watches) for watches in actors.values()))
+        finally:
+            self._asking = None
+
+    async def _compare(self, watches: list[Watch]) -> None:
+        try:
+            user = await watches[0].standing.actor.current_user()
+        except Unavailable:
+            return  # the database does not answer: ask again
+        except PorticoError as error:
+            for watch in watches:
+                watch.end(error)
+            return
+        except Exception as error:  # a bug must not end the watch over the others
+            log.error("bug", exc_info=error)
+            return
+        for watch in watches:
+            if loss := watch.standing.loss(user):
+                watch.end(loss)
+
+    async def close(self) -> None:
+        if task := self._asking:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+class WatchedChunks:
+    """A download that ends when its actor may not go on with it. One that is a single chunk is not watched."""
+
+    def __init__(self, chunks: Chunks, watches: Watches, standing: Standing) -> None:
+        self._chunks = chunks
+        self._watches = watches
+        self._standing = standing
+        self._watch: Watch | None = None
+        self._begun = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._watch:
+            self._watch.check()
+        elif self._begun:
+            self._watch = self._watches.add(self._standing)
+        self._begun = True
+        return await anext(self._chunks)
+
+    def aclose(self) -> Awaitable[None]:
+        self._watch = None
+        return self._chunks.aclose()
+
+
+class Authentication:
+    def __init__(
+        self,
+        sign_in: SignIn,
+        sessions: Sessions,
+        tickets: Tickets,
+        keys: ApiKeys,
+        invitations: Invitations,
+        guests: Guests,
+        audit: AuditTrail,
+        metrics: Metrics,
+    ) -> None:
+        self._sign_in = sign_in
+        self._sessions = sessions
+        self._tickets = tickets
+        self._keys = keys
+        self._invitations = invitations
+        self._guests = guests
+        self._audit = audit
+        self._metrics = metrics
+
+    async def sign_in(
+        self, context: RequestContext, username: str, password: str, device: str = ""
+    ) -> SignedIn:
+        """As `SignIn.with_password`. A success, a wrong password and a disabled account are audited."""
+        context.action = "sign-in"
+        if name_key(username):  # anything else may be a password in the wrong field
+            context.user = username
+        outcome = "interrupted"
+        try:
+            signed_in = await self._sign_in.with_password(
+                username, password, context.address, device, context.agent
+            )
+            outcome = DONE
+            return signed_in
+        except PorticoError as error:
+            outcome = DISABLED if isinstance(error, AccountDisabled) else error.code
+            raise
+        finally:
+            try:
+                # A throttled attempt has no line: otherwise a flood of them could fill the disk.
+                if outcome in (DONE, DISABLED, WrongPassword.code):
+                    await self._audit.record(context.audit_line("sign-in", outcome=outcome))
+            except Unavailable as error:
+                outcome = error.code
+                raise
+            finally:
+                self._metrics.sign_ins.add((outcome,))
+
+    async def refresh(self, context: RequestContext, refresh_token: str) -> TokenPair:
+        """As `Sessions.refresh`, audited. An unknown token counts as a failed attempt of the client's address."""
+        context.action = "refresh"
+        async with AsyncExitStack() as stack:
+
+            async def begin(user: str) -> None:
+                """Before the token is used up, but not before its user is known: an unknown token has no line."""
+                context.user = user
+                change = Change(self._audit, context, "refresh")
+                await change.begin()
+                await stack.enter_async_context(change)
+
+            try:
+                return await self._sessions.refresh(refresh_token, begin=begin, address=context.address)
+            except NotSignedIn:
+                if context.user is None:
+                    await self._sign_in.credential_failed(context.address)
+                raise
+
+    async def with_token(self, context: RequestContext, access_token: str) -> Actor:
+        """The actor behind an access token, an API key, or the token of a guest.
+
+        `NotSignedIn` if it is unknown, expired or revoked.
+        """
+        if resembles_key(access_token):
+            return await self.with_key(context, access_token)
+        asked_at = time.monotonic()
+        if resembles_guest_token(access_token):
+            return self._guest(context, asked_at, await self._guests.guest(access_token))
+        session = await self._sessions.session(access_token)
+        context.user = session.user.name
+        return self._user(context, asked_at, session)
+
+    async def with_key(self, context: RequestContext, key: str, username: str = "") -> Actor:
+        """The actor behind an API key. An unknown key counts as a failed attempt of the client's address."""
+        asked_at = time.monotonic()
+        try:
+            use = await self._keys.use(key, context.address, username)
+        except UnknownKey:
+            await self._sign_in.credential_failed(context.address)
+            raise
+        context.user = use.owner.name
+        context.key = KeyInUse(use.key.id, use.key.name, str(use.key.folder))
+        return Actor(use.user, context, asked_at, partial(self._keys.current_user, use.digest))
+
+    async def with_ticket(self, context: RequestContext, ticket: str, path: Path) -> Actor:
+        """The actor behind a ticket for `path`, who may download that file or folder and do nothing else."""
+        context.ticket = True
+        asked_at = time.monotonic()
+        if resembles_guest_token(ticket):
+            guest, is_folder = await self._guests.redeem(ticket, path)
+            actor = self._guest(context, asked_at, guest)
+        else:
+            session, is_folder = await self._tickets.redeem(ticket, path)
+            context.user = session.user.name
+            actor = self._user(context, asked_at, session)
+        return msgspec.structs.replace(actor, only=Scope(path, is_folder), by_ticket=True)
+
+    def _user(self, context: RequestContext, asked_at: float, session: Session) -> Actor:
+        current = partial(self._sessions.current_user, session.user.id)
+        return Actor(session.user, context, asked_at, current, session)
+
+    def _guest(self, context: RequestContext, asked_at: float, guest: Guest) -> Actor:
+        context.user = guest.open.owner.name
+        context.link = guest.link.id
+        context.guest = guest.name
+        only = Scope(guest.only_file) if guest.only_file else None
+        current = partial(self._guests.current_user, guest)
+        return Actor(guest.user, context, asked_at, current, only=only, guest=guest)
+
+    async def invitation(self, context: RequestContext, token: str) -> Invitation:
+        """What an invitation is for. An unknown one counts as a failed attempt of the client's address."""
+        context.action = "invitation"
+        try:
+            return await self._invitations.find(token)
+        except UnknownInvitation:
+            await self._sign_in.credential_failed(context.address)
+            raise
+
+    async def accept_invitation(self, context: RequestContext, token: str, password: str) -> None:
+        """Set the password of the invited user."""
+        context.user = (await self.invitation(context, token)).user.name
+        async with Change(self._audit, context, "invitation.accept") as change:
+            await change.begin()
+            await self._invitations.accept(token, password)
+        self._sessions.forget()
+
+    async def sign_out(self, actor: Actor) -> None:
+        actor.context.action = "sign-out"
+        actor.require_unrestricted()
+        session = actor.require_session()
+        async with Change(self._audit, actor.context, "sign-out") as change:
+            await change.begin()
+            await self._sessions.end(session)

@@ -1,0 +1,326 @@
+"""`Archive`: a folder, or some files and folders of it, as one ZIP that is made while it is sent."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import aclosing
+from sys import getsizeof
+
+import msgspec
+
+from portico.drive.drive import Drive
+from portico.model.entries import Chunks, Download, Entry
+from portico.model.errors import Changed, TooLarge, TooManyRequests, not_found
+from portico.model.paths import Path
+from portico.operations.actors.request_context import Looking
+from portico.operations.files.zip_format import ZipSize, ZipWriter
+from portico.runtime.fair_turns import Keys
+
+_PLANNED = 10_000
+"""Entries that are looked at before the first byte is sent. If these are all, the size of the archive is announced."""
+_PLANNED_BYTES = 12 * 2**20
+"""As `_PLANNED`, in memory."""
+_ITEM_BYTES = 600
+"""What an entry takes in memory in addition to its path."""
+_POINTER_BYTES = 8
+_PAGE = 1000
+_OPENED_AHEAD = 4
+"""Files that are opened while an earlier one is sent: many small ones would wait for the storage each."""
+
+
+class ArchiveLimits(msgspec.Struct, frozen=True):
+    entries: int
+    size: int
+    """Bytes; 0 is no limit."""
+
+
+AT_ONCE = (8, 32)
+"""Archives of one actor that are made at the same time, and of all guests of one link."""
+MEMORY = 128 * 2**20
+"""Bytes that all archives of a worker may take: entries that wait for their turn, and the directories at their ends."""
+MEMORY_OF = (MEMORY // 2, MEMORY // 2)
+"""As `AT_ONCE`, in bytes."""
+BASE = 2**19
+"""Bytes that every archive takes to pack its directory, and to send it."""
+
+
+class ArchiveMemory:
+    """The archives that this worker makes, by actor, in number and in bytes."""
+
+    def __init__(self) -> None:
+        self._archives: Counter[Hashable] = Counter()
+        self._bytes: Counter[Hashable] = Counter()
+        self._total = 0
+
+    def begin(self, share: Keys) -> "ArchiveLease":
+        """`TooManyRequests` if the actor has too many archives already."""
+        if any(self._archives[key] >= most for key, most in zip(share, AT_ONCE, strict=False)):
+            raise _too_many()
+        self._archives.update(share)
+        lease = ArchiveLease(self, share)
+        try:
+            lease.hold(0)
+        except TooManyRequests:
+            lease.release()
+            raise
+        return lease
+
+    def grow(self, share: Keys, more: int) -> None:
+        """When all of it is taken, an actor with less than a fair share still gets some."""
+        if more > 0:
+            first = self._bytes[share[0]]
+            too_much = any(
+                self._bytes[key] + more > most for key, most in zip(share, MEMORY_OF, strict=False)
+            )
+            if too_much or (
+                self._total + more > MEMORY and first + more > MEMORY // max(1, len(self._archives))
+            ):
+                raise _too_many()
+        self._total += more
+        for key in share:
+            self._bytes[key] += more
+
+    def end(self, share: Keys) -> None:
+        for key in share:
+            self._archives[key] -= 1
+            if not self._archives[key]:
+                del self._archives[key], self._bytes[key]
+
+
+class ArchiveLease:
+    """The memory of one archive."""
+
+    def __init__(self, memory: ArchiveMemory, share: Keys) -> None:
+        self._memory: ArchiveMemory | None = memory
+        self._share = share
+        self._held = 0
+
+    def hold(self, size: int) -> None:
+        """From now on so many bytes beyond the base; `TooManyRequests` if the actor's archives take too many."""
+        assert self._memory
+        self._memory.grow(self._share, BASE + size - self._held)
+        self._held = BASE + size
+
+    def release(self) -> None:
+        if self._memory:
+            self._memory.grow(self._share, -self._held)
+            self._memory.end(self._share)
+            self._memory = None
+
+
+def _too_many() -> TooManyRequests:
+    return TooManyRequests(
+        "Too many of your archives are being made; wait until one is done, or choose less.", retry_after=5
+    )
+
+
+class _Item(msgspec.Struct, frozen=True):
+    path: Path
+    entry: Entry
+
+    @property
+    def cost(self) -> int:
+        return _cost(self.path)
+
+
+def _cost(path: Path) -> int:
+    """Bytes of memory that an entry takes until it is sent. Its path may share nothing with those of others."""
+    return _ITEM_BYTES + _POINTER_BYTES * len(path.segments) + sum(map(getsizeof, path.segments))
+
+
+_Opened = tuple[_Item, asyncio.Task[Download] | None]
+
+
+class Archive:
+    def __init__(
+        self,
+        drive: Drive,
+        folder: Path,
+        chosen: Sequence[Path],
+        limits: ArchiveLimits,
+        memory: ArchiveLease,
+        looking: Looking,
+        *,
+        is_folder: bool | None = None,
+        begin: Callable[[], Awaitable[object]] | None = None,
+        watched: Callable[[Chunks], Chunks] = lambda chunks: chunks,
+    ) -> None:
+        """`chosen`: paths below `folder`; without any, all of it. `memory` is released with the archive.
+
+        `is_folder`: what `folder` has to be, if only one of the two may be read. `begin` is called before the first byte.
+        """
+        self._drive = drive
+        self._folder = folder
+        self._chosen = _outermost(chosen) or [folder]
+        self._base = folder if chosen else folder.parent
+        self._limits = limits
+        self._is_folder = is_folder
+        self._begin = begin
+        self._watched = watched
+        self._items = self._found()
+        self._memory = memory
+        self._looking = looking
+        self._planned: list[_Item] = []
+        self._planned_bytes = 0
+        self._page_bytes = 0
+        """Of entries that the walk has found, and that are not looked at yet."""
+        self.size: int | None = None
+        """Bytes, if it can be known before the archive is made."""
+
+    @property
+    def name(self) -> str:
+        """How the file is to be called."""
+        top = self._chosen[0] if len(self._chosen) == 1 else self._folder
+        return "files.zip" if top.is_root else f"{top.name}.zip"
+
+    async def plan(self) -> None:
+        """Look at what will be in it, as far as that is not too much. Raises what can be known before it is sent."""
+        size = ZipSize()
+        async for item in self._items:
+            self._planned.append(item)
+            self._planned_bytes += item.cost
+            self._memory.hold(self._planned_bytes + self._page_bytes)
+            timed = item.entry.last_modified is not None
+            if item.entry.is_folder:
+                size.add_folder(self._name(item), timed=timed)
+            else:
+                size.add_file(self._name(item), item.entry.size or 0, timed=timed)
+            if len(self._planned) == _PLANNED or self._planned_bytes >= _PLANNED_BYTES:
+                return
+        self.size = size.total
+
+    def chunks(self) -> Chunks:
+        return self._watched(self._made())
+
+    async def _made(self) -> AsyncGenerator[bytes]:
+        """The archive. An error in the middle of it must reach the client: without its end it is not valid."""
+        try:
+            if self._begin:
+                await self._begin()
+            async with aclosing(self._chunks()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            await self.close()
+
+    async def _chunks(self) -> AsyncGenerator[bytes]:
+        writer = ZipWriter()
+        async with aclosing(self._opened()) as opened:
+            async for item, opening in opened:
+                self._memory.hold(self._planned_bytes + self._page_bytes + writer.held)
+                if opening is None:
+                    yield writer.folder(self._name(item), item.entry.modified)
+                    continue
+                download = await _result(opening)
+                try:
+                    size = download.stop
+                    if self.size is not None and size != item.entry.size:
+                        raise Changed(
+                            f"'{item.path}' has changed since the archive was begun; download it again."
+                        )
+                    # A listing may have the time of the upload instead of the file's own.
+                    modified = download.entry.modified or item.entry.modified
+                    yield writer.begin(self._name(item), size, modified)
+                    async for chunk in download.chunks:
+                        writer.feed(chunk)
+                        yield chunk
+                    yield writer.end()
+                finally:
+                    await download.chunks.aclose()
+        for piece in writer.finish():
+            yield piece
+
+    def _name(self, item: _Item) -> str:
+        """In the archive."""
+        return "/".join(item.path.segments[len(self._base.segments) :])
+
+    async def close(self) -> None:
+        """To be called if `chunks` is never read."""
+        await self._items.aclose()
+        self._planned.clear()
+        self._memory.release()
+
+    async def _opened(self) -> AsyncGenerator[_Opened]:
+        """The items in order, files with a download that is opened, or about to be."""
+        waiting: deque[_Opened] = deque()
+        try:
+            async for item in self._all():
+                task = None
+                if not item.entry.is_folder:
+                    task = asyncio.create_task(self._drive.read(item.path))
+                waiting.append((item, task))
+                if len(waiting) > _OPENED_AHEAD:
+                    yield waiting.popleft()
+            while waiting:
+                yield waiting.popleft()
+        finally:
+            await _discard([task for _, task in waiting if task])
+
+    async def _all(self) -> AsyncIterator[_Item]:
+        self._planned.reverse()
+        while self._planned:
+            item = self._planned.pop()
+            self._planned_bytes -= item.cost
+            yield item
+        async for item in self._items:
+            yield item
+
+    async def _found(self) -> AsyncGenerator[_Item]:
+        entries = size = 0
+        for top in self._chosen:
+            async for path, entry in self._below(top):
+                entries += 1
+                size += entry.size or 0
+                if entries > self._limits.entries:
+                    raise TooLarge(
+                        f"An archive may have {self._limits.entries} entries; choose fewer files or folders."
+                    )
+                if self._limits.size and size > self._limits.size:
+                    raise TooLarge(f"An archive may have {self._limits.size} bytes; choose less at once.")
+                yield _Item(path, entry)
+
+    async def _below(self, top: Path) -> AsyncIterator[tuple[Path, Entry]]:
+        """The entry itself, unless it is the root, and everything below it."""
+        entry = await self._drive.stat_for_download(top)
+        if top == self._folder and self._is_folder not in (None, entry.is_folder):
+            raise not_found(top.name)
+        if not top.is_root:
+            yield top, entry
+        if entry.is_folder:
+            walk = self._drive.walk(top)
+            while not walk.ended:
+                async with self._looking(_PAGE):
+                    page = deque(await walk.page(_PAGE))
+                self._page_bytes = sum(_cost(path) for path, _ in page)
+                while page:
+                    path, entry = page.popleft()
+                    self._page_bytes -= _cost(path)
+                    yield path, entry
+
+
+def _outermost(paths: Sequence[Path]) -> list[Path]:
+    """Without what another path holds: no entry is in an archive twice."""
+    ordered = sorted(set(paths), key=lambda path: path.segments)
+    kept = ordered[:1]
+    for path in ordered[1:]:
+        if not kept[-1].holds(path):
+            kept.append(path)
+    return kept
+
+
+async def _result(opening: asyncio.Task[Download]) -> Download:
+    try:
+        return await opening
+    except asyncio.CancelledError:
+        await _discard([opening])  # it may have been opened in the same moment
+        raise
+
+
+async def _discard(opening: list[asyncio.Task[Download]]) -> None:
+    for task in opening:
+        task.cancel()
+    if opening:
+        await asyncio.wait(opening)
+    for task in opening:
+        if not task.cancelled() and task.exception() is None:  # it was opened all the same
+            await task.result().chunks.aclose()

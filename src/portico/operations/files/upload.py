@@ -1,0 +1,240 @@
+"""`Upload`: the files that one request stores in one folder, and what became of each."""
+
+from collections.abc import AsyncIterator, Awaitable, Collection
+from contextlib import AsyncExitStack
+from datetime import datetime
+from functools import partial
+
+import msgspec
+
+from portico.drive.drive import Drive, OnConflict, WriteOptions
+from portico.model.entries import Entry, guess_content_type
+from portico.model.errors import Changed, InvalidRequest, TooLarge, already_exists
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.operations.actors.actor import Actor, Standing, Watch
+from portico.operations.actors.auditing import Change
+from portico.operations.files.digests import ExpectedDigest, Hashing
+from portico.operations.files.replay import (
+    AlreadyStored,
+    EarlierFile,
+    earlier_file,
+    keeps_existing,
+    replaced_file,
+)
+from portico.operations.resources import Resources
+from portico.operations.sharing.link_limits import GuestRules, check_commit
+
+
+class Upload:
+    def __init__(
+        self,
+        resources: Resources,
+        actor: Actor,
+        drive: Drive,
+        folder: Path,
+        on_conflict: OnConflict | None,
+        *,
+        sha256: bool = False,
+    ) -> None:
+        """`sha256`: compute that of each file."""
+        self._actor = actor
+        self._drive = drive
+        self._folder = folder
+        self._on_conflict = on_conflict
+        self._rules = GuestRules(resources, actor) if actor.guest else None
+        self._audit = resources.audit
+        self._resources = resources
+        self._max_file_size = drive.size_limit(resources.max_file_size)
+        if self._rules:
+            self._max_file_size = self._rules.most_bytes(self._max_file_size)
+        self._sha256 = sha256
+        self._announced: int | None = None
+        self._names: set[str] = set()
+        self.stored: list[Entry] = []
+        self.failed: list[str] = []
+        self.digests: dict[str, bytes] = {}
+        """The SHA-256 of stored files by name, as far as it was computed."""
+        self._real_names: dict[str, str] = {}
+        """Of files whose sender must not learn them."""
+
+    @property
+    def on_conflict(self) -> OnConflict | None:
+        return self._on_conflict
+
+    @on_conflict.setter
+    def on_conflict(self, choice: OnConflict | None) -> None:
+        if self._rules is None:  # a guest replaces nothing, and learns of no conflict
+            self._on_conflict = choice
+
+    def real_name(self, entry: Entry) -> str:
+        """The name under which a file was stored."""
+        return self._real_names.get(entry.name, entry.name)
+
+    def announce(self, size: int) -> None:
+        """`size` bytes follow at most; `TooLarge` if the storage takes no file of that size."""
+        if size > self._drive.max_file_size:
+            raise TooLarge(
+                f"The storage accepts files of up to {self._drive.max_file_size} bytes; send less at once."
+            )
+        self._announced = size
+
+    async def check_folder(self) -> None:
+        """Before a body is sent: `NotAFolder` if no file could be stored in the folder."""
+        await self._drive.check_target(self._folder)
+
+    @property
+    def says_replaced(self) -> bool:
+        """Whether the entry of a stored file says whether it replaced another one."""
+        return self._drive.says_replaced
+
+    async def find(self, name: str) -> Entry | None:
+        """What an upload of `name` would meet; None if there is nothing."""
+        if self._rules and self._rules.is_blind:
+            return None
+        return await self._drive.find(self._folder.child(name))
+
+    async def store(
+        self,
+        name: str,
+        chunks: AsyncIterator[bytes],
+        content_type: str | None = None,
+        *,
+        size: int | None = None,
+        expected: Collection[ExpectedDigest] = (),
+        if_match: str | None = None,
+        modified: datetime | None = None,
+        before_commit: Awaitable[object] | None = None,
+    ) -> Entry:
+        """Store one file once `chunks` has ended normally; if `chunks` raises, nothing is stored.
+
+        With `size`, a file that is too large is refused before it is read. `expected` digests are verified, and
+        `before_commit` is awaited, when all of it has been read. `if_match`, `modified`: as in `WriteOptions`.
+        """
+        hashing = Hashing(expected, sha256=self._sha256) if expected or self._sha256 else None
+        self.failed.append(name)
+        async with Change(self._audit, self._actor.context, "upload", self._folder) as change:
+            path = self._folder.child(name)
+            change.line.path = str(path)
+            if name in self._names:
+                raise InvalidRequest(f"'{name}' is given twice in this upload; send each name once.")
+            self._names.add(name)
+            if self._rules:
+                await self._rules.check_names(self._drive, path)
+                self._rules.check_file(name, size)
+            if size is not None and size > self._max_file_size:
+                raise self._too_large(name)
+            async with AsyncExitStack() as counted:
+                entry = await self._write(
+                    path,
+                    self._guarded(name, chunks, change, hashing, before_commit, counted),
+                    content_type or guess_content_type(name),
+                    WriteOptions(
+                        at_most=self._announced if size is None else size,
+                        if_match=if_match,
+                        modified=modified,
+                    ),
+                )
+            if entry.name != name:
+                change.line.path = str(self._folder.child(entry.name))
+        if self._rules:
+            await self._rules.note_upload(self._folder.child(entry.name), entry.size)
+            if self._rules.is_blind and entry.name != name:
+                self._real_names[name] = entry.name
+                entry = msgspec.structs.replace(entry, name=name)
+        self.failed.pop()
+        self.stored.append(entry)
+        if hashing and (sha256 := hashing.sha256):
+            self.digests[entry.name] = sha256
+        return entry
+
+    async def _write(
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions
+    ) -> Entry:
+        """Store the file, unless the request has an idempotency key and an earlier attempt has stored it."""
+        attempt, drive = self._actor.context.attempt, self._drive
+        if attempt is None or not keeps_existing(drive, self.on_conflict):
+            if attempt and attempt.is_repeated:
+                newer = await replaced_file(drive, attempt, path, options.if_match)
+                if newer is not None:
+                    return await _held_by(newer, chunks, path.name)
+            return await drive.write(path, chunks, content_type, self.on_conflict, options)
+        renames = self.on_conflict is OnConflict.RENAME
+        place = attempt.place_of(path) if renames else path
+        earlier = await earlier_file(drive, attempt, place) if attempt.is_repeated and place else None
+        try:
+            if earlier and not renames:
+                if not await earlier.holds(chunks):
+                    raise already_exists(path.name)
+                return earlier.entry
+            return await drive.write(
+                path,
+                earlier.unless_held(chunks) if earlier else chunks,
+                content_type,
+                self.on_conflict,
+                options,
+                # What the earlier attempt chose stays noted until it is known whether it holds the file.
+                on_name=None if earlier else partial(attempt.choose, path),
+            )
+        except AlreadyStored as found:
+            return found.entry
+        finally:
+            if earlier:
+                await earlier.close()
+
+    async def _guarded(
+        self,
+        name: str,
+        chunks: AsyncIterator[bytes],
+        change: Change,
+        hashing: Hashing | None,
+        before_commit: Awaitable[object] | None,
+        counted: AsyncExitStack,
+    ) -> AsyncIterator[bytes]:
+        """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""
+        limit = self._max_file_size
+        standing = self._standing()
+        watch: Watch | None = None
+        size = change.line.bytes = 0
+        async for chunk in chunks:
+            if watch:
+                watch.check()
+            elif size:  # it does not come at once
+                watch = self._resources.watches.add(standing)
+            size += len(chunk)
+            change.line.bytes = size
+            if size > limit:
+                raise self._too_large(name)
+            if hashing is not None:
+                await hashing.update(chunk)
+            yield chunk
+            del chunk  # not needed while the client is waited for
+        if hashing is not None:
+            await hashing.check()
+        if before_commit is not None:
+            await before_commit
+        await check_commit(self._resources, standing)
+        if self._rules:
+            await counted.enter_async_context(self._rules.counted(size))
+        await change.begin()  # the provider commits next
+
+    def _standing(self) -> Standing:
+        if keeps_existing(self._drive, self.on_conflict):
+            return Standing(self._actor, Right.UPLOAD)
+        return Standing(self._actor, Right.UPLOAD, Right.OVERWRITE)
+
+    def _too_large(self, name: str) -> TooLarge:
+        return TooLarge(f"'{name}' is larger than the limit of {self._max_file_size} bytes per file.")
+
+
+async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) -> Entry:
+    """A file that was written since the first attempt: by it, or by somebody else, whose file is not replaced."""
+    try:
+        if await newer.holds(chunks):
+            newer.entry.replaced = True  # for all that is known
+            return newer.entry
+    finally:
+        await newer.close()
+    raise Changed(
+        f"'{name}' was written after this request was first sent; if it is to be replaced, use a new idempotency key."
+    )

@@ -1,0 +1,1 @@
+"""Share links and their guests."""

@@ -1,0 +1,166 @@
+"""`Visits`: a link is opened, and somebody without an account becomes a guest."""
+
+import re
+import secrets
+import unicodedata
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from portico.accounts.guests import Guest, Guests
+from portico.accounts.share_links import LinkKind, OpenLink, ShareLinks, end_of
+from portico.drive.connection_pool import Drives
+from portico.model.entries import Entry
+from portico.model.errors import InvalidRequest, LimitReached, MoreNeeded, PorticoError
+from portico.model.paths import Path, name_flaw
+from portico.model.visible_text import is_deceptive
+from portico.observability.audit import DONE, AuditTrail
+from portico.operations.actors.request_context import RequestContext
+from portico.operations.sharing.link_limits import require_target
+
+MAX_NAME = 100
+MAX_FOLDER_BYTES = 200
+"""Of the name of a sender's folder, without a number: local disks hold 255, some services no more characters than that."""
+NUMBERED = 10
+"""How many senders of one name get a folder with a number; those of the others have a random suffix."""
+_UNWANTED = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
+"""Some services cannot hold these in the name of a folder."""
+_JOINERS = dict.fromkeys(map(ord, "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"))
+"""Parts of names in Persian and Hindi, and of some emoji."""
+_BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
+"""Letters of Korean and Braille that are shown as nothing."""
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """What a guest gets to know of a link."""
+
+    token: str
+    expires_at: datetime
+    owner: str
+    kind: LinkKind
+    title: str
+    note: str
+    name: str
+    """What is shared: of a file or a download. Empty for a file request."""
+    file: Entry | None
+    """If it is a link to a file."""
+    rights: frozenset[str]
+    types: tuple[str, ...]
+    link_expires_at: int | None
+    has_own_folder: bool
+    files_left: int | None
+    bytes_left: int | None
+
+    def __repr__(self) -> str:
+        return "Visit(…)"
+
+
+class Visits:
+    def __init__(self, links: ShareLinks, guests: Guests, drives: Drives, audit: AuditTrail) -> None:
+        self._links = links
+        self._guests = guests
+        self._drives = drives
+        self._audit = audit
+
+    async def is_open(self, context: RequestContext, token: str) -> bool:
+        """Whether there is such a link now; `TooManyRequests` if too many were asked for that there are not."""
+        if await self._links.find(token) is not None:
+            return True
+        await self._guests.count_unknown(context.address)
+        return False
+
+    async def open(
+        self, context: RequestContext, token: str, password: str | None = None, name: str = ""
+    ) -> Visit:
+        """Open a link. `MoreNeeded` if it asks for what was not given; `NotFound` if there is no such link."""
+        context.action = "share-open"
+        found = await self._links.find(token)
+        if found is not None:
+            context.user, context.link = found.owner.name, found.link.id
+            needs = ["password"] if found.password_hash and not password else []
+            needs += ["name"] if found.link.ask_name and not name.strip() else []
+            if needs:
+                raise MoreNeeded(f"This link asks for a {' and a '.join(needs)}; send it along.", needs=needs)
+        line = context.audit_line("share.open")
+        try:
+            found = await self._guests.check_password(found, password or "", context.address)
+        except PorticoError as error:
+            if error.code == "wrong-password":
+                line.outcome = error.code
+                await self._audit.record(line)
+            raise
+        if found.link.is_used_up:
+            raise LimitReached("This link has been used as often as its owner allows.")
+        await require_target(self._drives, found)
+        given = _checked(name) if found.link.ask_name else ""
+        text = await self._added(found, given, context.address)
+        guest = await self._guests.guest(text)
+        context.guest = guest.name
+        line = context.audit_line("share.open", outcome=DONE)
+        await self._audit.record(line)
+        return await self._visit(text, guest)
+
+    async def _added(self, found: OpenLink, name: str, address: str) -> str:
+        if not found.link.folder_per_sender:
+            token = await self._guests.add(found, name, address, None)
+            assert token
+            return token
+        drive = await self._drives.of(found.limited_owner)
+        for folder in _folders(name):
+            if await drive.find(Path((folder,))) is None and (
+                token := await self._guests.add(found, name, address, folder)
+            ):
+                return token
+        raise AssertionError("there is no end of names")
+
+    async def _visit(self, token: str, guest: Guest) -> Visit:
+        link, file = guest.link, None
+        if guest.only_file:
+            file = await (await self._drives.of(guest.open.limited_owner)).find(guest.only_file)
+        shown = "" if guest.is_blind else (guest.open.link.path_for(guest.open.owner) or Path()).name
+        return Visit(
+            token,
+            guest.expires_at,
+            guest.open.owner.name,
+            link.kind,
+            link.title,
+            link.note,
+            shown,
+            file,
+            frozenset(map(str, guest.user.rights)),
+            link.types,
+            end_of(link, self._links.policy),
+            guest.folder is not None,
+            None if link.max_uploads is None else max(0, link.max_uploads - link.uploads),
+            None if link.max_bytes is None else max(0, link.max_bytes - link.bytes),
+        )
+
+
+def _checked(name: str) -> str:
+    name = unicodedata.normalize("NFC", " ".join(name.split()))
+    if not 0 < len(name) <= MAX_NAME:
+        raise InvalidRequest(f"A name has 1 to {MAX_NAME} characters; choose another one.")
+    if is_deceptive(name) or not name.translate(_JOINERS).isprintable():
+        raise InvalidRequest("The name has characters that cannot be shown; choose another one.")
+    if not any(map(_is_visible, name)):
+        raise InvalidRequest("Nobody could see this name; choose another one.")
+    return name
+
+
+def _is_visible(character: str) -> bool:
+    """By itself, unlike a joiner or an accent."""
+    return unicodedata.category(character)[0] in "LNPS" and character not in _BLANKS
+
+
+def _folders(name: str) -> Iterator[str]:
+    """Names for the folder of a sender, in the order in which they are tried."""
+    short = name.encode()[:MAX_FOLDER_BYTES].decode(errors="ignore")
+    plain = _UNWANTED.sub("_", short).strip(". ") or "guest"
+    if name_flaw(plain):
+        plain = f"_{plain}"
+    yield plain
+    for number in range(1, NUMBERED):
+        yield f"{plain} ({number})"
+    while True:  # each that is tried is a request to the storage
+        yield f"{plain} ({secrets.token_hex(3)})"

@@ -1,0 +1,171 @@
+"""What holds for guests beyond their rights: limits of the link, what they must not see, and that its place is there."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from portico.accounts.guests import Guest
+from portico.accounts.link_usage import Access, takes_no_more
+from portico.accounts.share_links import OpenLink
+from portico.accounts.throttle import network_of
+from portico.accounts.users import User
+from portico.drive.connection_pool import Drives
+from portico.drive.drive import Drive
+from portico.model.entries import guess_content_type
+from portico.model.errors import Forbidden, InvalidPath, PorticoError, UnsupportedMediaType, target_gone
+from portico.model.paths import Path
+from portico.model.visible_text import is_deceptive, visible
+from portico.operations.actors.actor import Actor, Standing
+from portico.operations.resources import Resources
+
+log = structlog.get_logger()
+
+
+async def require_target(drives: Drives, found: OpenLink) -> None:
+    """`TargetGone` if there is no such file or folder, it was deleted since, or it has become the other."""
+    if found.link.trashed:
+        raise target_gone()
+    drive = await drives.of(found.limited_owner)
+    if found.link.is_folder:
+        entry = await drive.find_root()
+    else:
+        entry = await drive.find(Path((Path.parse(found.link.path).name,)))
+    if entry is None or entry.is_folder != found.link.is_folder:
+        raise target_gone()
+
+
+async def check_commit(resources: Resources, standing: Standing) -> None:
+    """Asked before a file is committed: whether the actor may still store it."""
+    await standing.check()
+    if guest := standing.actor.guest:
+        await require_target(resources.drives, guest.open)
+
+
+class GuestRules:
+    """The rules for one actor; for a user, none of them says anything."""
+
+    def __init__(self, resources: Resources, actor: Actor) -> None:
+        self._usage = resources.links.usage
+        self._guests = resources.guests
+        self._now = resources.now
+        self._address = actor.context.address
+        self._guest = actor.guest
+
+    @property
+    def is_guest(self) -> bool:
+        return self._guest is not None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the actor must not learn what others have stored."""
+        return self._guest is not None and self._guest.is_blind
+
+    @property
+    def id(self) -> str:
+        """Of the guest; empty for a user."""
+        return self._guest.id if self._guest else ""
+
+    @property
+    def link(self) -> str | None:
+        """The id of the guest's link."""
+        return self._guest.link.id if self._guest else None
+
+    @property
+    def network(self) -> str | None:
+        """Where the guest comes from."""
+        return network_of(self._address)[:64] if self._guest else None
+
+    def check_folder(self, folder: Path) -> None:
+        """A sender without a folder of their own could otherwise learn of files by their names."""
+        if self.is_blind and self._guest and self._guest.folder is None and not folder.is_root:
+            raise Forbidden("This link takes files without folders; send each file by its name alone.")
+
+    async def check_names(self, drive: Drive, path: Path) -> None:
+        """`InvalidPath` if the guest would add a name that deceives its readers. Folders of the owner may have one."""
+        for depth, name in enumerate(path.segments if self._guest else (), 1):
+            above = Path(path.segments[:depth]) if depth < len(path.segments) else None
+            if is_deceptive(name) and not (above and await drive.find(above)):
+                raise InvalidPath(
+                    f"The name '{visible(name)}' contains invisible characters or ones that change the reading direction; "
+                    "remove them."
+                )
+
+    def most_bytes(self, limit: int) -> int:
+        """The size limit of a file."""
+        if self._guest is None or self._guest.link.max_bytes is None:
+            return limit
+        return min(limit, max(0, self._guest.link.max_bytes - self._guest.link.bytes))
+
+    def check_file(self, name: str, size: int | None) -> None:
+        """Before it is sent: whether the link takes it. What counts is `counted`."""
+        if self._guest is None:
+            return
+        link = self._guest.link
+        if link.types and not any(_matches(name, kind) for kind in link.types):
+            raise UnsupportedMediaType(
+                f"This link does not take '{name}'; it takes {', '.join(link.types)} only."
+            )
+        if link.max_uploads is not None and link.uploads >= link.max_uploads:
+            raise takes_no_more()
+        if link.max_bytes is not None and link.bytes + (size or 0) > link.max_bytes:
+            raise takes_no_more()
+
+    async def keep(self, until: int) -> None:
+        """An upload has begun that the actor may go on with until then."""
+        if self._guest:
+            await self._guests.keep(self._guest, until)
+
+    async def reserve(self, size: int) -> None:
+        if self._guest:
+            await self._usage.reserve_upload(self._guest.link.id, size)
+
+    async def give_back(self, size: int) -> None:
+        if self._guest:
+            await asyncio.shield(self._usage.give_back(self._guest.link.id, size))
+
+    @asynccontextmanager
+    async def counted(self, size: int) -> AsyncGenerator[None]:
+        """A file that is stored within this is counted; `LimitReached` if it is one too many."""
+        await self.reserve(size)
+        try:
+            yield
+        except BaseException:
+            await self.give_back(size)
+            raise
+
+    async def count_download(self, action: str, path: Path, what: str, size: int | None) -> None:
+        """`LimitReached` if it is one too many."""
+        if self._guest is not None:
+            access = self._access(self._guest, action, path, size)
+            await self._usage.count_download(self._guest.link.id, self._guest.digest, what, access)
+
+    async def note_upload(self, path: Path, size: int | None) -> None:
+        """The file is stored: that it cannot be noted changes nothing."""
+        if self._guest is None:
+            return
+        try:
+            await self._usage.note(self._guest.link.id, self._access(self._guest, "upload", path, size))
+        except PorticoError as error:
+            log.warning("access-not-noted", link=self._guest.link.id, code=error.code, cause=error.cause)
+
+    def _access(self, guest: Guest, action: str, path: Path, size: int | None) -> Access:
+        seen = owner_path(guest.open.owner, path.under(guest.root))
+        return Access(self._now(), guest.name, self._address, action, str(seen), size)
+
+
+def not_by_link() -> Forbidden:
+    return Forbidden("This is not possible by a link.")
+
+
+def owner_path(owner: User, path: Path) -> Path:
+    """A path of the connection, as the owner sees it."""
+    return Path(path.segments[len(Path.parse(owner.root).segments) :])
+
+
+def _matches(name: str, kind: str) -> bool:
+    if kind.startswith("."):
+        return name.lower().endswith(kind)
+    guessed = guess_content_type(name)
+    return guessed == kind or (kind.endswith("/*") and guessed.startswith(kind[:-1]))

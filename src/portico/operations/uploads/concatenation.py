@@ -1,0 +1,105 @@
+"""`Concatenation`: one file of several partial uploads, which a client has sent at the same time."""
+
+from contextlib import AsyncExitStack
+
+import msgspec
+import structlog
+
+from portico.drive.drive import Drive
+from portico.model.errors import InvalidRequest, PorticoError, service_failed
+from portico.model.rights import Right
+from portico.operations.actors.actor import Actor, Standing
+from portico.operations.files.digests import Hashing, WantedDigest
+from portico.operations.resources import OpenDrive, Resources
+from portico.operations.uploads.access import (
+    NewUpload,
+    OwnUploads,
+    UploadStatus,
+    details_of,
+    save_progress,
+    state_of,
+    text_of,
+)
+from portico.operations.uploads.body import SizeLimit, guarded, partial_uploads
+from portico.operations.uploads.completion import UploadCompletion
+from portico.operations.uploads.resumable import ResumableUploads
+from portico.store.uploads import FINISHED, PART, Claim
+
+MAX_PARTS = 256
+"""Partial uploads that make up one file."""
+
+log = structlog.get_logger()
+
+
+class Concatenation:
+    def __init__(self, resources: Resources, actor: Actor, drive: OpenDrive) -> None:
+        self._resources = resources
+        self._context = actor.context
+        self._standing = Standing(actor, Right.UPLOAD)
+        self._drive = drive
+        self._uploads = ResumableUploads(resources, actor, drive)
+        self._own = OwnUploads(resources, actor)
+        self._completion = UploadCompletion(resources, actor)
+
+    async def store(self, new: NewUpload, parts: list[str], wanted: WantedDigest) -> UploadStatus:
+        """Store one file that consists of finished partial uploads, in this order."""
+        if not 1 <= len(parts) <= MAX_PARTS or len(set(parts)) < len(parts):
+            raise InvalidRequest(f"A file is made of 1 to {MAX_PARTS} different partial uploads.")
+        self._context.action = "upload"
+        drive = await self._drive()
+        async with AsyncExitStack() as stack:
+            # Claimed one after the other in one order, so that two requests for the same parts never wait for each other.
+            claims = {
+                part: await stack.enter_async_context(self._own.claimed(drive, part))
+                for part in sorted(parts)
+            }
+            known = [details_of(claims[part].record) for part in parts]
+            if (final := known[0].joined_as) and all(details.joined_as == final for details in known):
+                return await self._uploads.status(final)  # the answer to an earlier request was lost
+            if not all(
+                details.partial and claim.record.status == PART
+                for details, claim in zip(known, (claims[part] for part in parts), strict=True)
+            ):
+                raise InvalidRequest(
+                    "Only partial uploads that are complete can be joined; finish them first."
+                )
+            size = sum(claim.record.offset for claim in claims.values())
+            status = await self._uploads.create(msgspec.structs.replace(new, size=size), parts)
+            self._context.release()  # from here on it is an upload, which needs no admission
+            if status.entry is None:
+                async with self._uploads.ended_unless_begun(status.id):
+                    status = await self._join(drive, status.id, parts, size, wanted)
+            for claim in claims.values():
+                await self._mark_joined(drive, claim, status.id)
+            return status
+
+    async def _join(
+        self, drive: Drive, upload_id: str, parts: list[str], size: int, wanted: WantedDigest
+    ) -> UploadStatus:
+        async with self._own.claimed(drive, upload_id) as claim:
+            details = details_of(claim.record)
+            upload = await drive.resume_upload(state_of(claim.record))
+            hashing = Hashing(sha256=True) if self._resources.wanted(wanted).computed else None
+            watch = self._resources.watches.add(self._standing)
+            content = guarded(claim, partial_uploads(drive, parts), SizeLimit(size, size), watch)
+            await upload.append(
+                hashing.watch(content) if hashing else content,
+                lambda: save_progress(claim, upload),
+                at_most=size,
+            )
+            if upload.offset != size:
+                raise service_failed(f"partial uploads of {size} bytes have {upload.offset}")
+            if hashing:
+                await hashing.check()
+                details.sha256 = hashing.sha256
+            return await self._completion.complete(claim, drive, upload, details, wanted)
+
+    async def _mark_joined(self, drive: Drive, claim: Claim, final: str) -> None:
+        """A part is not needed any more. The file is stored, so nothing that fails here matters to the client."""
+        try:
+            await drive.remove_partial_upload(claim.record.id)
+            details = details_of(claim.record)
+            details.joined_as = final
+            await claim.save(details=text_of(details), status=FINISHED)
+        except PorticoError as error:
+            log.warning("partial-upload-not-removed", code=error.code, cause=error.cause, left_to="sweep")

@@ -1,0 +1,1 @@
+"""What every storage service implements, and how one is opened."""

@@ -1,0 +1,286 @@
+"""The storage interface. A provider is one storage service; what all of them share is in `Drive`."""
+
+from abc import ABC, abstractmethod
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import ClassVar, TypeVar
+
+import msgspec
+
+from portico.model.entries import Download, Entry, Page
+from portico.model.errors import InvalidCursor, NotAFolder, NotFound
+from portico.model.paths import RESERVED_PREFIX, Path
+from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
+
+Found = tuple[Path, Entry]
+"""The path counts from the folder in which the walk began."""
+
+T = TypeVar("T")
+
+_PAGE = 1000
+
+
+class TreeWalk(ABC):
+    @abstractmethod
+    async def page(self, size: int) -> list[Found]:
+        """The next entries, about `size` at most; there may be none although more follow."""
+
+    @property
+    @abstractmethod
+    def token(self) -> str | None:
+        """Where it can be continued; None if it has come to its end."""
+
+    async def files(self) -> AsyncIterator[list[Path]]:
+        """All files from here to its end, page by page."""
+        while True:
+            found = await self.page(_PAGE)
+            yield [path for path, entry in found if not entry.is_folder]
+            if self.token is None:
+                return
+
+
+def encode(position: object) -> str:
+    return urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
+
+
+def decode(token: str, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=kind)
+    except ValueError:
+        raise InvalidCursor(
+            "The cursor does not belong to this search; start again without a cursor."
+        ) from None
+
+
+TIMEOUT_SECONDS = 30.0
+"""The default timeout of a request with all its attempts, or without progress while content is transferred."""
+
+TRASH = f"{RESERVED_PREFIX}trash"
+"""The folder of the trash, at the top of a connection."""
+
+
+class NotKept(Exception):
+    """What was to be put into the trash does not fit there: it can only be deleted for good."""
+
+
+class Provider(ABC):
+    """A tree of files and folders in one service.
+
+    Paths start at the top of the bucket, container, share or folder; `Drive` confines a user below it. A provider
+    raises only errors of `portico.model.errors`, and puts into their `cause` what the administrator must know. All methods
+    may be called concurrently.
+    """
+
+    kind: ClassVar[str]
+    max_page_size: ClassVar[int]
+    max_file_size: ClassVar[int]
+    """Bytes. Larger files are refused, before the upload if the size is known."""
+
+    renames_at_commit: ClassVar[bool] = False
+    """Whether `write` takes one of its `alternatives` if the name is taken when the file is committed."""
+
+    says_replaced: ClassVar[bool] = False
+    """Whether the entry that `write` returns says whether it replaced a file."""
+
+    keeps_at_commit: ClassVar[bool] = False
+    """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `keep` is called before the commit."""
+
+    identity: str
+    """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""
+
+    @abstractmethod
+    async def list_page(
+        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
+    ) -> Page:
+        """At most `size` entries of `folder`, from the start or from where `token` ended.
+
+        A store of keys may have a file and a folder of the same name. With `file_first` that is `NotAFolder`.
+
+        `size` is between 1 and `max_page_size`. A page may be short, or empty, and still have a token. Every entry
+        that does not change during a traversal appears exactly once. Names that `Path` cannot express are left out
+        and logged.
+
+        `NotFound`: there is no such folder. `NotAFolder`: it is a file. `InvalidCursor`: the service rejects the
+        token.
+        """
+
+    @abstractmethod
+    def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
+        """A walk through everything below `folder`, from its start or from where another one has come to.
+
+        Its first page raises `NotFound` or `NotAFolder` as `list_page` does; a store of keys may have an empty one
+        instead.
+        """
+
+    @abstractmethod
+    async def stat(self, path: Path) -> Entry:
+        """The entry at `path`, with its etag if it is a file. `NotFound` if there is none.
+
+        Of a file and a folder of the same name, this is the folder if `path.as_folder` is set, otherwise the file.
+        The same holds for `delete` and for the source of `copy` and `move`.
+        """
+
+    async def find_file(self, path: Path) -> Entry | None:
+        """The file at `path`, with its etag; None if there is none, whatever else is there."""
+        try:
+            entry = await self.stat(path)
+        except (NotFound, NotAFolder):
+            return None
+        return None if entry.is_folder else entry
+
+    @abstractmethod
+    async def read(
+        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
+    ) -> Download:
+        """The file's bytes from `start` up to `stop`, or to its end; `stop` beyond the end means the end.
+
+        Errors that can be known are raised here, before the download is returned. Its chunks arrive as they are
+        pulled, all of one version of the file. The caller closes a download that it does not read to the end.
+
+        `NotFound`, `IsAFolder`. `Changed`: the file's etag is not `etag`. `RangeNotSatisfiable`: `start` is
+        beyond the end.
+        """
+
+    @abstractmethod
+    async def write(
+        self,
+        path: Path,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        options: WriteOptions = WriteOptions(),
+    ) -> Entry:
+        """Make the file at `path` hold `chunks`, all or nothing, and return its entry.
+
+        The file is not visible before its last chunk is safe. When this returns, the file is durable and listed. If
+        `chunks` raises, the task is cancelled or the process dies, the old file stays, and `sweep` removes whatever
+        is left behind. Memory is bounded by a constant. Missing folders are made when the file is committed.
+
+        `AlreadyExists`: there is such a file and `replace` is false, decided atomically. `Changed`: there is no file
+        with the etag `if_match`. `IsAFolder`: there is a folder of that name. `NotAFolder`: an ancestor is a file.
+        `InvalidPath`: the service cannot hold the name.
+        """
+
+    @abstractmethod
+    async def begin_upload(
+        self,
+        path: Path,
+        content_type: str,
+        options: WriteOptions = WriteOptions(),
+        *,
+        renamed: bool = False,
+    ) -> ResumableUpload:
+        """An upload in several requests. Its state is to be saved before the first `append`: until then, nothing of it
+        exists in the service.
+
+        `renamed`: `finish` will be given `alternatives`. Of the options, `replace`, `at_most` and `modified` count.
+
+        Errors as in `write`, as far as they can be known now.
+        """
+
+    @abstractmethod
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> ResumableUpload:
+        """The upload with this state, and the `offset` that it really has.
+
+        `known_offset`: what was saved with the state; what lies behind it in the service does not count. If it is
+        `trusted`, the service need not be asked before `append`, which raises `OffsetMismatch` if less has arrived.
+
+        `NotFound`: the service has lost it.
+        """
+
+    @abstractmethod
+    async def check_ancestors(self, folder: Path) -> None:
+        """`NotAFolder` if `folder`, or one above it, is a file, so that nothing can be written into it.
+
+        The number of requests grows at most with the logarithm of the depth.
+        """
+
+    @abstractmethod
+    async def make_folder(self, path: Path) -> None:
+        """Make the folder and its ancestors; existing ones are fine. `NotAFolder`: one of them is a file."""
+
+    @abstractmethod
+    async def delete(self, path: Path, *, recursive: bool = False) -> None:
+        """Remove a file, an empty folder or, if `recursive`, a folder with its content.
+
+        `NotFound`. `FolderNotEmpty`: the folder has content and `recursive` is false.
+        """
+
+    @abstractmethod
+    async def copy(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
+        """Copy a file or a whole folder. Each file appears whole or not at all.
+
+        A folder copied onto a folder is merged into it. If it fails midway, the error says how much was done, and
+        repeating it with `replace` continues. When it is cancelled, complete copies stay.
+
+        `kept`: how the file that the copy of a file replaces is kept, as far as the service can compare and replace in one
+        step.
+
+        `NotFound`: no `source`. `AlreadyExists`: `target` exists and `replace` is false, or a folder would
+        replace a file. `IsAFolder`: a file would replace a folder.
+        """
+
+    @abstractmethod
+    async def move(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
+        """As `copy`, but the source is removed after its copy exists. What was added to the source meanwhile stays.
+
+        A file that is replaced meanwhile is moved or stays, in either case as its newest version. `Changed`: it stays,
+        and an earlier one is at the target.
+        """
+
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        """Move a file, or a folder with its content, to a hidden place that nothing has.
+
+        As cheaply as the service can. Whenever this ends, each file is in its folder or in the trash. What is there may
+        have any form, as long as `restore` and `purge` understand it. A file that is replaced meanwhile is
+        moved as it is then. `Changed`: it keeps being replaced, and stays.
+
+        `NotKept`: the service cannot hold it there, and nothing was moved.
+        """
+        await self.move(path, place, replace=False)
+
+    async def keep(self, path: Path, place: Path) -> None:
+        """Keep the file, which is about to be replaced, in a hidden place. It stays where it is, too."""
+        await self.copy(path, place, replace=False)
+
+    async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
+        """Move what `move_to_trash` or `keep` put into the place to its target. Errors as in `move`."""
+        await self.move(place, target, replace=replace)
+
+    async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
+        """The files that `restore` brings back with a folder, as paths below its target, in batches."""
+        async for files in self.walk(place).files():
+            yield files
+
+    async def purge(self, place: Path) -> None:
+        """Remove what is in the place for good. It need not be there."""
+        with suppress(NotFound):
+            await self.delete(place, recursive=True)
+
+    async def check(self, *, writable: bool) -> None:  # noqa: B027
+        """Raise what prevents this machine from using the storage, or from writing if `writable`. Sends no request."""
+
+    async def space(self) -> tuple[int, int] | None:
+        """The size of the disk and the free space on it, in bytes; None if the kind has no limit of its own."""
+        return None
+
+    async def volume_id(self) -> str | None:
+        """An id that the storage carries, made by the first call; None if the kind has none, or it cannot be made."""
+        return None
+
+    def expect_volume(self, expected_id: str | None) -> None:  # noqa: B027
+        """From now on, raise `ProviderUnavailable` if the storage does not carry this id."""
+
+    async def sweep(self) -> int:
+        """Remove what failed uploads left behind, without touching running ones. Returns how many there were."""
+        return 0
+
+    async def close(self) -> None:
+        """Release all resources. The provider is not used afterwards."""
+        return

@@ -1,0 +1,190 @@
+"""How a file is written, uploads over several requests, and the record of those under way."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import datetime
+from typing import Protocol, Self
+
+import msgspec
+
+from portico.model.entries import Entry
+from portico.model.errors import AlreadyExists, IsAFolder, NotFound
+from portico.model.paths import Path
+
+
+class KeptFile(msgspec.Struct):
+    """Where a file that is replaced is kept.
+
+    Most uploads replace nothing. A commit that finds a file, and no place for it, awaits `prepare` and begins again; `prepare`
+    sets the place if it finds the file, too. For a provider that does not keep the file itself, `prepare` keeps it, and sets
+    its etag: a copy or move that finds another version then awaits `prepare` and begins again.
+    """
+
+    prepare: Callable[[], Awaitable[None]]
+    place: Path | None = None
+    etag: str | None = None
+    """Of the file that was found; None if there was none."""
+    may_copy: bool = False
+    """Whether the file is copied to its place if the file system cannot link it there."""
+    copied: str | None = None
+    """The etag of the version that was copied to the place."""
+    is_kept: bool = False
+    """Set by the provider: whether the file that was replaced is in its place."""
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """What `Provider.write` is asked for beside the content; it says there what is promised."""
+
+    replace: bool = True
+    """Whether a file that exists is replaced."""
+    at_most: int | None = None
+    """The largest number of bytes that can arrive, if known; it only helps to plan. Of a resumable upload: its size."""
+    modified: datetime | None = None
+    """Kept as the file's time where the service can; `stat` returns it."""
+    if_match: str | None = None
+    """Only this version is replaced; the decision is atomic if the service can compare and replace in one step."""
+    alternatives: Iterator[Path] | None = None
+    """Other names in the same folder, tried in order if the path is taken when the file is committed. A service that
+    fixes the name earlier may ignore them."""
+    ancestors_checked_at: float | None = None
+    """When the caller knew from `check_ancestors`, or from a file that it had written, that the folder could be written to:
+    by the monotonic clock."""
+    kept: KeptFile | None = None
+    """For a provider that `keeps_at_commit`."""
+
+
+class LoggedUpload(Protocol):
+    """A record that is renewed as long as its process lives. One of a process that died is abandoned a day later."""
+
+    def update(self, state: bytes) -> None:
+        """Record another state soon; not knowing it only makes the clean-up harder."""
+
+    async def end(self) -> None:
+        """Remove the record: nothing is left of the upload but the file."""
+
+    async def leave(self) -> None:
+        """Leave what there may be to the sweep."""
+
+
+class UploadLog(Protocol):
+    """The records of one connection."""
+
+    async def begin(self, path: str, state: bytes) -> LoggedUpload:
+        """Record an upload before it begins; `state` is for `Provider.resume_upload`, which abandons it."""
+
+
+class NoUploadLog:
+    """For providers that are opened for a moment, as by a test of the connection."""
+
+    async def begin(self, path: str, state: bytes) -> LoggedUpload:
+        return _Unlogged()
+
+
+class _Unlogged:
+    def update(self, state: bytes) -> None:
+        return
+
+    async def end(self) -> None:
+        return
+
+    async def leave(self) -> None:
+        return
+
+
+SAVED_BYTES = 8 * 2**20
+"""How many bytes are written to a staged file before the progress is saved, and with it whether the upload was taken
+over."""
+
+Save = Callable[[], Awaitable[None]]
+"""Records the `offset` and the `state` of an upload; raises if another request has taken the upload over."""
+
+
+class ResumableUpload(ABC):
+    """A file that is not visible before `finish`. Made by `Provider.begin_upload` or `Provider.resume_upload`.
+
+    A process may die between any two steps, or within one. What was saved is never lost, and everything that an upload
+    leaves in the service can be found by a state that was saved before.
+    """
+
+    offset: int
+    """How many bytes have arrived and survive this process. A local disk may lose the last of them in a power failure;
+    `Provider.resume_upload` then says how many are left. `finish` syncs all of them."""
+
+    @property
+    @abstractmethod
+    def state(self) -> bytes:
+        """All that `Provider.resume_upload` needs. It may hold a secret, such as the address of a session."""
+
+    @abstractmethod
+    async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
+        """Add the chunks behind `offset`; at most `at_most` bytes, if that is known. Any number of bytes will do.
+
+        `save` is awaited when `offset` or `state` has changed, one call at a time. If it raises, nothing more is
+        written. If `chunks` raises, what arrived before is kept and saved before the error is raised. When this
+        returns, every byte counts in `offset` and is saved. Memory is bounded by a constant.
+        """
+
+    @abstractmethod
+    async def finish(
+        self, save: Save, *, alternatives: Iterator[Path] | None = None, kept: KeptFile | None = None
+    ) -> Entry:
+        """Make the file visible as it is now, with all the promises of `Provider.write`.
+
+        It may be repeated, also by another process, after it failed or its result was lost: the file is stored once.
+        `alternatives` are other names in the same folder, tried in order if the name is taken. Unlike `write`, every
+        service honors them: days may have passed since the name was chosen. `kept`: as in `WriteOptions`.
+        """
+
+    @abstractmethod
+    async def abandon(self) -> None:
+        """Remove all that is left of the upload. It may be repeated, also after `finish`, whose file stays."""
+
+
+class UntilCut:
+    """Chunks that end where they raised; the error is kept in `error`. What has arrived until then can be saved."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self.error: Exception | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self.error:
+            raise StopAsyncIteration
+        try:
+            return await anext(self._chunks)
+        except StopAsyncIteration:
+            raise
+        except Exception as error:
+            self.error = error
+            raise StopAsyncIteration from error
+
+    def check(self) -> None:
+        """Raise what ended the chunks early."""
+        if self.error:
+            raise self.error
+
+
+def upload_gone() -> NotFound:
+    return NotFound("The upload is gone; send the file again.")
+
+
+async def committed(
+    commit: Callable[[], Awaitable[Entry]],
+    retarget: Callable[[Path], None],
+    save: Save,
+    alternatives: Iterator[Path] | None,
+) -> Entry:
+    """The result of `commit`, which is tried again under the next name as long as the name is taken."""
+    while True:
+        try:
+            return await commit()
+        except (AlreadyExists, IsAFolder):
+            other = next(alternatives, None) if alternatives else None
+            if other is None:
+                raise
+        # Saved before it is tried, so that a repetition looks there first.
+        retarget(other)
+        await save()

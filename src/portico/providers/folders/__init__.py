@@ -1,0 +1,1 @@
+"""Services with real folders: walks, and the identity of a volume."""

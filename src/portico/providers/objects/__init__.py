@@ -1,0 +1,1 @@
+"""Files and folders on object stores, which only know keys."""

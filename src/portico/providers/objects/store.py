@@ -1,0 +1,506 @@
+"""Files and folders on a store of keys: what S3, Azure Blob and Google Cloud Storage share.
+
+A folder exists while there are keys below it, or as a zero-byte marker whose key ends in a slash. So a file `a` and a
+folder `a/` may both exist. Then `a` is the file, and `a/` (`Path.as_folder`) is the folder, which is also what a
+listing of `a` shows.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from secrets import token_hex
+
+from portico.model.entries import Download, Entry, Page
+from portico.model.errors import (
+    AlreadyExists,
+    Changed,
+    InvalidPath,
+    NotFound,
+    already_exists,
+    cannot_replace_folder,
+    changed,
+    folder_not_empty,
+    is_a_folder,
+    not_a_folder,
+    not_found,
+    root_is_a_folder,
+)
+from portico.model.paths import Path
+from portico.providers.contract.provider import NotKept, TreeWalk
+from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
+from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.objects.part_store import UPLOADS_PREFIX, UploadState
+from portico.providers.objects.resumable import KeyStoreUpload
+from portico.providers.objects.service import (
+    KeyStore,
+    Version,
+    entries_of,
+    folder_entry,
+    folder_key,
+    key_of,
+    name_of,
+)
+from portico.providers.objects.trees import (
+    ATTEMPTS,
+    copy_object,
+    copy_tree,
+    move_tree,
+    remove_copied,
+    remove_empty_folders,
+    remove_tree,
+)
+from portico.providers.objects.walk import KeyWalk
+from portico.runtime.progress_counter import count
+
+_REMEMBERED = 4096
+"""Names of files that were stored."""
+
+
+class PendingName:
+    """One change, from before it looks until it is done."""
+
+    def __init__(self, path: Path, *, is_folder: bool) -> None:
+        self.file = None if is_folder else path
+        depth = len(path.segments) + is_folder
+        self.folders = {Path(path.segments[:length]) for length in range(1, depth)}
+        self.rivals: set[PendingName] = set()
+        self.beaten_by: PendingName | None = None
+        """A rival that has taken its name and is done."""
+        self.taken = False
+
+    def take(self) -> None:
+        """Called right before the change becomes visible; raises if another one was faster."""
+        if rival := self.beaten_by or next((rival for rival in self.rivals if rival.taken), None):
+            if self.file in rival.folders and self.file:
+                raise cannot_replace_folder(self.file.name)
+            if rival.file:
+                raise not_a_folder(rival.file.name)
+        self.taken = True
+
+    async def taking(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The content of a file, whose name is taken after the last chunk."""
+        async for chunk in chunks:
+            yield chunk
+        self.take()
+
+
+class PendingNames:
+    """One for each provider."""
+
+    def __init__(self) -> None:
+        self._pending: dict[Path, set[PendingName]] = {}
+        """By each name that is to be a file, or a folder."""
+        self._files: dict[Path, float] = {}
+        """When changes were done that may have stored files, the last one at the end."""
+        self._forgotten = 0.0
+        """Until when they are not remembered."""
+
+    def has_no_file_since(self, moment: float, folder: Path) -> bool:
+        """Whether neither the folder nor one above it has become a file since that moment of the monotonic clock."""
+        names = (Path(folder.segments[:length]) for length in range(1, len(folder.segments) + 1))
+        return moment > self._forgotten and all(self._files.get(name, 0.0) < moment for name in names)
+
+    @contextmanager
+    def pending(self, path: Path, *, is_folder: bool = False) -> Iterator[PendingName]:
+        mine = PendingName(path, is_folder=is_folder)
+        names = mine.folders | ({mine.file} if mine.file else set())
+        for name in names:
+            for rival in self._pending.get(name, ()):
+                if (rival.file == name) != (mine.file == name):
+                    mine.rivals.add(rival)
+                    rival.rivals.add(mine)
+            self._pending.setdefault(name, set()).add(mine)
+        try:
+            yield mine
+        except BaseException:
+            mine.taken = False
+            raise
+        finally:
+            for rival in mine.rivals:
+                rival.rivals.discard(mine)
+                if mine.taken:
+                    rival.beaten_by = mine
+            mine.rivals.clear()
+            if mine.file:
+                self._remember(mine.file)
+            for name in names:
+                self._pending[name].discard(mine)
+                if not self._pending[name]:
+                    del self._pending[name]
+
+    def _remember(self, file: Path) -> None:
+        self._files.pop(file, None)
+        self._files[file] = time.monotonic()
+        if len(self._files) > _REMEMBERED:
+            self._forgotten = self._files.pop(next(iter(self._files)))
+
+
+async def existing_depth(folder: Path, exists: Callable[[Path], Awaitable[object]]) -> int:
+    """How many leading segments of `folder` exist as folders, found by bisection.
+
+    The deepest folder is tried first: it usually exists, which takes one request. Bisection is sound because every
+    folder above an existing folder exists.
+    """
+    known, limit = 0, len(folder.segments)
+    depth = limit
+    while known < limit:
+        if await exists(Path(folder.segments[:depth])):
+            known = depth
+        else:
+            limit = depth - 1
+        depth = (known + limit + 1) // 2
+    return known
+
+
+_CHECKED_SECONDS = 10.0
+"""How long a folder is listed without checking again for a file of the same name, which only other programs make."""
+_MAX_CHECKED = 4096
+_EXPIRED = timedelta(days=60)
+"""A hidden object of a resumable upload that is older than this is removed even if the upload's state was lost."""
+
+
+class ObjectStore(KeyStore):
+    def __init__(self, memory: MemoryBudget | None = None) -> None:
+        self.memory = memory or MemoryBudget()
+        self._names = PendingNames()
+        self._checked: dict[str, float] = {}
+        """Prefixes of folders without a file of the same name, and until when that is assumed."""
+
+    # Looking
+
+    async def list_page(
+        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
+    ) -> Page:
+        self._check_key(folder)
+        prefix = folder_key(folder)
+        if not self.fits(prefix):
+            await self._check_folder(folder)
+        if file_first and not folder.is_root and time.monotonic() > self._checked.get(prefix, 0.0):
+            found, listing = await asyncio.gather(
+                self.find(key_of(folder)), self.list_content(prefix, size, token)
+            )
+            if found and not found.is_folder:
+                raise not_a_folder(folder.name)
+            self._note_checked(prefix)
+        else:
+            listing = await self.list_content(prefix, size, token)
+        entries, marked = entries_of(prefix, listing)
+        if not (entries or marked or listing.token or folder.is_root) and (
+            token is None or not await self._is_folder(folder)
+        ):
+            await self._check_folder(folder)
+        return Page(entries, listing.token)
+
+    def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
+        return KeyWalk(self, folder, token, self._check_folder)
+
+    def _note_checked(self, prefix: str) -> None:
+        if len(self._checked) >= _MAX_CHECKED:
+            self._checked.clear()
+        self._checked[prefix] = time.monotonic() + _CHECKED_SECONDS
+
+    async def _check_folder(self, folder: Path) -> None:
+        """`NotFound` or `NotAFolder` for an empty prefix, unless a marker makes it a folder."""
+        entry = await self.find(key_of(folder))
+        if entry is None:
+            raise not_found(folder.name)
+        if not entry.is_folder:
+            raise not_a_folder(folder.name)
+
+    async def stat(self, path: Path) -> Entry:
+        if path.is_root:
+            return folder_entry(path)
+        self._check_key(path)
+        entry = await self._found(path)
+        if entry:
+            entry.name = path.name
+            return entry
+        if await self._is_folder(path):
+            return folder_entry(path)
+        raise not_found(path.name)
+
+    async def find_file(self, path: Path) -> Entry | None:
+        self._check_key(path)
+        entry = await self.find(key_of(path))
+        if entry is None or entry.is_folder:
+            return None
+        entry.name = path.name
+        return entry
+
+    async def _found(self, path: Path) -> Entry | None:
+        """The object at the path's own key; None for a file if the folder of the same name is meant."""
+        entry = await self.find(key_of(path))
+        if entry and not entry.is_folder and path.as_folder and await self._is_folder(path):
+            return None
+        return entry
+
+    async def _is_folder(self, path: Path) -> bool:
+        return await self.holds_keys(folder_key(path))
+
+    async def read(
+        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
+    ) -> Download:
+        if path.is_root:
+            raise root_is_a_folder()
+        self._check_key(path)
+        try:
+            download = await self.open(key_of(path), start, stop, etag)
+        except NotFound:
+            if await self._is_folder(path):
+                raise is_a_folder(path.name) from None
+            raise
+        download.entry.name = path.name
+        return download
+
+    # Making
+
+    async def write(
+        self,
+        path: Path,
+        chunks: AsyncIterator[bytes],
+        content_type: str,
+        options: WriteOptions = WriteOptions(),
+    ) -> Entry:
+        with self._names.pending(path) as name:
+            checked_at = options.ancestors_checked_at
+            if checked_at is not None and self._names.has_no_file_since(checked_at, path.parent):
+                self._check_key(path)
+                await self._check_no_folder(path)
+            else:
+                await self.check_target(path)
+            if (
+                options.if_match is not None
+            ):  # before the content is sent; the service compares again at the end
+                await self._check_version(path, options.if_match)
+            entry = await self.store(key_of(path), name.taking(chunks), content_type, options)
+        entry.name = path.name
+        return entry
+
+    async def check_target(self, path: Path) -> None:
+        """Raise what prevents a file from being written at the path, except a file that is there."""
+        self._check_key(path)
+        await asyncio.gather(self.check_ancestors(path.parent), self._check_no_folder(path))
+
+    async def begin_upload(
+        self,
+        path: Path,
+        content_type: str,
+        options: WriteOptions = WriteOptions(),
+        *,
+        renamed: bool = False,
+    ) -> ResumableUpload:
+        self._check_key(path)
+        checks = [self.check_ancestors(path.parent)]
+        if not renamed:
+            checks.append(self._check_no_folder(path))
+            if not options.replace:
+                checks.append(self._check_free(path))
+        await asyncio.gather(*checks)
+        state = UploadState(
+            id=token_hex(16),
+            key=key_of(path),
+            content_type=content_type,
+            replace=options.replace,
+            renamed=renamed,
+            size=options.at_most,
+            modified=options.modified,
+        )
+        return KeyStoreUpload(self, state, self._target)
+
+    async def resume_upload(
+        self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
+    ) -> ResumableUpload:
+        return KeyStoreUpload(self, UploadState.decode(state), self._target)
+
+    @asynccontextmanager
+    async def _target(self, path: Path) -> AsyncIterator[None]:
+        """Around what stores a file of which all bytes have arrived."""
+        with self._names.pending(path) as name:
+            await self.check_target(path)
+            name.take()
+            yield
+
+    async def make_folder(self, path: Path) -> None:
+        if path.is_root:
+            return
+        self._check_key(path, as_folder=True)
+        with self._names.pending(path, is_folder=True) as name:
+            await self.check_ancestors(path)
+            name.take()
+            await self.mark(folder_key(path))
+
+    async def check_ancestors(self, folder: Path) -> None:
+        # A folder that holds something is only below folders that hold something. Of those below the deepest one,
+        # only the next can be a file.
+        depth = await existing_depth(folder, self._is_folder)
+        if depth == len(folder.segments):
+            return
+        first = Path(folder.segments[: depth + 1])
+        entry = await self.find(key_of(first))
+        if entry and not entry.is_folder:
+            raise not_a_folder(first.name)
+
+    async def _check_no_folder(self, path: Path) -> None:
+        if await self._is_folder(path):
+            raise cannot_replace_folder(path.name)
+
+    async def _check_version(self, path: Path, etag: str) -> None:
+        entry = await self.find(key_of(path))
+        if entry is None or entry.is_folder or entry.etag != etag:
+            raise changed(path.name)
+
+    async def _check_free(self, path: Path) -> None:
+        if await self.find(key_of(path)):
+            raise already_exists(path.name)
+
+    # Removing
+
+    async def delete(self, path: Path, *, recursive: bool = False) -> None:
+        self._check_key(path)
+        entry = await self._found(path)
+        if entry and not entry.is_folder:
+            await self.remove([key_of(path)])
+            return
+        prefix = folder_key(path)
+        if not self.fits(prefix):
+            raise not_found(path.name)
+        listing = await self.peek(prefix, 2)
+        if not (entry or listing.holds_anything(prefix)):
+            raise not_found(path.name)
+        inside = {*(found.name for found in listing.objects), *listing.prefixes} - {prefix}
+        if not recursive and (listing.token or any(key.startswith(prefix) for key in inside)):
+            raise folder_not_empty(path.name)
+        if recursive:
+            await remove_tree(self, prefix)
+        if entry or not recursive:
+            await self.remove([prefix])
+
+    async def sweep(self) -> int:
+        """Remove what resumable uploads left whose record was lost."""
+        swept = 0
+        expired = datetime.now(UTC) - _EXPIRED
+        async for listing in self.pages(UPLOADS_PREFIX, flat=True):
+            old = [entry for entry in listing.objects if entry.modified and entry.modified < expired]
+            await self.remove_versions([Version(entry.name, entry.etag) for entry in old])
+            swept += len(old)
+        return swept
+
+    # Copying and moving
+
+    async def copy(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
+        await self._transfer(source, target, replace, kept)
+
+    async def move(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> None:
+        copied, is_folder = await self._transfer(source, target, replace, kept)
+        newer = await remove_copied(self, copied)
+        if is_folder:
+            await remove_empty_folders(self, folder_key(source))
+        if newer:
+            raise _replaced_meanwhile([name_of(version.key) for version in newer])
+
+    # The trash
+
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        self._check_key(path)
+        entry = await self._found(path)
+        if entry and not entry.is_folder:
+            await self._move_file_to_trash(Version(key_of(path), entry.etag), place)
+            count(size=entry.size)
+            return
+        origin, goal = folder_key(path), folder_key(place)
+        if not self.fits(origin) or not (entry or await self._is_folder(path)):
+            raise not_found(path.name)
+        if not await move_tree(self, origin, goal):
+            await self.mark(goal)  # an empty folder is kept, too
+        if entry:
+            await self.remove([origin])
+
+    async def _move_file_to_trash(self, seen: Version, place: Path) -> None:
+        if not self.fits(key_of(place)):
+            raise NotKept
+        for _ in range(ATTEMPTS):
+            newer = await self.remove_versions([await copy_object(self, seen, key_of(place), replace=True)])
+            if not newer:
+                return
+            seen = newer[0]
+        raise changed(name_of(seen.key))
+
+    async def keep(self, path: Path, place: Path) -> None:
+        entry = await self.find(key_of(path))
+        if entry is None:
+            raise not_found(path.name)
+        if entry.is_folder:
+            raise is_a_folder(path.name)
+        if not self.fits(key_of(place)):
+            raise NotKept
+        await copy_object(self, Version(key_of(path), entry.etag), key_of(place), replace=True)
+
+    async def purge(self, place: Path) -> None:
+        await self.remove([key_of(place)])
+        if await self._is_folder(place):
+            await remove_tree(self, folder_key(place))
+
+    async def _transfer(
+        self, source: Path, target: Path, replace: bool, kept: KeptFile | None
+    ) -> tuple[list[Version], bool]:
+        """Copy a file or a tree. Returns what was copied, and whether it was a tree."""
+        self._check_key(source)
+        self._check_key(target)
+        marked = None if source.is_root else await self._found(source)
+        if marked and not marked.is_folder:
+            async with self._target(target):
+                seen = Version(key_of(source), marked.etag)
+                copy = await self._copy_over(seen, key_of(target), replace, kept)
+            count(size=marked.size)
+            return [copy], False
+        if not (marked or await self._is_folder(source)):
+            raise not_found(source.name)
+        self._check_key(target, as_folder=True)
+        with self._names.pending(target, is_folder=True) as name:
+            await self.check_ancestors(target.parent)
+            existing = await self.find(key_of(target))
+            merging = bool(existing) or await self._is_folder(target)
+            if merging and not (replace and (not existing or existing.is_folder)):
+                raise already_exists(target.name)
+            name.take()
+            origin, goal = folder_key(source), folder_key(target)
+            copied = await copy_tree(self, origin, goal, replace=replace, merging=merging)
+            if marked or not copied:
+                await self.mark(goal)
+                copied.append(Version(origin, None))
+        return copied, True
+
+    async def _copy_over(self, seen: Version, target: str, replace: bool, kept: KeptFile | None) -> Version:
+        """Copy a file; with `kept`, only over the version of the target that was kept."""
+        if kept is None:
+            return await copy_object(self, seen, target, replace=replace)
+        for _ in range(ATTEMPTS):
+            with suppress(AlreadyExists):
+                return await copy_object(
+                    self, seen, target, replace=kept.etag is not None, if_match=kept.etag
+                )
+            await kept.prepare()
+        raise changed(name_of(target))
+
+    def _check_key(self, path: Path, *, as_folder: bool = False) -> None:
+        if not self.fits(folder_key(path) if as_folder else key_of(path)):
+            raise InvalidPath(self.key_limit)
+
+    @property
+    def key_limit(self) -> str:
+        """A sentence that says how long a path may be."""
+        return f"A path can have {self.max_key_bytes} bytes in this storage, the path of a folder one less."
+
+
+def _replaced_meanwhile(names: list[str]) -> Changed:
+    """The sources of a move that stay. The move can be repeated."""
+    some = f"'{names[0]}' was" if len(names) == 1 else f"{len(names)} files, among them '{names[0]}', were"
+    error = Changed(f"{some} replaced during the move, so the newest version stays at the source.")
+    error.partial = True
+    return error

@@ -1,0 +1,369 @@
+"""`VersionedStore`: a store of keys whose trash is made of versions, if the store keeps them, else of copies."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Collection
+from contextlib import aclosing
+from functools import partial
+from time import monotonic
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+from portico.model.entries import Entry
+from portico.model.errors import (
+    AlreadyExists,
+    InvalidPath,
+    NotFound,
+    PorticoError,
+    already_exists,
+    cannot_replace_folder,
+    changed,
+    is_a_folder,
+    not_found,
+)
+from portico.model.paths import RESERVED_PREFIX, Path
+from portico.providers.contract.provider import TRASH
+from portico.providers.objects.service import KeyStore, Version, folder_key, key_of, name_of, path_of
+from portico.providers.objects.store import ObjectStore
+from portico.providers.objects.trees import ATTEMPTS, check_merge, move_objects
+from portico.providers.wire.responses import malformed_response
+from portico.runtime.progress_counter import count
+from portico.runtime.tasks import SingleFlight, for_each
+
+_NAMED = 5
+"""How many of the files that are gone an error names."""
+
+NOTE = f"{RESERVED_PREFIX}versions-"
+"""How the names of notes begin; no file of a user can have such a name."""
+
+
+class VersionNote(msgspec.Struct):
+    source: str
+    """The key of a file, or the prefix of a folder, as it was."""
+    is_folder: bool
+    versions: list[tuple[str, str]]
+    """What follows the source in each key, in order, and the version."""
+
+
+class Current(NamedTuple):
+    """An object and the version that it is now."""
+
+    entry: Entry
+    """Its `name` is the whole key."""
+    version: str | None
+    """None if it was stored before the store began to keep versions: deleting it may not leave a version."""
+
+    @property
+    def with_etag(self) -> Version:
+        return Version(self.entry.name, self.entry.etag)
+
+
+class Restored:
+    """How far a restore has come. What is gone does not keep it from going on."""
+
+    def __init__(self) -> None:
+        self.objects = 0
+        self._gone = 0
+        self._names: list[str] = []
+
+    def add(self, keys: Collection[str]) -> None:
+        self.objects += len(keys)
+        count(sum(not key.endswith("/") for key in keys))
+
+    def add_copies(self, sizes: Collection[int | None]) -> None:
+        """Sizes as of `move_objects`."""
+        self.objects += len(sizes)
+        files = [size for size in sizes if size is not None]
+        count(len(files), sum(files))
+
+    def add_gone(self, key: str) -> None:
+        """The lifecycle of the store has removed the version."""
+        self._gone += 1
+        if len(self._names) < _NAMED:
+            self._names.append(f"'{name_of(key)}'")
+
+    def check(self) -> None:
+        """`NotFound` if something is gone."""
+        if not self._gone:
+            return
+        total = self._gone + self.objects
+        if total == 1:
+            raise NotFound(f"The content of {self._names[0]} is no longer in the storage.")
+        are = "is" if self._gone == 1 else "are"
+        names = ", ".join(self._names) + (", …" if self._gone > len(self._names) else "")
+        raise NotFound(f"{self._gone} of {total} files {are} no longer in the storage: {names}.")
+
+
+class ObjectVersions(ABC):
+    """What a service does for it."""
+
+    trusted_seconds: ClassVar[float] = 10.0
+    """How long it is assumed that the store still keeps versions, or still does not."""
+
+    def __init__(self, store: KeyStore) -> None:
+        self._store = store
+        self._known = (False, 0.0)
+        self._looks: SingleFlight[str, bool] = SingleFlight()
+
+    async def are_kept(self, prefix: str) -> bool:
+        """Whether deleted objects stay as versions that the gateway may list; `prefix` is that of the trash."""
+        kept, until = self._known
+        if monotonic() < until:
+            return kept
+        return await self._looks.run(prefix, partial(self._look, prefix))
+
+    async def _look(self, prefix: str) -> bool:
+        try:
+            kept = await self._are_kept(prefix)
+        except PorticoError:
+            kept = False
+        self._known = kept, monotonic() + self.trusted_seconds
+        return kept
+
+    def forget(self) -> None:
+        """Look again whether versions are kept."""
+        self._known = (False, 0.0)
+
+    @abstractmethod
+    async def _are_kept(self, prefix: str) -> bool: ...
+
+    @abstractmethod
+    def pages(self, prefix: str) -> AsyncIterator[list[Current]]:
+        """The objects below a prefix, in order, with the version of each. A page may be empty."""
+
+    @abstractmethod
+    async def find(self, key: str) -> Current | None: ...
+
+    @abstractmethod
+    async def write(self, key: str, content: bytes) -> None:
+        """Store a note."""
+
+    @abstractmethod
+    async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
+        """Copy a version inside the service. Errors as in `KeyStore.duplicate`."""
+
+    async def restore(
+        self, note: VersionNote, after: str | None, target: str, restored: Restored, *, replace: bool
+    ) -> None:
+        """Make the noted versions the current ones, below the target. `after`: the last key of the note before."""
+
+        async def bring_back(noted: tuple[str, str]) -> None:
+            rest, version = noted
+            key, goal = note.source + rest, target + rest
+            if not (replace and key == goal and await self._is_current(key, version)):
+                try:
+                    await self.copy(key, version, goal, replace=replace)
+                except NotFound:
+                    restored.add_gone(key)
+                    return
+                except AlreadyExists:
+                    if key != goal or not await self._is_current(key, version):
+                        raise  # else it was noted and not deleted
+            restored.add([key])
+
+        await for_each(bring_back, note.versions)
+
+    async def _is_current(self, key: str, version: str) -> bool:
+        found = await self.find(key)
+        return found is not None and found.version == version
+
+    async def write_note(self, place: str, number: int, note: VersionNote) -> None:
+        await self.write(f"{place}{NOTE}{number:08}", msgspec.json.encode(note))
+
+    async def read_note(self, key: str) -> VersionNote:
+        download = await self._store.open(key, 0, None, None)
+        async with aclosing(download.chunks) as chunks:
+            content = b"".join([chunk async for chunk in chunks])
+        try:
+            return msgspec.json.decode(content, type=VersionNote)
+        except msgspec.MsgspecError as error:
+            raise malformed_response(f"a note of the trash that cannot be read ({error})"[:300]) from None
+
+
+class VersionedStore(ObjectStore):
+    versions: ObjectVersions
+
+    async def move_to_trash(self, path: Path, place: Path) -> None:
+        if not await self.versions.are_kept(_trash_prefix(place)):
+            await super().move_to_trash(path, place)
+            return
+        self._check_key(path)
+        entry = await self._found(path)
+        if entry and not entry.is_folder:
+            for _ in range(ATTEMPTS):
+                noted = await self._note_file(path, place)
+                if noted is None:
+                    await super().move_to_trash(path, place)
+                    return
+                if not await self.remove_versions([noted.with_etag]):
+                    count(size=noted.entry.size)
+                    return
+            raise changed(path.name)
+        prefix = folder_key(path)
+        if not self.fits(prefix) or not (entry or await self._is_folder(path)):
+            raise not_found(path.name)
+        await self._move_folder_to_trash(prefix, folder_key(place))
+        if entry:
+            await self.remove([prefix])
+
+    async def _move_folder_to_trash(self, prefix: str, place: str) -> None:
+        number = removed = 0
+        try:
+            async for found in self.versions.pages(prefix):
+                if not found and number:
+                    continue
+                number += 1
+                await self._note_and_remove(prefix, place, number, [now for now in found if now.version])
+                others = [now.entry for now in found if now.version is None]
+                await move_objects(self, others, prefix, place)
+                removed += len(found)
+                sizes = [now.entry.size or 0 for now in found if _is_file(now.entry)]
+                count(len(sizes), sum(sizes))
+        except PorticoError as error:
+            raise error.after(f"{removed} files were deleted") from error
+
+    async def _note_and_remove(self, prefix: str, place: str, number: int, found: list[Current]) -> None:
+        """Remove objects that have versions. One that is replaced in the meantime is noted and removed as it is then."""
+        noted: dict[str, str] = {}
+        for _ in range(ATTEMPTS):
+            noted |= {now.entry.name[len(prefix) :]: now.version for now in found if now.version}
+            await self.versions.write_note(place, number, VersionNote(prefix, True, list(noted.items())))
+            newer = await self.remove_versions([now.with_etag for now in found])
+            if not newer:
+                return
+            found = [now for one in newer if (now := await self.versions.find(one.key))]
+            if not all(now.version for now in found):
+                break
+        raise changed(name_of(newer[0].key))
+
+    async def keep(self, path: Path, place: Path) -> None:
+        kept = await self.versions.are_kept(_trash_prefix(place))
+        if not kept or await self._note_file(path, place) is None:
+            await super().keep(path, place)
+
+    async def _note_file(self, path: Path, place: Path) -> Current | None:
+        """Note the current version of a file; None if it has none."""
+        found = await self.versions.find(key_of(path))
+        if found is None:
+            raise not_found(path.name)
+        if found.entry.is_folder:
+            raise is_a_folder(path.name)
+        if found.version is None:
+            return None
+        note = VersionNote(key_of(path), False, [("", found.version)])
+        await self.versions.write_note(folder_key(place), 1, note)
+        return found
+
+    async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
+        prefix = folder_key(place)
+        notes = [
+            entry.name async for listing in self.pages(prefix + NOTE, flat=True) for entry in listing.objects
+        ]
+        if not (notes or await self._is_folder(place)):
+            # A file, or a folder that is only a marker.
+            await super().restore(place, target, replace=replace)
+            return
+        self._check_key(target)
+        first = await self.versions.read_note(notes[0]) if notes else None
+        is_folder = first is None or first.is_folder
+        with self._names.pending(target, is_folder=is_folder) as name:
+            merging = await self._check_target(target, is_folder=is_folder, replace=replace)
+            name.take()
+            goal = folder_key(target) if is_folder else key_of(target)
+            restoration = _Restoration(self, prefix, goal, replace=replace, merging=merging)
+            try:
+                await restoration.restore_notes(notes, first)
+                if is_folder:
+                    await restoration.restore_others()
+                restoration.restored.check()
+            except PorticoError as error:
+                if not restoration.restored.objects:
+                    raise
+                raise error.after(f"{restoration.restored.objects} files were restored") from error
+            if is_folder and not restoration.restored.objects:
+                await self.mark(goal)
+
+    async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
+        prefix = folder_key(place)
+        async for listing in self.pages(prefix, flat=True):
+            names = [entry.name[len(prefix) :] for entry in listing.objects]
+            for name in names:
+                if name.startswith(NOTE):
+                    note = await self.versions.read_note(prefix + name)
+                    yield [path_of(rest) for rest, _ in note.versions if rest and not rest.endswith("/")]
+            others = [name.partition(f"/{NOTE}")[0] for name in names if not name.startswith(NOTE)]
+            yield [path_of(name) for name in others if name and not name.endswith("/")]
+
+    async def _check_target(self, target: Path, *, is_folder: bool, replace: bool) -> bool:
+        """Raise what prevents a restore; whether a folder is merged into another one."""
+        await self.check_ancestors(target.parent)
+        existing = await self.find(key_of(target))
+        file = existing is not None and not existing.is_folder
+        folder = (existing is not None and existing.is_folder) or await self._is_folder(target)
+        if folder and not is_folder:
+            raise cannot_replace_folder(target.name)
+        if (file and is_folder) or ((file or folder) and not replace):
+            raise already_exists(target.name)
+        return folder
+
+
+class _Restoration:
+    """Restores a folder, or a file of which only a version was kept."""
+
+    def __init__(self, store: VersionedStore, place: str, goal: str, *, replace: bool, merging: bool) -> None:
+        self._store = store
+        self._place = place
+        self._goal = goal
+        self._replace = replace
+        self._merging = merging
+        self._folders: set[str] = set()
+        self.restored = Restored()
+
+    async def restore_notes(self, notes: list[str], first: VersionNote | None) -> None:
+        """Restore what was noted page by page."""
+        versions = self._store.versions
+        after: str | None = None
+        for name in notes:
+            note = first if first and name == notes[0] else await versions.read_note(name)
+            await for_each(self._check, [rest for rest, _ in note.versions])
+            await versions.restore(note, after, self._goal, self.restored, replace=self._replace)
+            after = note.source + note.versions[-1][0] if note.versions else after
+
+    async def restore_others(self) -> None:
+        """Restore copies, and files that were noted one by one, as those are which a merged folder has replaced."""
+        store, place = self._store, self._place
+        async for listing in store.pages(place, flat=True):
+            found = [entry for entry in listing.objects if not entry.name.startswith(place + NOTE)]
+            noted = [entry.name for entry in found if f"/{NOTE}" in entry.name]
+            await for_each(self._restore_file, noted)
+            copies = [entry for entry in found if f"/{NOTE}" not in entry.name]
+            await for_each(self._check, [entry.name[len(place) :] for entry in copies])
+            sizes = await move_objects(store, copies, place, self._goal, replace=self._replace)
+            self.restored.add_copies(sizes)
+
+    async def _restore_file(self, note_key: str) -> None:
+        rest = note_key[len(self._place) :].partition(f"/{NOTE}")[0]
+        await self._check(rest)
+        note = await self._store.versions.read_note(note_key)
+        goal = self._goal + rest
+        await self._store.versions.restore(note, None, goal, self.restored, replace=self._replace)
+
+    async def _check(self, rest: str) -> None:
+        key = self._goal + rest
+        if not self._store.fits(key):
+            raise InvalidPath(
+                f"The path of '{name_of(key)}' would be too long in a folder of another name; "
+                "restore the folder under its own name, with onConflict=replace."
+            )
+        if self._merging:
+            await check_merge(self._store, self._goal, key, self._folders)
+
+
+def _trash_prefix(place: Path) -> str:
+    """The prefix of the trash itself, also for a place that is deep in one of its items."""
+    above = place.segments[:-1]
+    return folder_key(Path(above[: above.index(TRASH) + 1] if TRASH in above else above))
+
+
+def _is_file(entry: Entry) -> bool:
+    return not (entry.is_folder or entry.name.endswith("/"))

@@ -1,0 +1,1 @@
+"""HTTP and XML of storage services: bounded, checked, without redirects."""

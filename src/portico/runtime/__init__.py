@@ -1,0 +1,1 @@
+"""Clocks, tasks, threads and processes. Knows no words of Portico's subject."""

@@ -1,0 +1,1 @@
+"""All settings. Read by `server` and `cli` only."""

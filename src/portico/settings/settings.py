@@ -1,0 +1,487 @@
+"""All settings of the gateway: keys, defaults, parsers and descriptions.
+
+Settings are read from `application.properties` in the home folder. The environment overrides the file, and the
+command line overrides both. `security.client-id` is `PORTICO_SECURITY_CLIENT_ID` in the environment, or the content of the
+file that `PORTICO_SECURITY_CLIENT_ID_FILE` names.
+"""
+
+import os
+import secrets
+import socket
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import javaproperties
+
+from portico.model.errors import PorticoError
+from portico.settings import parsers
+from portico.settings.parsers import Ranges
+from portico.settings.sources import IN_FILE, NOT_SET, Given, Mistake, from_environment, from_file, variable
+
+PROPERTIES_FILE = "application.properties"
+_AND_DATABASE = ",database"
+
+
+class SettingsError(PorticoError):
+    """The settings are invalid; `mistakes` has all of them, `detail` one line for each."""
+
+    code = "invalid-settings"
+
+    def __init__(self, mistakes: list[Mistake]) -> None:
+        super().__init__("\n".join(str(mistake) for mistake in mistakes))
+        self.mistakes = mistakes
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """How a setting is written, and what it is for."""
+
+    key: str
+    parse: Callable[[object], Any]
+    description: str
+
+
+def _setting(
+    key: str, parse: Callable[[object], Any], default: object, description: str, *, shown: bool = True
+) -> Any:
+    return field(default=default, repr=shown, metadata={_Setting: _Setting(key, parse, description)})
+
+
+@dataclass(frozen=True)
+class Settings:
+    home: Path
+
+    client_id: str = _setting(
+        "security.client-id",
+        parsers.client_id,
+        "",
+        "The OAuth client id that the page and scripts use to sign users in. It is not a secret: the page's script contains it.",
+    )
+    client_secret: str = _setting(
+        "security.client-secret",
+        parsers.word,
+        "",
+        "The OAuth client secret, as public as the client id. With several nodes, both are the same on all of them, or left out: then they are made once, and kept in the database. Users are authenticated by their own passwords.",
+        shown=False,
+    )
+    token_lifetime: timedelta = _setting(
+        "security.token-lifetime",
+        parsers.duration,
+        timedelta(hours=1),
+        "How long an access token is valid: seconds, or a time like 45m, 1h, 2d.",
+    )
+    refresh_lifetime: timedelta = _setting(
+        "security.refresh-lifetime",
+        parsers.duration,
+        timedelta(days=30),
+        "How long a refresh token is valid, and so how long a user stays signed in without a password.",
+    )
+    allowed_addresses: Ranges = _setting(
+        "security.allowed-addresses",
+        parsers.ranges,
+        (),
+        "Client addresses that may use the gateway: ranges separated by commas, like 10.0.0.0/8, 192.168.1.7. Empty: all.",
+    )
+    cors_origins: tuple[str, ...] = _setting(
+        "security.cors-origins",
+        parsers.origins,
+        (),
+        "Origins whose pages may use the API from a browser, separated by commas, like https://portal.example.org. Empty: only the gateway's own page.",
+    )
+    public_url: str = _setting(
+        "server.public-url",
+        parsers.public_url,
+        "",
+        "The address by which clients reach this gateway through a proxy or load balancer, like https://files.example.com: the start-up lines show it, and share links and invitations begin with it. The same on all nodes.",
+    )
+    host: str = _setting(
+        "server.host",
+        parsers.host,
+        "127.0.0.1",
+        "The address to listen on. Any address other than loopback needs server.tls or server.behind-proxy.",
+    )
+    port: int = _setting(
+        "server.port",
+        parsers.whole_number(1, 65535),
+        8080,
+        "The port to listen on.",
+    )
+    tls: str = _setting(
+        "server.tls",
+        parsers.tls,
+        "off",
+        "off, auto (a self-signed certificate, made and renewed in the home folder), or two PEM files as CERTIFICATE,KEY. Relative paths start at the home folder.",
+    )
+    workers: int = _setting(
+        "server.workers",
+        parsers.whole_number(1, 256),
+        1,
+        "The number of worker processes; at most the number of cores.",
+    )
+    behind_proxy: Ranges = _setting(
+        "server.behind-proxy",
+        parsers.ranges,
+        (),
+        "Addresses of your reverse proxies, as ranges. Only these may connect, and their X-Forwarded-For is trusted. Empty: no proxy.",
+    )
+    max_connections: int = _setting(
+        "server.max-connections",
+        parsers.whole_number(8, 65_536),
+        4096,
+        "How many connections a worker accepts at once; others wait. Each may use 256 KiB before its request is complete.",
+    )
+    max_connections_per_address: int = _setting(
+        "server.max-connections-per-address",
+        parsers.whole_number(0, 65_536),
+        256,
+        "How many idle connections one client address (for IPv6, one /64 network) may have per worker; surplus ones are closed. Proxies of server.behind-proxy have no limit. 0: no limit. Linux only.",
+    )
+    drain_delay: timedelta = _setting(
+        "server.drain-delay",
+        parsers.delay,
+        timedelta(0),
+        "How long the gateway goes on accepting requests after SIGTERM while /readyz says that it is not ready, so that a load balancer sends its clients elsewhere: a little more than the balancer's interval of checks. Ctrl-C and a second signal skip it.",
+    )
+    stop_timeout: timedelta = _setting(
+        "server.stop-timeout",
+        parsers.timeout,
+        timedelta(seconds=25),
+        "How long running requests may continue after the gateway has stopped accepting new ones, before they are cut off. From 1s to 10m.",
+    )
+    health_addresses: Ranges = _setting(
+        "health.addresses",
+        parsers.ranges,
+        (),
+        "Addresses of load balancers and monitors, as ranges: /healthz and /readyz answer them even if security.allowed-addresses or server.behind-proxy would not let them in, and /readyz says what is wrong. Empty: none; only requests from the machine itself learn what is wrong.",
+    )
+    node_name: str = _setting(
+        "node.name",
+        parsers.node,
+        "",
+        "The name of this node in log lines, audit lines and metrics: up to 64 letters, digits, dots, hyphens and underscores. Empty: the host name.",
+    )
+    database: str = _setting(
+        "database.url",
+        parsers.database,
+        "",
+        "The database of users, tokens and connections, like postgresql://user:password@host/name?sslmode=verify-full, with the options of libpq; several hosts are possible. Empty: an SQLite file in the home folder.",
+        shown=False,
+    )
+    database_connections: int = _setting(
+        "database.connections",
+        parsers.whole_number(1, 1000),
+        10,
+        "How many connections each worker opens to PostgreSQL at most; requests wait for a free one. All nodes together need nodes × workers × this many, and a few for commands.",
+    )
+    database_migrate: bool = _setting(
+        "database.migrate",
+        parsers.flag,
+        True,
+        "true: a start, or a command that changes something, migrates a database of an older version. false: it refuses, and 'portico migrate' does so when the administrator decides.",
+    )
+    max_file_size: int = _setting(
+        "upload.max-file-size",
+        parsers.size,
+        0,
+        "The maximum size of an uploaded file, in bytes or like 500MB, 10GiB. 0: no limit.",
+    )
+    max_files: int = _setting(
+        "upload.max-files",
+        parsers.whole_number(1, 100_000),
+        1000,
+        "How many files one upload request may contain.",
+    )
+    upload_lifetime: timedelta = _setting(
+        "uploads.expire-after",
+        parsers.expiry,
+        timedelta(days=7),
+        "How long an unfinished upload can be resumed, at most 30 days. Azure Blob Storage and Google Cloud Storage forget it after 7 days.",
+    )
+    upload_digest: str = _setting(
+        "uploads.digest",
+        parsers.upload_digest,
+        "asked",
+        "asked: the SHA-256 of an uploaded file is computed and recorded if the client asks for it with Want-Repr-Digest. always: that of every file.",
+    )
+    zip_max_entries: int = _setting(
+        "zip.max-entries",
+        parsers.whole_number(1, 10_000_000),
+        1_000_000,
+        "How many files and folders one ZIP download may contain. Each takes 100 bytes of memory and its name.",
+    )
+    zip_max_size: int = _setting(
+        "zip.max-size",
+        parsers.size,
+        0,
+        "How many bytes of files one ZIP download may contain, in bytes or like 500MB, 10GiB. 0: no limit.",
+    )
+    share_enabled: bool = _setting(
+        "share.enabled",
+        parsers.flag,
+        True,
+        "true: users with the right share make links for people without an account. false: nobody does, and no link works.",
+    )
+    share_max_lifetime: timedelta = _setting(
+        "share.max-lifetime",
+        parsers.retention,
+        timedelta(0),
+        "The longest life of a share link, like 30d; links that are older end. 0: no limit.",
+    )
+    share_require_password: bool = _setting(
+        "share.require-password",
+        parsers.flag,
+        False,
+        "true: a new share link needs a password.",
+    )
+    share_paths: tuple[str, ...] = _setting(
+        "share.paths",
+        parsers.folders,
+        (),
+        "Folders that may be shared, with all that is in them, separated by commas and as users see them, like /public, /outbox. Links to anything else do not work. Empty: all.",
+    )
+    trash_keep: timedelta = _setting(
+        "trash.keep",
+        parsers.trash_keep,
+        timedelta(days=30),
+        "How long what was deleted or replaced can be brought back, like 30d. It takes up space in the storage meanwhile. 0: not at all.",
+    )
+    thumbnails_cache_size: int = _setting(
+        "thumbnails.cache-size",
+        parsers.size,
+        256 * 2**20,
+        "How much disk space in the home folder thumbnails may take, in bytes or like 500MB, 10GiB. The oldest ones are removed. 0: no thumbnails. Needs the extra thumbnails.",
+    )
+    path_depth: int = _setting(
+        "limits.path-depth",
+        parsers.whole_number(1, 4096),
+        100,
+        "How many levels the path of a new file or folder may have, counted from the user's root. Deeper files can still be read and deleted. When a folder is copied or moved, only its own new path counts, not its content.",
+    )
+    provider_timeout: timedelta = _setting(
+        "provider.timeout",
+        parsers.timeout,
+        timedelta(seconds=30),
+        "How long a storage service may take to respond, including retries, before the request fails with 504; during transfers, how long it may be silent. From 1s to 10m; keep it below the timeout of a proxy in front of the gateway.",
+    )
+    log_level: str = _setting(
+        "log.level",
+        parsers.log_level,
+        "info",
+        "The log level: debug, info, warning or error.",
+    )
+    audit_log: str = _setting(
+        "audit.log",
+        parsers.audit,
+        "audit.log",
+        "Where sign-ins and changes are recorded: a file (a relative path starts at the home folder), stdout, database, or off. FILE,database and stdout,database record them twice.",
+    )
+    audit_required: bool = _setting(
+        "audit.required",
+        parsers.flag,
+        False,
+        "true: refuse sign-ins and changes while the audit log cannot be written. false: continue, and report it in the log.",
+    )
+    audit_keep: timedelta = _setting(
+        "audit.keep",
+        parsers.retention,
+        timedelta(days=90),
+        "How long audit lines stay in the database, like 90d; 0: forever. Files are left to log rotation.",
+    )
+    metrics_address: tuple[str, int] | None = _setting(
+        "metrics.address",
+        parsers.listener,
+        None,
+        "Where /metrics is served for Prometheus, without a password, like 127.0.0.1:9464. Never use a public address. Empty: nowhere.",
+    )
+
+    otel_endpoint: str = _setting(
+        "otel.endpoint",
+        parsers.endpoint,
+        "",
+        "The OpenTelemetry collector that traces are sent to, over OTLP/HTTP, like http://127.0.0.1:4318. Needs the extra otel. Empty: OTEL_EXPORTER_OTLP_ENDPOINT if it is set, otherwise no traces.",
+    )
+
+    @property
+    def properties_file(self) -> Path:
+        return self.home / PROPERTIES_FILE
+
+    def client(self) -> dict[str, str]:
+        """The client id and secret, by key."""
+        return {key: getattr(self, KEYS[key]) for key in CLIENT}
+
+    def of_the_cluster(self) -> dict[str, str]:
+        """The settings that must be equal on all nodes, by key."""
+        return {key: str(getattr(self, name)) for name, key in _OF_THE_CLUSTER.items()}
+
+    def with_values(self, values: Mapping[str, str]) -> "Settings":
+        """These settings with other values of those in `of_the_cluster`."""
+        changes: dict[str, Any] = {name: values[key] for name, key in _OF_THE_CLUSTER.items()}
+        return replace(self, **changes)
+
+    @property
+    def node(self) -> str:
+        return self.node_name or socket.gethostname()[:64]
+
+    @property
+    def node_in_audit(self) -> str:
+        """The node's name if audit lines need it: if it was chosen, or if nodes share a database."""
+        return self.node if self.node_name or not self.database_in_home else ""
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.home / 'portico.db'}"
+
+    @property
+    def database_in_home(self) -> bool:
+        """Whether the database is inside the home, and so is copied and moved with it."""
+        scheme, _, file = self.database_url.partition(":///")
+        return scheme.startswith("sqlite") and Path(file.partition("?")[0]).is_relative_to(self.home)
+
+    @property
+    def secret_key_file(self) -> Path:
+        return self.home / "secret.key"
+
+    @property
+    def files_folder(self) -> Path:
+        return self.home / "files"
+
+    @property
+    def audit_file(self) -> str | None:
+        """A path, `stdout`, or None if the audit log is off or only in the database."""
+        file = self.audit_log.removesuffix(_AND_DATABASE)
+        if file in ("off", "database"):
+            return None
+        return file if file == "stdout" else str(self.home / file)
+
+    @property
+    def audit_in_database(self) -> bool:
+        return self.audit_log == "database" or self.audit_log.endswith(_AND_DATABASE)
+
+    @property
+    def metrics_folder(self) -> Path:
+        return self.home / "metrics"
+
+    @property
+    def thumbnails_folder(self) -> Path:
+        return self.home / "thumbnails"
+
+    @property
+    def tls_folder(self) -> Path:
+        return self.home / "tls"
+
+    @property
+    def tls_enabled(self) -> bool:
+        return self.tls != "off"
+
+    @property
+    def tls_files(self) -> tuple[Path, Path] | None:
+        """The administrator's own certificate and key, if `server.tls` names them."""
+        certificate, separator, key = self.tls.partition(",")
+        return (self.home / certificate, self.home / key) if separator else None
+
+
+_FIELDS = {each.metadata[_Setting].key: each for each in fields(Settings) if each.metadata}
+KEYS: Mapping[str, str] = {key: each.name for key, each in _FIELDS.items()}
+"""Each property key and the name of its field."""
+
+
+CLIENT = ("security.client-id", "security.client-secret")
+PUBLIC_URL = "server.public-url"
+_OF_THE_CLUSTER = {KEYS[key]: key for key in (*CLIENT, PUBLIC_URL)}
+_MAY_SET_CLIENT = ("", variable("database.url"), variable("database.url") + IN_FILE)
+"""Mistakes in the whole file, or in what names the database."""
+_NO_CLIENT = (
+    f"neither database.url nor security.client-id is set; if this node shares a database, set {variable('database.url')}, "
+    "otherwise security.client-id and security.client-secret"
+)
+
+
+def load(
+    home: Path,
+    environment: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, str] | None = None,
+) -> Settings:
+    """The settings of this home. `SettingsError` has every mistake in the file, the environment and the command line,
+    which is given as `overrides`, by key."""
+    file = home / PROPERTIES_FILE
+    written, mistakes = from_file(file, KEYS)
+    given, more = from_environment(environment, KEYS)
+    mistakes += more
+    flags = {
+        key: Given(text, None, None, "--" + key.rpartition(".")[2]) for key, text in (overrides or {}).items()
+    }
+    chosen = {**written, **given, **flags}
+    values, unusable = _parsed(chosen)
+    mistakes += unusable
+    settings = Settings(home, **values)
+    if not unusable:
+        # What cannot be read may well set what seems to be missing.
+        unreadable = any(mistake.key in _MAY_SET_CLIENT for mistake in mistakes)
+        if not settings.database and not unreadable:  # nodes that share a database take them from there
+            missing = [key for key in CLIENT if not chosen.get(key)]
+            if len(missing) == len(CLIENT):
+                mistakes.append(Mistake(file, None, "", _NO_CLIENT))
+            else:
+                mistakes += [Mistake(file, None, key, NOT_SET) for key in missing]
+    if mistakes:
+        raise SettingsError(sorted(mistakes, key=lambda mistake: mistake.line or 0))
+    return settings
+
+
+def _parsed(chosen: Mapping[str, Given]) -> tuple[dict[str, Any], list[Mistake]]:
+    """The values by the names of their fields, and what is wrong with the others."""
+    values, mistakes = {}, []
+    for key, each in _FIELDS.items():
+        if given := chosen.get(key):
+            try:
+                values[each.name] = each.metadata[_Setting].parse(given.text)
+            except ValueError as error:
+                mistakes.append(Mistake(given.file, given.line, given.name, str(error)))
+    return values, mistakes
+
+
+def generated_client() -> dict[str, str]:
+    """An OAuth client id and secret, by their keys."""
+    return dict(zip(CLIENT, ("portico-" + secrets.token_urlsafe(9), secrets.token_urlsafe(24)), strict=True))
+
+
+def commented_file(values: Mapping[str, str]) -> str:
+    """The text of an `application.properties` that sets `values`, with all other settings as comments."""
+    lines = [
+        "# The settings of this gateway. Changes take effect at the next start, or on SIGHUP; see docs/settings.md."
+    ]
+    lines += [
+        "# The environment overrides this file; security.client-id is PORTICO_SECURITY_CLIENT_ID there."
+    ]
+    for key in KEYS:
+        lines += [
+            "",
+            *textwrap.wrap(
+                description(key), 100, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+            ),
+        ]
+        if key in values:
+            lines.append(javaproperties.join_key_value(key, values[key], separator="="))
+        else:
+            lines.append(f"#{key}={default_text(key)}")
+    return "\n".join(lines) + "\n"
+
+
+def default_text(key: str) -> str:
+    """The default, as written in the file."""
+    default = _FIELDS[key].default
+    if isinstance(default, timedelta):
+        hours, seconds = divmod(default.seconds, 3600)
+        return f"{default.days}d" if default.days else f"{hours}h" if hours and not seconds else f"{seconds}s"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return "" if default in ((), None) else str(default)
+
+
+def description(key: str) -> str:
+    text: str = _FIELDS[key].metadata[_Setting].description
+    return text
