@@ -371,17 +371,13 @@ async def test_a_storage_that_does_not_say_whether_it_is_new(
     assert stored(gateway) == {"file": NEW}
 
 
-@pytest.mark.parametrize("at_commit", [True, False])
-async def test_who_keeps_replaced_files_looks_once(
-    gateway: Gateway, asked: list[str], monkeypatch: pytest.MonkeyPatch, at_commit: bool
+async def test_storage_that_keeps_replaced_files_is_asked_only_if_there_is_one(
+    gateway: Gateway, asked: list[str]
 ) -> None:
-    """A storage that keeps them itself is asked only if there is one."""
-    monkeypatch.setattr(LocalProvider, "says_replaced", at_commit)
-    monkeypatch.setattr(LocalProvider, "keeps_at_commit", at_commit)
     assert (await put(gateway, "file")).status_code == 201
-    assert len(asked) == (0 if at_commit else 1)
+    assert len(asked) == 0
     assert (await put(gateway, "file")).status_code == 204
-    assert len(asked) == (1 if at_commit else 2)
+    assert len(asked) == 1
 
 
 async def test_the_question_does_not_outlive_the_upload(

@@ -271,10 +271,7 @@ class Drive:
         if not (options.replace and self._keeps):
             return await self._provider.write(path, chunks, content_type, options)
         async with self.trash.replacement(path) as replacement:
-            if self._provider.keeps_at_commit:
-                options = msgspec.structs.replace(options, kept=replacement.at_commit())
-            else:
-                chunks = replacement.after(chunks)
+            options = msgspec.structs.replace(options, kept=replacement.at_commit())
             entry = await self._provider.write(path, chunks, content_type, options)
         if not self._provider.says_replaced:
             entry.replaced = replacement.replaces
@@ -319,11 +316,10 @@ class Drive:
         """Make the file visible."""
         replace = self._may_replace(on_conflict)
         try:
-            if replace and self._keeps and self._provider.keeps_at_commit:
-                async with self.trash.replacement(path.under(self._root)) as replacement:
-                    return await upload.finish(save, kept=replacement.at_commit())
-            async with self._replacing(path, replace):
+            if not (replace and self._keeps):
                 return await upload.finish(save)
+            async with self.trash.replacement(path.under(self._root)) as replacement:
+                return await upload.finish(save, kept=replacement.at_commit())
         except (AlreadyExists, IsAFolder):
             if on_conflict is not OnConflict.RENAME:
                 raise

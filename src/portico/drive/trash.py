@@ -337,13 +337,6 @@ class Replacement:
         self._kept = KeptFile(self.prepare, may_copy=may_copy)
         return self._kept
 
-    async def after(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The chunks; at their end, the file is about to be replaced."""
-        async for chunk in chunks:
-            yield chunk
-            del chunk  # not needed while the client is waited for
-        await self.prepare()
-
     async def prepare(self) -> None:
         if self._record and not self._keeps_at_commit:
             # Another change has replaced it since, and has kept it.

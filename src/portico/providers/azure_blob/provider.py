@@ -115,6 +115,7 @@ class AzureBlobProvider(VersionedStore):
             replace=options.replace,
             if_match=options.if_match,
             modified=options.modified,
+            kept=options.kept,
         )
         return await upload.store(self.memory, chunks, options.at_most)
 

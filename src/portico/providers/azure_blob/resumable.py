@@ -14,9 +14,17 @@ from portico.model.errors import already_exists, not_found
 from portico.providers.azure_blob.errors import is_taken, may_have_succeeded
 from portico.providers.azure_blob.listing import entry_of
 from portico.providers.azure_blob.service import Container
-from portico.providers.azure_blob.uploads import MAX_BLOCKS, block_id, block_list, described, put_block
+from portico.providers.azure_blob.uploads import (
+    MAX_BLOCKS,
+    block_id,
+    block_list,
+    condition,
+    described,
+    put_block,
+)
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_common.service import Body
+from portico.providers.contract.uploads import over_kept
 from portico.providers.multipart.parts import MIB, UploadPart
 from portico.providers.objects.part_store import UPLOADS_PREFIX, PartLimits, PartStore, SentPart, UploadState
 from portico.providers.objects.service import name_of
@@ -54,12 +62,25 @@ class BlobUpload(PartStore):
 
     async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
         text = block_list([self._block(part.result, part.number) for part in parts])
-        headers = self._headers() | {"Content-Type": "application/xml"}
-        return await self._make({"comp": "blocklist"}, headers, Body([text], len(text)), size)
+        headers = {"Content-Type": "application/xml"}
+        return await self._keeping({"comp": "blocklist"}, headers, Body([text], len(text)), size)
 
     async def put(self, whole: UploadPart) -> Entry:
-        headers = self._headers() | {"x-ms-blob-type": "BlockBlob", "Content-MD5": await whole.md5()}
-        return await self._make(None, headers, Body(whole.chunks, whole.size), whole.size)
+        headers = {"x-ms-blob-type": "BlockBlob", "Content-MD5": await whole.md5()}
+        return await self._keeping(None, headers, Body(whole.chunks, whole.size), whole.size)
+
+    async def _keeping(
+        self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int
+    ) -> Entry:
+        state = self._state
+        common = described(state.content_type, state.modified) | {_MARK: state.id} | headers
+
+        async def make(replace: bool, if_match: str | None) -> Entry:
+            return await self._make(query, common | condition(replace, if_match), body, size)
+
+        if self.kept is None:
+            return await make(state.replaces_goal, None)
+        return await over_kept(self.kept, self._name, None, make)
 
     async def _make(
         self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int
@@ -79,7 +100,7 @@ class BlobUpload(PartStore):
                     raise not_found(
                         self._name, cause="the service has dropped blocks of the upload"
                     ) from error
-                if is_taken(error) and not state.replaces_goal:
+                if is_taken(error) and "If-None-Match" in headers:
                     raise already_exists(self._name) from error
                 raise
         entry = entry_of(state.goal, response.headers, size)
@@ -118,9 +139,3 @@ class BlobUpload(PartStore):
             headers = {"x-ms-blob-type": "BlockBlob"}
             await self._container.send("PUT", self._url, None, headers, Body([], 0))
             await self._container.delete(state.goal)
-
-    def _headers(self) -> dict[str, str]:
-        headers = described(self._state.content_type, self._state.modified) | {_MARK: self._state.id}
-        if not self._state.replaces_goal:
-            headers["If-None-Match"] = "*"
-        return headers

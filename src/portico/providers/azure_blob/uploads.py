@@ -4,8 +4,9 @@ Blocks that are not in a list are invisible. The service drops them after a week
 """
 
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
+from functools import partial
 from secrets import token_hex
 
 from azure.core.exceptions import AzureError
@@ -18,6 +19,7 @@ from portico.providers.azure_blob.listing import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_blob.service import Container
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_common.service import Body, Response
+from portico.providers.contract.uploads import KeptFile, over_kept
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import LOOKUP_FRACTION, Parts, UploadPart, part_sizes, split
 from portico.providers.objects.service import MTIME, as_rfc3339, name_of
@@ -41,6 +43,7 @@ class ObjectUpload:
         replace: bool,
         if_match: str | None = None,
         modified: datetime | None = None,
+        kept: KeptFile | None = None,
     ) -> None:
         self._container = container
         self._url = container.blob_url(key)
@@ -50,15 +53,28 @@ class ObjectUpload:
         self._replace = replace
         self._if_match = if_match
         self._modified = modified
+        self._kept = kept
         self._mark = token_hex(8)
+        self._over = condition(replace, if_match)
         self._begun: str | None = None
         """When the first block was stored, by the service's clock."""
 
     async def store(self, memory: MemoryBudget, chunks: AsyncIterator[bytes], at_most: int | None) -> Entry:
         async with split(memory, chunks, part_sizes(at_most, MAX_BLOCKS), at_most) as parts:
             if parts.first.last:
-                return await self._put(parts.first)
-            return await self._put_blocks(parts)
+                return await self._keeping(partial(self._put, parts.first))
+            blocks, size = await self._put_blocks(parts)
+            return await self._keeping(partial(self._commit, blocks, size))
+
+    async def _keeping(self, commit: Callable[[], Awaitable[Entry]]) -> Entry:
+        if self._kept is None:
+            return await commit()
+
+        async def over(replace: bool, if_match: str | None) -> Entry:
+            self._over = condition(replace, if_match)
+            return await commit()
+
+        return await over_kept(self._kept, self._name, self._if_match, over)
 
     # One request
 
@@ -89,7 +105,7 @@ class ObjectUpload:
 
     # Blocks
 
-    async def _put_blocks(self, parts: Parts) -> Entry:
+    async def _put_blocks(self, parts: Parts) -> tuple[list[str], int]:
         sizes: list[int] = []
 
         async def send(part: UploadPart) -> str:
@@ -101,7 +117,7 @@ class ObjectUpload:
             return block
 
         blocks = await parts.send(send)
-        return await self._commit(blocks, sum(sizes))
+        return blocks, sum(sizes)
 
     def _block(self, number: int) -> str:
         return block_id(self._mark, number)
@@ -161,11 +177,7 @@ class ObjectUpload:
             raise malformed_response("an invalid date") from None
 
     def _headers(self) -> dict[str, str]:
-        headers = described(self._content_type, self._modified)
-        if not self._replace:
-            headers["If-None-Match"] = "*"
-        elif self._if_match is not None:
-            headers["If-Match"] = f'"{self._if_match}"'
+        headers = described(self._content_type, self._modified) | self._over
         if self._key.endswith("/"):
             headers[f"x-ms-meta-{FOLDER_MARK}"] = "true"
         return headers
@@ -187,8 +199,15 @@ class ObjectUpload:
         return entry
 
     def _check_exists(self, error: Exception) -> None:
-        if not self._replace and is_taken(error):
+        if "If-None-Match" in self._over and is_taken(error):
             raise already_exists(self._name) from error
+
+
+def condition(replace: bool, if_match: str | None) -> dict[str, str]:
+    """The header that lets a write replace nothing, or only one version."""
+    if if_match is not None:
+        return {"If-Match": f'"{if_match}"'}
+    return {} if replace else {"If-None-Match": "*"}
 
 
 async def put_block(container: Container, url: str, block: str, part: UploadPart) -> Response:

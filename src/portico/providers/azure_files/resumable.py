@@ -118,7 +118,7 @@ class AzureFilesUpload(ResumableUpload):
     ) -> Entry:
         async def commit() -> Entry:
             with translated(self._target.name):
-                return await self._commit(save)
+                return await self._commit(save, kept)
 
         return await committed(commit, self._retarget, save, alternatives)
 
@@ -186,7 +186,7 @@ class AzureFilesUpload(ResumableUpload):
         there = await self._share.file(self._target)
         return there.entry if there and there.id == self._state.id else None
 
-    async def _commit(self, save: Save) -> Entry:
+    async def _commit(self, save: Save, kept: KeptFile | None) -> Entry:
         state = self._state
         if self._file is None:
             self._seen = self._seen or (await self._find() if state.id else None)
@@ -201,7 +201,7 @@ class AzureFilesUpload(ResumableUpload):
         file, self._file, self._seen = self._file, None, None
         try:
             return await file.commit(
-                self._target, replace=state.replace, modified=state.modified, size=self.offset
+                self._target, replace=state.replace, modified=state.modified, size=self.offset, kept=kept
             )
         except (AlreadyExists, IsAFolder):
             self._file = file  # for another name

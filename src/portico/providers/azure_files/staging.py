@@ -24,6 +24,7 @@ from portico.providers.azure_common.service import Body
 from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.service import Found, Share
 from portico.providers.azure_files.targets import check_version, make_folders, relocate
+from portico.providers.contract.uploads import KeptFile
 from portico.providers.multipart.parts import MIB, UploadPart
 
 T = TypeVar("T")
@@ -128,6 +129,7 @@ class StagedFile:
         if_match: str | None = None,
         modified: datetime | None = None,
         size: int | None = None,
+        kept: KeptFile | None = None,
     ) -> Entry:
         """Rename the file to its target. `size` is that of the content, if it is more than what was sent here."""
         size = self._size if size is None else size
@@ -136,6 +138,8 @@ class StagedFile:
             if self.room != size:
                 await self._share.resize(self._path, size, self._type)
                 self.room = size
+            if kept:
+                await kept.prepare()
             if if_match is not None:  # a rename has no condition for its target
                 await check_version(self._share, target, if_match)
             return await relocate(self._share, staged, self._path, target, replace=replace, modified=modified)

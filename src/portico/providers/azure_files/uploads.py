@@ -40,7 +40,11 @@ async def store(
             await staged.begin(parts.first)
             await parts.send(staged.send)
             return await staged.commit(
-                path, replace=options.replace, if_match=options.if_match, modified=options.modified
+                path,
+                replace=options.replace,
+                if_match=options.if_match,
+                modified=options.modified,
+                kept=options.kept,
             )
     except BaseException:
         await asyncio.shield(staged.discard())

@@ -84,7 +84,7 @@ class Provider(ABC):
     """Whether the entry that `write` returns says whether it replaced a file."""
 
     keeps_at_commit: ClassVar[bool] = False
-    """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `keep` is called before the commit."""
+    """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `KeptFile.prepare` calls `keep`."""
 
     identity: str
     """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""

@@ -2,14 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
 from portico.model.entries import Entry
-from portico.model.errors import AlreadyExists, IsAFolder, NotFound
+from portico.model.errors import AlreadyExists, Changed, IsAFolder, NotFound, changed
 from portico.model.paths import Path
+
+T = TypeVar("T")
+
+_ATTEMPTS = 4
+"""How often a file is kept that keeps being replaced."""
 
 
 class KeptFile(msgspec.Struct):
@@ -17,7 +23,8 @@ class KeptFile(msgspec.Struct):
 
     Most uploads replace nothing. A commit that finds a file, and no place for it, awaits `prepare` and begins again; `prepare`
     sets the place if it finds the file, too. For a provider that does not keep the file itself, `prepare` keeps it, and sets
-    its etag: a copy or move that finds another version then awaits `prepare` and begins again.
+    its etag. An upload awaits it right before its commit. A change that then finds another version awaits it again, and
+    begins again.
     """
 
     prepare: Callable[[], Awaitable[None]]
@@ -30,6 +37,24 @@ class KeptFile(msgspec.Struct):
     """The etag of the version that was copied to the place."""
     is_kept: bool = False
     """Set by the provider: whether the file that was replaced is in its place."""
+
+
+async def over_kept(
+    kept: KeptFile, name: str, if_match: str | None, commit: Callable[[bool, str | None], Awaitable[T]]
+) -> T:
+    """The result of a commit, which is given whether a file is replaced, and which version alone.
+
+    The file is kept before. If it is another one by then, that one is kept and the commit is tried again, unless the
+    client has chosen the version itself, by `if_match`.
+    """
+    if if_match is not None:
+        await kept.prepare()
+        return await commit(True, if_match)
+    for _ in range(_ATTEMPTS):
+        await kept.prepare()
+        with suppress(AlreadyExists, Changed):
+            return await commit(kept.etag is not None, kept.etag)
+    raise changed(name)
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
@@ -50,7 +75,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """When the caller knew from `check_ancestors`, or from a file that it had written, that the folder could be written to:
     by the monotonic clock."""
     kept: KeptFile | None = None
-    """For a provider that `keeps_at_commit`."""
+    """How the file that is replaced is kept."""
 
 
 class LoggedUpload(Protocol):

@@ -81,9 +81,9 @@ class GcsProvider(VersionedStore):
         )
         async with split(self.memory, chunks, lambda _: PART_BYTES, options.at_most) as parts:
             if parts.first.last:
-                stored = await insert(self._service, upload, parts.first)
+                stored = await insert(self._service, upload, parts.first, options.kept)
             else:
-                stored = await upload_parts(self._service, upload, parts)
+                stored = await upload_parts(self._service, upload, parts, options.kept)
         return stored.entry()
 
     def part_store(self, state: UploadState) -> GcsUpload:

@@ -63,6 +63,7 @@ class GcsUpload(PartStore):
             checksum = Checksum.restored(sent[0].result) if sent else Checksum()
             session = ResumableSession(self._service, self._state.session, part.offset, checksum)
         upload = self._upload
+        session.before_last = self.kept.prepare if self.kept else None
         try:
             with storing(upload):
                 stored = await session.send(part)
@@ -75,7 +76,7 @@ class GcsUpload(PartStore):
         return stored
 
     async def put(self, whole: UploadPart) -> Entry:
-        return (await insert(self._service, self._upload, whole)).entry()
+        return (await insert(self._service, self._upload, whole, self.kept)).entry()
 
     async def put_hidden(self, key: str, part: UploadPart) -> None:
         await insert(self._service, ObjectUpload(key, UNKNOWN_TYPE, replace=True), part)

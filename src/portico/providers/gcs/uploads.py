@@ -3,7 +3,7 @@
 import asyncio
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from secrets import token_hex
@@ -14,6 +14,7 @@ import structlog
 
 from portico.model.entries import UNKNOWN_TYPE
 from portico.model.errors import PorticoError, ProviderUnavailable, already_exists, changed
+from portico.providers.contract.uploads import KeptFile, over_kept
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
 from portico.providers.gcs.responses import GSUTIL_MTIME, OBJECT_FIELDS, ObjectResource, read_object
@@ -49,11 +50,15 @@ class ObjectUpload:
         self.content_type = content_type if _is_plain(content_type) else UNKNOWN_TYPE
         self.modified = modified
         self.mark = mark or token_hex(8)
+        self.if_match = if_match
+        self.replaces(replace, if_match)
+
+    def replaces(self, replace: bool, if_match: str | None) -> None:
         self.generation = None if replace else 0
         """Of the object that may be replaced; 0 if it must not exist, None for any."""
         if if_match is not None:
             if not re.fullmatch("[1-9][0-9]{0,18}", if_match):
-                raise changed(name_of(key))
+                raise changed(name_of(self.key))
             self.generation = int(if_match)
 
     def refusal(self) -> PorticoError:
@@ -77,12 +82,22 @@ class ObjectUpload:
         return msgspec.json.encode(known | (checksum.metadata if checksum else {}))
 
 
-async def insert(service: Service, upload: ObjectUpload, part: UploadPart) -> ObjectResource:
+async def insert(
+    service: Service, upload: ObjectUpload, part: UploadPart, kept: KeptFile | None = None
+) -> ObjectResource:
     """Store an object by one request.
 
     If the response is lost, a look-up shows whether the object is ours. If it is not, the next attempt replaces
     only the version that was found, so that a delayed first attempt cannot undo another upload.
     """
+
+    async def over(replace: bool, if_match: str | None) -> ObjectResource:
+        upload.replaces(replace, if_match)
+        with storing(upload):
+            return await _insert(service, upload, part)
+
+    if kept:
+        return await over_kept(kept, name_of(upload.key), upload.if_match, over)
     with storing(upload):
         return await _insert(service, upload, part)
 
@@ -150,6 +165,8 @@ class ResumableSession:
         """How many bytes were sent. After a resumption, the service may have more, and ignores them."""
         self.checksum = checksum or Checksum()
         self._resumed = checksum is not None
+        self.before_last: Callable[[], Awaitable[None]] | None = None
+        """Awaited when only the last part has to be sent: the condition of a session is that of its beginning."""
         self._order = asyncio.Lock()
         self._broken = False
 
@@ -171,6 +188,8 @@ class ResumableSession:
             if self._broken:
                 raise asyncio.CancelledError
             try:
+                if part.last and self.before_last:
+                    await self.before_last()
                 return await self._send(part)
             except BaseException:
                 self._broken = True
@@ -257,10 +276,13 @@ def storing(upload: ObjectUpload) -> Iterator[None]:
             raise
 
 
-async def upload_parts(service: Service, upload: ObjectUpload, parts: Parts) -> ObjectResource:
+async def upload_parts(
+    service: Service, upload: ObjectUpload, parts: Parts, kept: KeptFile | None = None
+) -> ObjectResource:
     """Store an object by a resumable upload."""
     with storing(upload):
         session = await ResumableSession.begin(service, upload)
+    session.before_last = kept.prepare if kept else None
 
     async def send(part: UploadPart) -> ObjectResource | None:
         with storing(upload):  # not around everything: errors of the stream are not the service's

@@ -9,6 +9,7 @@ import msgspec
 
 from portico.model.entries import Entry
 from portico.model.paths import RESERVED_PREFIX
+from portico.providers.contract.uploads import KeptFile
 from portico.providers.multipart.parts import (
     MAX_PART_BYTES,
     MIB,
@@ -167,6 +168,8 @@ class PartStore(ABC):
     """One upload in a service. It reads the state, and the caller writes it. Errors are those of `portico.model.errors`."""
 
     limits: PartLimits
+    kept: KeptFile | None = None
+    """How the file that `put` or `commit` replaces is kept."""
     begins: ClassVar[bool] = True
     """Whether the service has to know that an upload begins."""
 

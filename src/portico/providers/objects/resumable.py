@@ -309,6 +309,7 @@ class KeyStoreUpload(ResumableUpload):
             await self._commit_hidden(save)
             stored = await self._copy(save, alternatives)
         elif not stored:
+            self._service.kept = kept
             async with self._target(path_of(state.key)):
                 stored = await self._commit(save)
         stored.name = name_of(state.key)

@@ -96,8 +96,8 @@ class S3Provider(VersionedStore):
         sizes = part_sizes(options.at_most, MAX_PARTS)
         async with split(self.memory, chunks, sizes, options.at_most) as parts:
             if parts.first.last:
-                return await uploads.put(self._service, target, parts.first)
-            return await uploads.put_parts(self._service, target, parts)
+                return await uploads.put(self._service, target, parts.first, options.kept)
+            return await uploads.put_parts(self._service, target, parts, options.kept)
 
     def part_store(self, state: UploadState) -> S3Parts:
         return S3Parts(self._service, state)

@@ -36,11 +36,12 @@ class S3Parts(PartStore):
     async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
         await self._service.open()
         described = [_described(part.number, part.result) for part in parts]
-        return await uploads.complete(self._service, self._target, self._state.session, described, size)
+        session = self._state.session
+        return await uploads.complete(self._service, self._target, session, described, size, self.kept)
 
     async def put(self, whole: UploadPart) -> Entry:
         await self._service.open()
-        return await uploads.put(self._service, self._target, whole)
+        return await uploads.put(self._service, self._target, whole, self.kept)
 
     async def put_hidden(self, key: str, part: UploadPart) -> None:
         await self._service.open()

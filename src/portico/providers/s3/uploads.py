@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 from typing import Any
@@ -24,7 +24,7 @@ from portico.model.errors import (
     changed,
 )
 from portico.model.timestamps import from_datetime
-from portico.providers.contract.uploads import LoggedUpload
+from portico.providers.contract.uploads import KeptFile, LoggedUpload, over_kept
 from portico.providers.multipart.parts import LOOKUP_FRACTION, MARK, Parts, UploadPart
 from portico.providers.objects.part_store import UploadState
 from portico.providers.objects.service import MTIME, as_seconds, name_of
@@ -115,7 +115,7 @@ class Target:
         return {"ContentType": self.content_type, "Metadata": {**self.metadata, **times, MARK: self.mark}}
 
 
-async def put(service: Service, target: Target, part: UploadPart) -> Entry:
+async def put(service: Service, target: Target, part: UploadPart, kept: KeptFile | None = None) -> Entry:
     """The whole file in one request."""
     sums = {"ChecksumCRC32": await checksum(part)} if service.is_amazon else {}
 
@@ -124,10 +124,10 @@ async def put(service: Service, target: Target, part: UploadPart) -> Entry:
             service, "put_object", part, Key=target.key, **target.description, **condition, **sums
         )
 
-    return await _committed(service, target, commit, part.size)
+    return await _committed(service, target, commit, part.size, kept)
 
 
-async def put_parts(service: Service, target: Target, parts: Parts) -> Entry:
+async def put_parts(service: Service, target: Target, parts: Parts, kept: KeptFile | None = None) -> Entry:
     """A multipart upload."""
     size = 0
 
@@ -141,7 +141,7 @@ async def put_parts(service: Service, target: Target, parts: Parts) -> Entry:
     async def send_parts(upload_id: str) -> list[dict[str, Any]]:
         return await parts.send(lambda part: send(part, upload_id))
 
-    return await multipart(service, target, send_parts, lambda: size)
+    return await multipart(service, target, send_parts, lambda: size, kept)
 
 
 async def send_part(service: Service, key: str, upload_id: str, part: UploadPart) -> dict[str, Any]:
@@ -160,7 +160,12 @@ async def begin(service: Service, target: Target) -> str:
 
 
 async def complete(
-    service: Service, target: Target, upload_id: str, parts: list[dict[str, Any]], size: int
+    service: Service,
+    target: Target,
+    upload_id: str,
+    parts: list[dict[str, Any]],
+    size: int,
+    kept: KeptFile | None = None,
 ) -> Entry:
     """Make the object of the parts."""
 
@@ -173,7 +178,7 @@ async def complete(
             **condition,
         )
 
-    return await _committed(service, target, commit, size)
+    return await _committed(service, target, commit, size, kept)
 
 
 async def multipart(
@@ -181,11 +186,12 @@ async def multipart(
     target: Target,
     send_parts: Callable[[str], Awaitable[list[dict[str, Any]]]],
     size: Callable[[], int],
+    kept: KeptFile | None = None,
 ) -> Entry:
     """Begin, send and complete a multipart upload; abort it on any error."""
     record, upload_id = await _begin(service, target)
     try:
-        entry = await complete(service, target, upload_id, await send_parts(upload_id), size())
+        entry = await complete(service, target, upload_id, await send_parts(upload_id), size(), kept)
     except NotFound as error:
         await service.finish(_give_up(service, target.key, upload_id, record))
         raise malformed_response("an error about a missing upload") from error
@@ -262,6 +268,24 @@ async def _send(service: Service, operation: str, part: UploadPart, **parameters
 
 
 async def _committed(
+    service: Service,
+    target: Target,
+    commit: Callable[[dict[str, str]], Awaitable[dict[str, Any]]],
+    size: int,
+    kept: KeptFile | None = None,
+) -> Entry:
+    if kept is None:
+        return await _committed_once(service, target, commit, size)
+
+    async def over(replace_file: bool, if_match: str | None) -> Entry:
+        # Other services may ignore a condition, or compare with another etag than they show.
+        meant = replace(target, replace=replace_file, if_match=if_match) if service.is_amazon else target
+        return await _committed_once(service, meant, commit, size)
+
+    return await over_kept(kept, name_of(target.key), target.if_match, over)
+
+
+async def _committed_once(
     service: Service,
     target: Target,
     commit: Callable[[dict[str, str]], Awaitable[dict[str, Any]]],
