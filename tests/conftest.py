@@ -18,6 +18,8 @@ from .cheap_libraries import with_plain_tracebacks, without_public_authorities
 if TYPE_CHECKING:
     from .servers.postgres import PostgresServer
 
+pytest_plugins = ["tests.fixtures"]
+
 # A run in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

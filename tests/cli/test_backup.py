@@ -21,7 +21,7 @@ from portico.store.backup_file import Facts, write
 from portico.store.dump import Batch, Content
 from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
-from tests.unit.released_schemas import BACK_TO_0002
+from tests.store.released_schemas import BACK_TO_0002
 
 from .conftest import Outcome, Portico
 

@@ -9,7 +9,7 @@ from portico.cli.administration.home import prepare
 from portico.server import bind_address
 from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
-from tests.unit.released_schemas import BACK_TO_0002
+from tests.store.released_schemas import BACK_TO_0002
 
 from .conftest import Portico
 

@@ -15,7 +15,7 @@ from portico.store.audit_lines import DatabaseAudit, find_lines, open_trail, rem
 from portico.store.database import Database
 from portico.store.leases import Leases
 
-from .conftest import Clock
+from ..fixtures import Clock
 
 
 def line(action: str = "delete", **fields: Any) -> AuditLine:

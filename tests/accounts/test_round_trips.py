@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import pytest
-from tests.servers.postgres import PostgresServer
 
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
@@ -18,6 +17,8 @@ from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.model.paths import Path
 from portico.store.database import Database
+
+from ..servers.postgres import PostgresServer
 
 
 class RoundTrips:

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 from sqlalchemy import select, update
-from tests.unit.conftest import Clock
 
 from portico.accounts.users import User, Users
 from portico.model.errors import Unavailable
@@ -26,6 +25,8 @@ from portico.store.jobs import (
     OwnedJob,
 )
 from portico.store.tables import jobs
+
+from ..fixtures import Clock
 
 OFTEN = timedelta(milliseconds=20)
 

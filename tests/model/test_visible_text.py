@@ -2,9 +2,10 @@ import json
 import unicodedata
 
 import pytest
-from tests.names import DECEPTIVE, HONEST
 
 from portico.model.visible_text import is_deceptive, visible
+
+from ..names import DECEPTIVE, HONEST
 
 
 @pytest.mark.parametrize("name", DECEPTIVE, ids=ascii)

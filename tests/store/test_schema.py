@@ -9,8 +9,6 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, column, insert, inspect, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.servers.postgres import PostgresServer
-from tests.unit.released_schemas import INDEXES_0002, REVISION_0002, ROWS_0002, STATEMENTS_0002
 
 from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
@@ -30,6 +28,9 @@ from portico.store.schema import (
     upgrade,
 )
 from portico.store.tables import metadata
+
+from ..servers.postgres import PostgresServer
+from .released_schemas import INDEXES_0002, REVISION_0002, ROWS_0002, STATEMENTS_0002
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

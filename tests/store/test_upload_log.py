@@ -23,7 +23,7 @@ from portico.store.tables import uploads
 from portico.store.upload_log import UploadLogs
 from portico.store.uploads import Uploads
 
-from .conftest import Clock
+from ..fixtures import Clock
 
 DAY = 24 * 3600
 SEALED = Sealed(bytes(32))

@@ -14,8 +14,6 @@ import psycopg
 import pytest
 from argon2.low_level import hash_secret_raw
 from sqlalchemy import insert, select, text, update
-from tests.servers.postgres import PostgresServer
-from tests.unit.released_schemas import BACK_TO_0002, ROWS_0002
 
 from portico.model.errors import NotPossible, Unavailable
 from portico.store import backup_file, dump
@@ -24,6 +22,9 @@ from portico.store.database import Database
 from portico.store.dump import MOMENTARY, Batch, Content, Counts, Misfit, Mismatch, NotEmpty, load
 from portico.store.schema import LockLimits, is_current, migrate, newest_revision
 from portico.store.tables import audit_lines, cluster, leases, metadata, users
+
+from ..servers.postgres import PostgresServer
+from .released_schemas import BACK_TO_0002, ROWS_0002
 
 FACTS = Facts("1.0", newest_revision(), "2026-03-01T10:00:00.000Z", "f1", {"secret.key": "canary"})
 Rows = dict[str, list[dict[str, Any]]]

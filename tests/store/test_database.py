@@ -16,7 +16,6 @@ from sqlalchemy import Connection, Executable, insert, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
-from tests.unit.released_schemas import BACK_TO_0002
 
 from portico.accounts.cluster import Cluster
 from portico.accounts.sessions import _ENABLED, _REFRESHABLE, SESSION
@@ -26,6 +25,8 @@ from portico.store import schema
 from portico.store.database import Database, upsert
 from portico.store.schema import is_current, migrate, newest_revision
 from portico.store.tables import attempts, connections, metadata, users
+
+from .released_schemas import BACK_TO_0002
 
 
 async def add_connection(database: Database, name: str) -> None:

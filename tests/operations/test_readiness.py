@@ -21,7 +21,7 @@ from portico.store.database import Database, DatabaseState
 from portico.store.leases import Leases
 from portico.store.tables import cluster
 
-from .conftest import Clock
+from ..fixtures import Clock
 
 KEY_HERE = "f1"
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.servers.postgres import PostgresServer
 
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
@@ -21,6 +20,8 @@ from portico.accounts.vault import SecretKey, Vault
 from portico.runtime import clock as clock_module
 from portico.store.database import Database
 from portico.store.schema import migrate
+
+from .servers.postgres import PostgresServer
 
 
 class Clock:

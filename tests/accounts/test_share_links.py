@@ -18,7 +18,7 @@ from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.store.database import Database
 
-from .conftest import Clock
+from ..fixtures import Clock
 
 COLUMNS: dict[str, Any] = {
     "is_folder": True,

@@ -11,7 +11,6 @@ import pytest
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.servers.postgres import PostgresServer, running_postgres
 
 from portico.accounts.connections import Connections
 from portico.accounts.vault import SecretKey, Vault
@@ -26,6 +25,8 @@ from portico.store.leases import Leases
 from portico.store.postgres import parse_url
 from portico.store.schema import is_current
 from portico.store.tables import access_tokens, connections, users
+
+from ..servers.postgres import PostgresServer, running_postgres
 
 
 @pytest.fixture
