@@ -1,10 +1,8 @@
 import asyncio
-import json
 import random
 import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 from zlib import crc32
 
@@ -21,7 +19,7 @@ from portico.model.errors import (
 from portico.providers.contract.uploads import WriteOptions
 from portico.providers.multipart import parts
 from portico.providers.multipart.parts import MIB, MIN_PART_BYTES
-from portico.providers.s3 import copies, former_notes
+from portico.providers.s3 import copies
 from portico.providers.s3.provider import S3Provider
 from portico.providers.s3.service import Service
 
@@ -357,44 +355,6 @@ async def check_left(client: Any, bucket: str, earlier: dict[str, str]) -> None:
     uploads_left = (await client.list_multipart_uploads(Bucket=bucket))["Uploads"]
     assert {upload["Key"] for upload in uploads_left} == {"file", "file2"}
     assert [upload["UploadId"] for upload in uploads_left if upload["Key"] == "file"] == [earlier["UploadId"]]
-
-
-# Notes of the former release
-
-
-async def test_notes_of_the_former_release_are_cleared(
-    provider: S3Provider,
-    client: Any,
-    bucket: str,
-    proxy: FaultProxy,
-    leftovers: Leftovers,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    earlier = await client.create_multipart_upload(Bucket=bucket, Key="file")
-    proxy.on(lambda call: call.method == "GET" and "uploads" in call.query, Altered.body(dated(earlier)))
-    known = await client.create_multipart_upload(Bucket=bucket, Key="known")
-    notes: tuple[object, ...] = (
-        {"key": "known", "upload": known["UploadId"]},
-        {"key": "file", "upload": None},
-        {"key": 1},
-        [],
-    )
-    for number, note in enumerate(notes):
-        key = f"{former_notes.FOLDER}{number}"
-        await client.put_object(Bucket=bucket, Key=key, Body=json.dumps(note).encode())
-    for key in ("file", "file2"):
-        await client.create_multipart_upload(Bucket=bucket, Key=key)
-    resumable = await provider.begin_upload(at("resumable"), "text/plain")
-
-    async def save() -> None:
-        return
-
-    await resumable.append(pieces(b"a tail"), save)
-    assert await provider.sweep() == 0  # they are too young
-    monkeypatch.setattr(former_notes, "STALE", timedelta(0))
-    assert await provider.sweep() == len(notes)
-    await check_left(client, bucket, earlier)
-    assert len(await leftovers()) == 3  # the two uploads, and the tail, which is none of its business
 
 
 # Copies

@@ -12,7 +12,7 @@ from portico.providers.multipart.parts import max_file_bytes, part_sizes, split
 from portico.providers.objects.part_store import UploadState
 from portico.providers.objects.service import KeyPage, Version, name_of
 from portico.providers.objects.versions import VersionedStore
-from portico.providers.s3 import copies, downloads, former_notes, uploads
+from portico.providers.s3 import copies, downloads, uploads
 from portico.providers.s3.errors import code_of, error_for
 from portico.providers.s3.listing import entry_of, read_listing
 from portico.providers.s3.resumable import S3Parts
@@ -166,12 +166,6 @@ class S3Provider(VersionedStore):
             if code_of(error) != "NotImplemented":
                 raise
             await self._service.call("delete_object", Key=key)
-
-    async def sweep(self) -> int:
-        swept = await super().sweep()
-        async for listing in self.pages(former_notes.FOLDER, flat=False):
-            swept += await former_notes.clear(self._service, listing.objects)
-        return swept
 
     async def close(self) -> None:
         await self._service.close()
