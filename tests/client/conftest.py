@@ -143,12 +143,6 @@ def proxy(gateway: Gateway) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def old_gateway(proxy: FaultProxy) -> None:
-    """Behind the proxy, the gateway is one that does not know idempotency keys."""
-    proxy.hidden = frozenset({"idempotency-key", "idempotency-key-lifetime"})
-
-
-@pytest.fixture
 def proxied(make: MakeClient, proxy: FaultProxy) -> Client:
     """A signed-in client behind the proxy."""
     client = make(f"http://127.0.0.1:{proxy.port}", attempts=3)

@@ -9,7 +9,6 @@ import pytest
 from portico.client import (
     AlreadyExists,
     Client,
-    ConnectionFailed,
     NotFound,
     OnConflict,
     RequestRunning,
@@ -205,16 +204,6 @@ def test_how_long_an_attempt_that_runs_is_waited_for() -> None:
     with pytest.raises(RequestRunning) as error:
         list(backoff.wait(RequestRunning("It runs.", retry_after=60)))
     assert error.value.final
-
-
-def test_a_gateway_that_cannot_be_asked_counts_as_an_old_one(
-    proxied: Client, proxy: FaultProxy, root: Path
-) -> None:
-    (root / "old").touch()
-    proxy.on(is_change, Lost())
-    proxy.on(lambda call: call.path == "/backend/session", Reply(503), turns=9)
-    with pytest.raises(ConnectionFailed):
-        proxied.copy("/old", "/new", on_conflict="rename")
 
 
 @both_clients

@@ -64,6 +64,6 @@ def test_tokens_that_cannot_be_kept_end_all_transfers(
     kept = json.loads(file.read_text())
     kept["tokens"]["expires_at"] = 1.0
     file.write_text(json.dumps(kept))
-    monkeypatch.setattr(profiles, "write_private", full)
+    monkeypatch.setattr(profiles, "_write_private", full)
     with Client.of_profile("default") as client, pytest.raises(ProfileUnusable, match="No space"):
         client.upload_all([(b"1", "/a"), (b"2", "/b")])  # not TransfersFailed

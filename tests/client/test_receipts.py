@@ -52,9 +52,8 @@ def through(make: MakeClient, proxy: FaultProxy) -> Client:
     return client
 
 
-OLD = Reply(204)
 STRANGE = [
-    OLD,
+    Reply(204),
     Reply(200, {}, b""),
     Reply(200, {}, b"[]"),
     Reply(200, {}, b'{"content": []}'),

@@ -9,7 +9,6 @@ import pytest
 from portico.client import (
     AlreadyExists,
     Client,
-    ClientError,
     ConnectionFailed,
     NotFound,
     ProviderUnavailable,
@@ -22,7 +21,7 @@ from portico.client.http.effects import Sleep
 from ..gateways import Gateway
 from ..servers.proxy import Altered, Call, Cut, Fault, FaultProxy, Lost, Reply, Reset
 from .conftest import MakeClient, both_clients
-from .faults import AWAY, BUSY, HUGE, anything, is_upload
+from .faults import AWAY, BUSY, anything, is_upload
 from .test_uploads import LARGE, Pipe
 
 
@@ -63,42 +62,13 @@ def test_what_is_not_temporary_is_not_repeated(proxied: Client, proxy: FaultProx
     assert len(proxy.calls) == 1
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_a_deletion_whose_answer_is_lost(
-    request: pytest.FixtureRequest, proxied: Client, proxy: FaultProxy, root: Path, old: bool
-) -> None:
-    if old:
-        request.getfixturevalue("old_gateway")
+def test_a_deletion_whose_answer_is_lost(proxied: Client, proxy: FaultProxy, root: Path) -> None:
     (root / "file").touch()
     proxy.on(anything, Lost())
     proxied.delete("/file")
     assert not (root / "file").exists()
     with pytest.raises(NotFound):
         proxied.delete("/file")
-
-
-@pytest.mark.usefixtures("old_gateway")
-def test_an_upload_whose_fate_a_proxy_does_not_know(proxied: Client, proxy: FaultProxy, root: Path) -> None:
-    """The file was stored, but a proxy timed out before the gateway responded."""
-    gone = Altered(lambda reply: Reply(504))
-    proxy.on(is_upload, gone)
-    with pytest.raises(Unavailable):
-        proxied.upload(b"x", "/file", on_conflict="fail")
-    proxy.on(is_upload, gone)
-    with pytest.raises(Unavailable):
-        proxied.upload(b"x", "/file", on_conflict="rename")
-    assert {path.name for path in root.iterdir()} == {"file", "file (1)"}
-
-
-@pytest.mark.usefixtures("old_gateway")
-def test_a_copy_whose_answer_is_lost(proxied: Client, proxy: FaultProxy, root: Path) -> None:
-    (root / "old").touch()
-    proxy.on(anything, Lost())
-    proxied.copy("/old", "/new")
-    proxy.on(anything, Lost())
-    with pytest.raises(ConnectionFailed):
-        proxied.copy("/old", "/new", on_conflict="rename")
-    assert {path.name for path in root.iterdir()} == {"old", "new", "new (1)"}
 
 
 @both_clients
@@ -117,31 +87,6 @@ def test_a_stream_that_comes_once_is_not_repeated(proxied: Client, proxy: FaultP
     with pytest.raises(ConnectionFailed):
         proxied.upload(Pipe(LARGE), "/file")
     assert list(root.iterdir()) == []
-
-
-@pytest.mark.usefixtures("old_gateway")
-def test_an_upload_that_may_not_replace_is_looked_for(proxied: Client, proxy: FaultProxy, root: Path) -> None:
-    proxy.on(is_upload, Reset(100_000), AWAY)
-    proxied.upload(HUGE, "/file", on_conflict="fail", resume=False)
-    assert (root / "file").read_bytes() == HUGE
-    proxy.on(is_upload, Lost())
-    with pytest.raises(ConnectionFailed):
-        proxied.upload(HUGE, "/other", on_conflict="fail", resume=False)
-    assert (root / "other").read_bytes() == HUGE
-    proxy.on(is_upload, Reset(100_000))
-    with pytest.raises(AlreadyExists):
-        proxied.upload(HUGE, "/other", on_conflict="fail", resume=False)
-
-
-@pytest.mark.usefixtures("old_gateway")
-def test_an_upload_that_renames_makes_no_second_file(proxied: Client, proxy: FaultProxy, root: Path) -> None:
-    proxy.on(is_upload, Reset(100_000), BUSY)
-    proxied.upload(HUGE, "/file", on_conflict="rename", resume=False)
-    for fault in (Lost(), AWAY):
-        proxy.on(is_upload, fault)
-        with pytest.raises(ClientError):
-            proxied.upload(HUGE, "/file", on_conflict="rename", resume=False)
-    assert {path.name for path in root.iterdir()} == {"file", "file (1)"}
 
 
 def test_of_a_batch_only_the_rest_is_repeated(proxied: Client, proxy: FaultProxy, root: Path) -> None:

@@ -17,7 +17,6 @@ from portico.client import (
     InvalidPath,
     InvalidRequest,
     IsAFolder,
-    MethodNotAllowed,
     Receipt,
     SourceChanged,
     TransfersFailed,
@@ -27,7 +26,7 @@ from portico.client import (
 from portico.client.transfers import batches, multipart, sources
 
 from ..gateways import Gateway
-from ..servers.proxy import Altered, Call, FaultProxy, Reply
+from ..servers.proxy import Altered, Call, FaultProxy
 from .conftest import MakeClient, both_clients
 
 LARGE = os.urandom(3 * 2**20 + 17)
@@ -226,37 +225,15 @@ def test_the_entry_has_the_content_type(client: Client, size: int) -> None:
         assert entry.content_type == client.stat(path).content_type == stored
 
 
-OLDER = Reply(405, {"Allow": "GET"}, b'{"code": "method-not-allowed"}')
-
-
-def test_an_older_gateway_gets_a_form(proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path) -> None:
-    proxy.on(is_put, OLDER, turns=99)
-    (tmp_path / "file").write_bytes(LARGE)
-    sources: list[Any] = [b"1", tmp_path / "file", io.BytesIO(LARGE), Pipe(LARGE)]
-    for number, source in enumerate(sources):
-        entry = proxied.upload(source, f"/{number}", verify=True)
-        assert entry is not None
-        assert entry.path == f"/{number}"
-    assert [(root / str(number)).stat().st_size for number in range(4)] == [1, *[len(LARGE)] * 3]
-    assert [call.method for call in proxy.calls if call.method in ("PUT", "POST")][1:].count("PUT") == 0
-
-
-def test_a_stream_that_was_read_cannot_be_sent_again(proxied: Client, proxy: FaultProxy) -> None:
-    proxy.on(is_put, OLDER)
-    with pytest.raises(MethodNotAllowed):
-        proxied.upload(Pipe(LARGE), "/file")
-
-
-def test_the_size_is_verified_on_an_older_gateway(proxied: Client, proxy: FaultProxy) -> None:
+def test_the_size_is_verified_if_no_digest_is_reported(proxied: Client, proxy: FaultProxy) -> None:
     def longer(body: bytes) -> bytes:
         return body.replace(b'"size":5', b'"size":6')
 
     def without_digests(body: bytes) -> bytes:
         return re.sub(rb'"digest":"[^"]*"', b'"exists":true', body)
 
-    proxy.on(is_put, OLDER)
     proxy.on(lambda call: "STAT" in call.target, Altered.body(longer))
-    proxy.on(lambda call: call.method == "POST", Altered.body(without_digests))
+    proxy.on(is_put, Altered.body(without_digests))
     with pytest.raises(WrongSize):
         proxied.upload(b"12345", "/file", verify=True)
 

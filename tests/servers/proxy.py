@@ -120,8 +120,6 @@ class FaultProxy:
         self.port = 0
         self.calls: list[Call] = []
         """All that were made; bodies are left out."""
-        self.hidden: frozenset[str] = frozenset()
-        """Headers, in lower case, that are not passed on in either direction."""
 
     def on(self, match: Match, *faults: Fault, turns: int = 1) -> None:
         """Let the calls that match go wrong: `turns` times by each of the faults, in turn."""
@@ -217,7 +215,7 @@ class FaultProxy:
     async def _ask(self, call: Call, headers: list[tuple[str, str]]) -> Reply:
         reader, writer = await asyncio.open_connection(*self._upstream, limit=_LINE)
         try:
-            hidden = self.hidden | {"connection", "content-length", "transfer-encoding", "expect"}
+            hidden = {"connection", "content-length", "transfer-encoding", "expect"}
             lines = [f"{call.method} {call.target} HTTP/1.1", "Connection: close"]
             lines += [f"{name}: {value}" for name, value in headers if name.lower() not in hidden]
             if call.body or call.method in ("PUT", "POST"):
@@ -231,8 +229,7 @@ class FaultProxy:
             known = {name.lower(): value for name, value in answered}
             bodiless = call.method == "HEAD" or status in (204, 304)
             body = b"" if bodiless else await _body(reader, known, until_end=True)
-            shown = {name: value for name, value in answered if name.lower() not in self.hidden}
-            return Reply(status, shown, body)
+            return Reply(status, dict(answered), body)
         finally:
             writer.close()
 

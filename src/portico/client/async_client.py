@@ -112,7 +112,7 @@ class AsyncClient(Base):
         Missing folders are created. The file becomes visible only when it is complete, and is stored durably when this
         returns. `verify` compares SHA-256 digests, `times` keeps the modification time of a local file, and `receipt` asks
         for a signed receipt. The returned entry has the name under which the file is stored; None if `rename` may have
-        changed it and the gateway is too old to report it.
+        changed it and the gateway did not report it.
 
         A file of 16 MiB or more is sent in parts. After a failure, only the rest is sent; with `resume`, also in another call
         with the same local file and path. Its parts are verified one by one. Without `resume`, it is sent in one request.

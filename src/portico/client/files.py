@@ -1,15 +1,14 @@
 """Requests without content: list, stat, make a folder, delete.
 
-All are retried after temporary failures. Changes have an idempotency key, so that the gateway makes them once. If it ignores
-keys, the response to a delete was lost, and the path is gone on retry, the delete has succeeded. For moves and copies,
-see `moves`.
+All are retried after temporary failures. Changes have an idempotency key, so that the gateway makes them once. For moves and
+copies, see `moves`.
 """
 
 from typing import Literal
 
 from portico.client.auth.session import AuthSession
 from portico.client.entries import Entry, Page, entry_of, page_of, timestamp
-from portico.client.errors import ConnectionFailed, IsAFolder, NotFound, NotPossible, Temporary
+from portico.client.errors import IsAFolder, NotFound
 from portico.client.http.effects import Operation, Request, Response, new_key
 from portico.client.jobs import JobProgress, Waiting, outcome
 from portico.client.paths import clean, split, target
@@ -33,8 +32,8 @@ def head(session: AuthSession, path: str, *, digest: bool = False) -> Operation[
     headers = {"Want-Repr-Digest": "sha-256=1"} if digest else {}
     try:
         response = yield from session.request(Request("HEAD", target(path, action="DOWNLOAD"), headers))
-    # A response to HEAD has no detail, and that of an older gateway no code, either.
-    except (IsAFolder, NotPossible) as error:
+    # A response to HEAD has no detail.
+    except IsAFolder as error:
         raise IsAFolder(
             f"'{path}' is a folder; name a file in it.", status=error.status, request_id=error.request_id
         ) from None
@@ -45,14 +44,7 @@ def head(session: AuthSession, path: str, *, digest: bool = False) -> Operation[
 
 def described(path: str, response: Response) -> Entry:
     """The file described by the headers of a response."""
-    from email.utils import parsedate_to_datetime  # slow to import, and rarely needed
-
     headers = response.headers
-    try:
-        # In whole seconds; an older gateway sends nothing else.
-        seconds = parsedate_to_datetime(headers["last-modified"]).isoformat()
-    except (KeyError, ValueError):
-        seconds = None
     total = headers.get("content-range", "").rpartition("/")[2] or headers.get("content-length", "")
     return Entry(
         split(path)[1],
@@ -60,7 +52,7 @@ def described(path: str, response: Response) -> Entry:
         is_folder=False,
         size=int(total) if total.isdecimal() else None,
         content_type=headers.get("content-type", ""),
-        last_modified=timestamp(headers.get("x-modified")) or seconds,
+        last_modified=timestamp(headers.get("x-modified")),
         etag=headers.get("etag"),
         digest=headers.get("repr-digest"),
     )
@@ -85,19 +77,7 @@ def delete(
         permanent="true" if permanent else None,
     )
     request = Request("DELETE", place, new_key() | Waiting(progress).headers, long_running=True)
-    backoff = session.backoff()
-    lost = False
-    while True:
-        try:
-            response = yield from session.request_once(request)
-            break
-        except NotFound:
-            if not lost or (yield from session.honours_keys()):
-                raise
-            return None
-        except Temporary as error:
-            lost = lost or (isinstance(error, ConnectionFailed) and error.sent)
-            yield from backoff.wait(error)
+    response = yield from session.request(request)
     if job := (yield from outcome(session, response, Waiting(progress))):
         return job.trash_id
     return response.headers.get("x-trash-id")

@@ -10,9 +10,8 @@ from urllib.parse import urlencode
 
 from portico.client.auth.backoff import Backoff
 from portico.client.auth.tokens import Credentials, Tokens, TokenStore
-from portico.client.errors import ClientError, Forbidden, NotAGateway, NotSignedIn, SignInFailed, Temporary
+from portico.client.errors import ClientError, NotAGateway, NotSignedIn, SignInFailed, Temporary
 from portico.client.http.effects import (
-    LIFETIME_HEADER,
     Exclusive,
     Operation,
     Piece,
@@ -37,11 +36,8 @@ class AuthSession:
         self.reached = False
         """Whether the gateway has ever responded. Until then, a refused connection means a wrong address rather than a
         gateway that restarts."""
-        self._honours_keys: bool | None = None
         self.retrying: Callable[[], None] | None = None
         """Called, from any thread, when a retry has failed and another one follows."""
-        self.takes_put = True
-        """Whether the gateway is not known to refuse `PUT`, as older ones do."""
 
     def backoff(self) -> Backoff:
         return Backoff(self._attempts, lambda: self.reached, self.retrying)
@@ -66,19 +62,6 @@ class AuthSession:
         yield Exclusive(self._renew(token))
         assert self.tokens is not None
         return (yield from self._checked(_with_token(request, self.tokens.access_token)))
-
-    def honours_keys(self) -> Operation[bool]:
-        """Whether the gateway carries out a request once that is sent again with its idempotency key.
-
-        Older gateways ignore keys. It is asked only when that matters: after a request whose outcome is unknown.
-        """
-        if self._honours_keys is None:
-            try:
-                response = yield from self.request(Request("GET", "/backend/session"))
-            except (Temporary, Forbidden):  # a guest has no session
-                return False
-            self._honours_keys = LIFETIME_HEADER in response.headers
-        return self._honours_keys
 
     def set_credentials(self, username: str | None, password: str | None) -> None:
         self._credentials.username = username or self._credentials.username

@@ -19,8 +19,6 @@ from typing import Any, Protocol, TypeVar
 from portico.client.errors import NotAGateway
 
 HEADER = "Idempotency-Key"
-LIFETIME_HEADER = "idempotency-key-lifetime"
-"""A gateway that honours keys sends this with the session."""
 
 
 def new_key() -> dict[str, str]:

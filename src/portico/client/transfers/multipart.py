@@ -75,11 +75,10 @@ class UploadItem:
 
 
 class MultipartForm:
-    """The body of an upload of one or more files to one folder."""
+    """The body of an upload of several files to one folder."""
 
-    def __init__(self, files: Sequence[UploadItem], meter: Meter | None = None) -> None:
+    def __init__(self, files: Sequence[UploadItem]) -> None:
         self._files = files
-        self._meter = meter
         boundary = secrets.token_hex(16)
         self._heads = [_part_head(boundary, file) for file in files]
         self._heads[0] = self._heads[0].lstrip()
@@ -121,16 +120,12 @@ class MultipartForm:
         yield b"".join([*waiting, self._tail])
 
     def _pieces(self) -> Iterator[Piece]:
-        if self._meter:
-            self._meter.at(0)
         for head, file in zip(self._heads, self._files, strict=True):
             yield head
             file.sent = 0
             for chunk in file.source.chunks():
                 file.sent += len(chunk)
                 yield chunk
-                if self._meter:
-                    self._meter.add(len(chunk))
 
 
 def _part_head(boundary: str, file: UploadItem) -> bytes:
@@ -146,7 +141,7 @@ def _part_head(boundary: str, file: UploadItem) -> bytes:
 
 
 def reported(batch: list[UploadItem], response: Response, seconds: float) -> list[UploadItem]:
-    """The batch with the entries that the gateway reports; an older gateway reports none."""
+    """The batch with the entries that the gateway reports, if it reports them."""
     entries: list[Entry] = []
     headers = response.headers
     try:
@@ -188,7 +183,7 @@ def _seconds(date: str) -> float | None:
 
 
 class FileBody:
-    def __init__(self, file: UploadItem, meter: Meter | None = None, *, hashed: bool = False) -> None:
+    def __init__(self, file: UploadItem, meter: Meter, *, hashed: bool = False) -> None:
         """With `hashed`, the SHA-256 is computed while it is sent, for the file's `sha256`."""
         self._file = file
         self._meter = meter
@@ -213,14 +208,12 @@ class FileBody:
         file, meter = self._file, self._meter
         digest = hashlib.sha256() if self._hashed else None
         self.closed, file.sent = False, 0
-        if meter:
-            meter.at(0)
+        meter.at(0)
         held: Piece = b""
         for chunk in file.source.chunks():
             if held:
                 yield held
-            if meter:
-                meter.add(len(held))
+            meter.add(len(held))
             if digest:
                 digest.update(chunk)
             file.sent += len(chunk)
@@ -230,5 +223,4 @@ class FileBody:
         self.closed = True
         if held:
             yield held
-        if meter:
-            meter.add(len(held))
+        meter.add(len(held))

@@ -257,7 +257,7 @@ class ResumableUploads:
         self._session = session
         self._records = records
         self._supported = True
-        """Whether the gateway is not known to lack them, as older ones do."""
+        """Whether they have not been refused, by the gateway or by a proxy."""
         self._most = part_size.PART
         """The largest part that the proxies between here and the gateway let through, as far as is known."""
         self.unfinished: set[str] = set()

@@ -133,7 +133,7 @@ class TusRequests:
         except ClientError as error:
             if error.status != 409 or isinstance(error, UploadTakenOver):
                 raise
-            # A conflict in storing the file. A response to HEAD has no sentence, and that of an older gateway no code.
+            # A conflict in storing the file. A response to HEAD has no sentence.
             return (yield from self.append(upload_id, end, {}, ending=ending))
 
     def append(

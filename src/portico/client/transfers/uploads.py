@@ -1,14 +1,9 @@
 """Uploads of one file, or of many in shared and concurrent requests.
 
-Large files are sent in parts (`resumable`). A file that is alone in its request is its body (`PUT`); several are a form. A
-gateway that knows no `PUT` gets a form in any case.
+Large files are sent in parts (`resumable`). A file that is alone in its request is its body (`PUT`); several are a form.
 
 After a temporary failure, the files are sent again that can be read again and that the gateway did not report as stored.
 Requests have an idempotency key: the same files are stored once.
-
-If the gateway ignores keys, as older ones do, repeating is safe if existing files may be replaced. With `fail`, a file is
-sent again if the request was not sent completely, if the gateway cannot have processed it, or if the file does not exist.
-With `rename`, it is sent again only if the gateway cannot have stored it, since a retry could create a second file.
 """
 
 import time
@@ -26,7 +21,6 @@ from portico.client.errors import (
     ClientError,
     ConnectionFailed,
     Forbidden,
-    MethodNotAllowed,
     NotFound,
     RequestRunning,
     Temporary,
@@ -153,18 +147,12 @@ def _send(
     while left:
         if (sources := [file.source for file in left]) != keyed:
             key, keyed = new_key(), sources
-        request, body = _request(left, options, key, put=session.takes_put and len(left) == 1)
+        request, body = _request(left, options, key)
         rest: list[UploadItem] = []
         try:
             began = time.monotonic()
             response = yield from session.request_once(request)
             stored = reported(left, response, time.monotonic() - began)
-        except MethodNotAllowed:
-            if request.method != "PUT" or not body.replayable:
-                raise
-            session.takes_put = False
-            keyed = []  # another request
-            continue
         except Temporary as error:
             stored, rest = _split_stored(left, error)
             if stored:
@@ -172,9 +160,7 @@ def _send(
             if not body.replayable:
                 raise
             if not isinstance(error, RequestRunning) and _is_doubtful(body, error, options):
-                only_with_key = yield from session.honours_keys()
-                if not only_with_key and not (yield from _may_repeat(session, left[0], options)):
-                    raise
+                only_with_key = True
             yield from backoff.wait(error)
             # Of several files, the first may be stored even if the request was not sent completely.
             broken = isinstance(error, ConnectionFailed) or not is_unprocessed(error)
@@ -195,7 +181,7 @@ def _send(
                 if (
                     lost_with
                     and isinstance(error, AlreadyExists)
-                    and (lost_with is not key or not (yield from session.honours_keys()))
+                    and lost_with is not key
                     and (yield from _was_stored(session, file))
                 ):
                     stored.append(file)
@@ -207,12 +193,11 @@ def _send(
 
 
 def _request(
-    batch: list[UploadItem], options: Options, key: dict[str, str], *, put: bool
+    batch: list[UploadItem], options: Options, key: dict[str, str]
 ) -> tuple[Request, MultipartForm | FileBody]:
     file = batch[0]
-    meter = Meter(file.path, file.source.size, options.progress) if len(batch) == 1 else None
-    if not put:
-        form = MultipartForm(batch, meter)
+    if len(batch) > 1:
+        form = MultipartForm(batch)
         prefer = _RECEIPTS if options.receipts else _ENTRIES
         headers = {"Content-Type": form.content_type, "Prefer": prefer, **key}
         place = target(split(file.path)[0], onConflict=options.on_conflict)
@@ -222,6 +207,7 @@ def _request(
     if hashed:
         headers["Want-Repr-Digest"] = "sha-256=1"
     headers["Prefer"] = _RECEIPTS if options.receipts else _ENTRIES
+    meter = Meter(file.path, file.source.size, options.progress)
     body = FileBody(file, meter, hashed=hashed)
     place = target(file.path, onConflict=options.on_conflict)
     return Request("PUT", place, headers, body=body, long_running=True), body
@@ -246,17 +232,6 @@ def _is_doubtful(body: MultipartForm | FileBody, error: Temporary, options: Opti
     if options.on_conflict in (None, "replace") or not body.closed:
         return False
     return isinstance(error, ConnectionFailed) or not is_unprocessed(error)
-
-
-def _may_repeat(session: AuthSession, file: UploadItem, options: Options) -> Operation[bool]:
-    """Whether a gateway that ignores keys has certainly not stored the file."""
-    if options.on_conflict == "rename":
-        return False
-    try:
-        yield from files.stat(session, file.path)
-    except NotFound:
-        return True
-    return False
 
 
 def _was_stored(session: AuthSession, file: UploadItem) -> Operation[bool]:
@@ -286,7 +261,7 @@ def _confirm(
 
 
 def _difference(session: AuthSession, file: UploadItem) -> Operation[ClientError | None]:
-    """What is wrong with a stored file. Of an older gateway, only the size is known."""
+    """What is wrong with a stored file. If an error reported it as stored, only its size can be compared."""
     assert file.entry
     path = file.entry.path
     if file.sha256 and file.entry.digest:
