@@ -15,11 +15,12 @@ from portico.accounts.sessions import Sessions
 from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
 from portico.accounts.tickets import Tickets
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.runtime import clock as clock_module
 from portico.store.database import Database
 from portico.store.schema import migrate
+from portico.store.users import User
 
 from .servers.postgres import PostgresServer
 

@@ -17,13 +17,14 @@ from portico.accounts.api_keys import (
     parse_network,
 )
 from portico.accounts.credentials import digest_of, resembles_key
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.model.errors import AddressNotAllowed, InvalidRequest, NotFound, NotSignedIn, TooManyRequests
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS, Right
 from portico.runtime import clock as clock_module
 from portico.store.database import Database
 from portico.store.tables import metadata
+from portico.store.users import User
 
 pytestmark = pytest.mark.usefixtures("clock")
 

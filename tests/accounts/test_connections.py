@@ -185,12 +185,14 @@ async def test_the_key_is_noted_with_the_first_credentials_or_not_at_all(
 async def test_a_volume_id_is_bound_once_and_forgotten_by_a_change(connections: Connections) -> None:
     local = await connections.get("local")
     assert local.volume_id is None
-    bound = await asyncio.gather(*(connections.bind(local, f"{number:032x}") for number in range(8)))
+    bound = await asyncio.gather(
+        *(connections.bind(local.name, local.revision, f"{number:032x}") for number in range(8))
+    )
     assert len(set(bound)) == 1
     again = await connections.get("local")
     assert (again.volume_id, again.revision) == (bound[0], local.revision)
     changed = await connections.change("local", options={"folder": "/srv/other"}, secrets={})
     assert (await connections.get("local")).volume_id is None
-    assert await connections.bind(local, "late") is None
-    assert await connections.bind(changed, "new") == "new"
+    assert await connections.bind(local.name, local.revision, "late") is None
+    assert await connections.bind(changed.name, changed.revision, "new") == "new"
     assert (await connections.get("local")).volume_id == "new"

@@ -6,9 +6,10 @@ import pytest
 from portico.accounts import sessions as module
 from portico.accounts.credentials import CACHED_SECONDS
 from portico.accounts.sessions import Session, Sessions, session_of
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.model.errors import NotSignedIn, Unavailable
 from portico.store.database import AnyRow, Database
+from portico.store.users import User
 
 pytestmark = pytest.mark.usefixtures("clock")
 

@@ -6,11 +6,12 @@ import pytest
 from sqlalchemy import func, select
 
 from portico.accounts.sessions import GRACE_SECONDS, Sessions
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.model.errors import NotSignedIn
 from portico.model.rights import Right
 from portico.store.database import Database
 from portico.store.tables import access_tokens, families, metadata, refresh_tokens
+from portico.store.users import User
 
 pytestmark = pytest.mark.usefixtures("clock")
 

@@ -12,11 +12,12 @@ from portico.accounts.link_usage import Access
 from portico.accounts.passwords import Passwords
 from portico.accounts.share_links import LinkKind, ShareLink, ShareLinks, SharePolicy, end_of
 from portico.accounts.throttle import Throttle
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.model.errors import LimitReached, NotFound, NotSignedIn, TooManyRequests
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.store.database import Database
+from portico.store.users import User
 
 from ..fixtures import Clock
 

@@ -16,9 +16,10 @@ from portico.accounts.throttle import (
     Treatment,
     attempt_of,
 )
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.model.errors import NotFound, TooManyRequests, WrongPassword
 from portico.store.database import Database
+from portico.store.users import User
 
 HOME = "192.0.2.1"
 

@@ -6,18 +6,14 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from portico.accounts import throttle as module
 from portico.accounts.passwords import QUEUE, SHARE
 from portico.accounts.sign_in import FAMILIAR_BURST, FAMILIAR_RATE
 from portico.accounts.throttle import (
     ADDRESS_FAILURES,
     CREDENTIAL_FAILURES,
-    FAMILIAR,
     INTERVAL,
-    MAX_PAIRS,
     MAX_WAITING,
     PAIR_FAILURES,
-    WINDOW,
     SignInAttempt,
     Throttle,
     Treatment,
@@ -26,7 +22,9 @@ from portico.accounts.throttle import (
 )
 from portico.model.errors import TooManyRequests, Unavailable
 from portico.runtime import clock
+from portico.store import sign_in_attempts as module
 from portico.store.database import Database
+from portico.store.sign_in_attempts import FAMILIAR, MAX_PAIRS, WINDOW
 from portico.store.sqlite import SqliteConnection
 from portico.store.tables import attempts
 

@@ -5,11 +5,12 @@ from sqlalchemy import func, select, update
 
 from portico.accounts.sessions import Sessions
 from portico.accounts.tickets import Tickets
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.model.errors import NotSignedIn
 from portico.model.paths import Path
 from portico.store.database import Database
 from portico.store.tables import tickets as table
+from portico.store.users import User
 
 at = Path.parse
 pytestmark = pytest.mark.usefixtures("clock")

@@ -6,11 +6,12 @@ from sqlalchemy import select
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.model.errors import AlreadyExists, InvalidPath, InvalidRequest, NotFound, NotSignedIn
 from portico.model.rights import DEFAULT_RIGHTS, Right
 from portico.store.database import Database
 from portico.store.tables import users as table
+from portico.store.users import User
 
 
 async def test_a_user_has_a_folder_and_all_rights_by_default(users: Users, connections: Connections) -> None:

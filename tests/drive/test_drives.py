@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from portico.accounts.connections import Connection, Connections
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.drive.connection_pool import Drives, StorageUnusable
 from portico.drive.cursors import CursorSeal
 from portico.drive.instrumented import InstrumentedProvider
@@ -29,6 +29,7 @@ from portico.providers.local.provider import LocalProvider
 from portico.server.composition import _sweeping
 from portico.store.database import Database
 from portico.store.leases import Leases
+from portico.store.users import User
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, text, update
 
-from portico.accounts.cluster import KEY
 from portico.accounts.connections import Connections
 from portico.accounts.users import Users
 from portico.drive.connection_pool import Drives
@@ -17,6 +16,7 @@ from portico.observability.audit import AuditLog, AuditTrail
 from portico.observability.metrics import Metrics, render
 from portico.operations import readiness as module
 from portico.operations.readiness import NotReady, Readiness
+from portico.store.cluster import KEY
 from portico.store.database import Database, DatabaseState
 from portico.store.leases import Leases
 from portico.store.tables import cluster

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import select, update
 
-from portico.accounts.users import User, Users
+from portico.accounts.users import Users
 from portico.model.errors import Unavailable
 from portico.runtime import processes
 from portico.runtime.processes import ProcessState
@@ -25,6 +25,7 @@ from portico.store.jobs import (
     OwnedJob,
 )
 from portico.store.tables import jobs
+from portico.store.users import User
 
 from ..fixtures import Clock
 

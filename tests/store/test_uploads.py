@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import insert, select, update
 
-from portico.accounts.users import User
 from portico.model.errors import Unavailable, UploadTakenOver
 from portico.runtime import processes
 from portico.store import uploads as module
@@ -16,6 +15,7 @@ from portico.store.database import Database
 from portico.store.encrypted_columns import Sealed
 from portico.store.tables import connections, uploads
 from portico.store.uploads import BYTES_EACH, HIDDEN, OPEN, Scope, UploadRecord, Uploads
+from portico.store.users import User
 
 ID = "a" * 32
 SEAL = Sealed(b"k" * 32)

@@ -20,7 +20,6 @@ from sqlalchemy import delete, func, insert, or_, select, update
 
 from portico.accounts.credentials import KEY_LENGTH, KEY_PREFIX, CredentialCache, digest_of
 from portico.accounts.names import name_key
-from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.model.errors import (
     AddressNotAllowed,
     InvalidRequest,
@@ -36,6 +35,7 @@ from portico.runtime.tasks import SingleFlight
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import api_keys, users
+from portico.store.users import USER_COLUMNS, User, user_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection

@@ -2,25 +2,11 @@
 
 import pathlib
 from collections.abc import Mapping
-from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING
-
-from sqlalchemy import delete, insert, select
-from sqlalchemy.exc import IntegrityError
 
 from portico.accounts.vault import VARIABLE, SecretKey
 from portico.model.errors import PorticoError
-from portico.store.database import Database, upsert
-from portico.store.schema import LAST_BACKUP, OLDEST_CODE
-from portico.store.tables import cluster
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-KEY = "secret-key"
-_AGREED = cluster.c.name.not_in((OLDEST_CODE, LAST_BACKUP))
-"""Not the row that belongs to the schema, nor the one that a backup writes."""
+from portico.store.cluster import KEY, ClusterRecords
 
 
 class ClusterMismatch(PorticoError):
@@ -29,10 +15,7 @@ class ClusterMismatch(PorticoError):
     code = "cluster-mismatch"
 
 
-class Cluster:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class Cluster(ClusterRecords):
     async def load_key(self, file: pathlib.Path) -> SecretKey:
         """This node's secret key, if it is that of the cluster. Only the first node makes one."""
         key = await self.own_key(file) or SecretKey.load(file)
@@ -62,8 +45,7 @@ class Cluster:
         new = {name: value or generated.get(name, "") for name, value in mine.items() if name not in known}
         for name, value in new.items():
             if value:
-                with suppress(IntegrityError):  # another node was faster
-                    await self._database.execute(insert(cluster).values(name=name, value=value))
+                await self.add(name, value)
         if new:
             known = await self.identity()
         for name, value in mine.items():
@@ -83,43 +65,16 @@ class Cluster:
             self._mismatch(name) for name, value in mine.items() if value and known.get(name, value) != value
         ]
 
-    async def identity(self) -> dict[str, str]:
-        return {row.name: row.value for row in await self._database.fetch(select(cluster).where(_AGREED))}
-
-    async def note_backup(self, at: int) -> None:
-        """Note when a backup was made, in seconds since 1970."""
-        statement = upsert(self._database.dialect, cluster, {"value": str(at)})
-        await self._database.execute(statement.values(name=LAST_BACKUP, value=str(at)))
-
-    async def last_backup(self) -> int:
-        """When the last backup was made, in seconds since 1970; 0 if none was."""
-        row = await self._database.first(select(cluster.c.value).where(cluster.c.name == LAST_BACKUP))
-        return int(row.value) if row else 0
-
-    async def forget(self) -> None:
-        """Let the next start decide anew."""
-        await self._database.execute(delete(cluster).where(_AGREED))
+    def other_key(self) -> ClusterMismatch:
+        return key_differs(f"the gateway behind the database {self._database.name}", _LOST)
 
     def _mismatch(self, name: str) -> ClusterMismatch:
         if name == KEY:
-            return key_differs(f"the gateway behind the database {self._database.name}", _LOST)
+            return self.other_key()
         return ClusterMismatch(
             f"The setting {name} differs from that of the other nodes on the database {self._database.name}: set it to "
             "the same value, or remove it here. To change it everywhere, stop all nodes and run 'portico cluster forget' first."
         )
-
-
-async def agree_on_sealing(transaction: "AsyncConnection", fingerprint: str, database: Database) -> None:
-    """Make this key the one that credentials are sealed with; `ClusterMismatch` if there is another one.
-
-    As part of the transaction that stores what was sealed, no failure leaves one without the other.
-    """
-    statement = upsert(database.dialect, cluster, {"name": cluster.c.name}).values(
-        name=KEY, value=fingerprint
-    )
-    known = (await transaction.execute(statement.returning(cluster.c.value))).scalar_one()
-    if known != fingerprint:
-        raise key_differs(f"the gateway behind the database {database.name}", _LOST)
 
 
 def key_missing(what: str, file: pathlib.Path, if_lost: str) -> ClusterMismatch:

@@ -3,20 +3,18 @@
 import builtins
 import json
 import os
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 import msgspec
-from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
-from portico.accounts.cluster import KEY, Cluster, agree_on_sealing
+from portico.accounts.cluster import Cluster
 from portico.accounts.names import check_name
 from portico.accounts.vault import BadSecretKey, Vault
-from portico.model.errors import AlreadyExists, InvalidRequest, NotFound, NotPossible
-from portico.model.rights import Right, parse_rights
-from portico.store.database import AnyRow, Database
-from portico.store.tables import connections, users
+from portico.model.errors import InvalidRequest
+from portico.store.cluster import KEY, OtherKey
+from portico.store.connections import ConnectionRecord, ConnectionRecords, unknown_connection
+from portico.store.database import Database
 
 
 class HomePaths(msgspec.Struct, frozen=True):
@@ -49,13 +47,6 @@ class HomePaths(msgspec.Struct, frozen=True):
         return path
 
 
-if TYPE_CHECKING:
-    from sqlalchemy import Select
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-_MAX_NAMES = 5  # of users in an error
-
-
 class Connection(msgspec.Struct, frozen=True):
     name: str
     kind: str
@@ -71,28 +62,20 @@ class Connection(msgspec.Struct, frozen=True):
         return "Connection(…)"
 
 
-class Connections:
+class Connections(ConnectionRecords):
     """Kinds and options are not checked here, but by the callers."""
 
     def __init__(self, database: Database, vault: Vault, paths: HomePaths | None = None) -> None:
         """Without `paths`, options that name files are stored as they are."""
-        self._database = database
+        super().__init__(database)
         self._vault = vault
         self._paths = paths
 
     async def add(self, name: str, kind: str, options: dict[str, str], secrets: dict[str, str]) -> Connection:
         name = check_name(name, "connection")
         connection = Connection(name, kind, dict(options), dict(secrets), self._database.now())
-        row = {"name": name, "kind": kind, **self._stored(connection)}
-
-        async def store(transaction: "AsyncConnection") -> None:
-            await self._check_key(transaction, connection)
-            await transaction.execute(insert(connections).values(row))
-
-        try:
-            await self._database.transact(store)
-        except IntegrityError:
-            raise AlreadyExists(f"There is a connection {name!r} already; choose another name.") from None
+        with self._one_key():
+            await self.insert(self._record(connection), self._key_of(connection))
         return connection
 
     async def change(
@@ -100,9 +83,11 @@ class Connections:
     ) -> Connection:
         """Merge these keys into the existing ones; None removes a key. The volume id is forgotten."""
 
-        async def merge(transaction: "AsyncConnection") -> Connection:
-            row = (await transaction.execute(_named(name).with_for_update())).first()
-            old = self._known(row, name)
+        new: Connection | None = None
+
+        def merged(row: ConnectionRecord) -> tuple[ConnectionRecord, str | None]:
+            nonlocal new
+            old = self._connection(row)
             new = Connection(
                 old.name,
                 old.kind,
@@ -110,141 +95,80 @@ class Connections:
                 _merged(old.secrets, secrets),
                 max(self._database.now(), old.revision + 1),
             )
-            await self._check_key(transaction, new)
-            await transaction.execute(
-                update(connections).where(connections.c.name == new.name).values(**self._stored(new))
-            )
-            return new
+            return self._record(new), self._key_of(new)
 
-        return await self._database.transact(merge)
-
-    async def bind(self, connection: Connection, volume_id: str) -> str | None:
-        """Store the volume id unless there is one, or the connection has changed; returns the stored one."""
-        mine = (connections.c.name == connection.name, connections.c.revision == connection.revision)
-        # The revision stays the same: no provider has to be opened again.
-        await self._database.execute(
-            update(connections).where(*mine, connections.c.volume_id.is_(None)).values(volume_id=volume_id)
-        )
-        row = await self._database.first(select(connections.c.volume_id).where(*mine))
-        return row.volume_id if row else None
+        with self._one_key():
+            await self.update(stored_name(name), merged)
+        assert new
+        return new
 
     async def get(self, name: str) -> Connection:
-        return self._known(await self._database.first(_named(name)), name)
+        return self._connection(await self.row(stored_name(name)))
 
     async def list(self, *, with_secrets: bool = True) -> builtins.list[Connection]:
         """All connections; without their secrets, this works without the secret key."""
-        rows = await self._database.fetch(select(connections).order_by(connections.c.name))
-        return [self._connection(row, with_secrets=with_secrets) for row in rows]
-
-    async def revisions(self) -> dict[str, int]:
-        """The revision of every connection: a cheap way to see which have changed."""
-        rows = await self._database.fetch(select(connections.c.name, connections.c.revision))
-        return {row.name: row.revision for row in rows}
+        return [self._connection(row, with_secrets=with_secrets) for row in await self.rows()]
 
     async def adopt_key(self) -> None:
         """Note that this key sealed the credentials, if it did and no key is known: older versions did not note it."""
-        query = select(connections.c.name, connections.c.secrets).where(connections.c.secrets.is_not(None))
-        row = await self._database.first(query.order_by(connections.c.name).limit(1))
-        if row is None:
+        sealed = [(row.secrets, row.name) for row in await self.rows() if row.secrets is not None]
+        if not sealed:
             return
         try:
-            self._vault.open(row.secrets, row.name)
+            self._vault.open(*sealed[0])
         except BadSecretKey:
             return
         cluster = Cluster(self._database)
         if KEY not in await cluster.identity():
             await cluster.agree({KEY: self._vault.fingerprint})
 
-    async def in_use(self) -> dict[str, frozenset[Right]]:
-        """The connections that hold roots of enabled users, with all rights that these users have."""
-        query = select(users.c.connection, users.c.rights).where(users.c.disabled.is_(False)).distinct()
-        rows = await self._database.fetch(query)
-        rights: dict[str, frozenset[Right]] = {}
-        for row in rows:
-            rights[row.connection] = rights.get(row.connection, frozenset()) | parse_rights(row.rights)
-        return rights
-
     async def keep_paths_relative(self) -> None:
         """Convert paths inside the home that an older version stored as absolute ones."""
-        query = select(connections.c.name, connections.c.options).order_by(connections.c.name)
-        if not any(map(self._is_outdated, await self._database.fetch(query))):
-            return
-
-        async def convert(transaction: "AsyncConnection") -> None:
-            rows = (await transaction.execute(query.with_for_update())).all()
-            for row in filter(self._is_outdated, rows):
+        for row in await self.rows():
+            if self._relative(row) != row:
                 # The revision stays the same: no provider has to be opened again.
-                await transaction.execute(
-                    update(connections)
-                    .where(connections.c.name == row.name)
-                    .values(options=self._stored_options(json.loads(row.options)))
-                )
+                await self.update(row.name, lambda old: (self._relative(old), None))
 
-        await self._database.transact(convert)
-
-    def _is_outdated(self, row: AnyRow) -> bool:
+    def _relative(self, row: ConnectionRecord) -> ConnectionRecord:
         options = json.loads(row.options)
-        return self._paths is not None and self._paths.stored(options) != options
+        if self._paths is None or self._paths.stored(options) == options:
+            return row
+        return msgspec.structs.replace(row, options=self._stored_options(options))
 
     async def delete(self, name: str) -> None:
-        name = stored_name(name)
-        query = select(users.c.name).where(users.c.connection == name).order_by(users.c.name)
-        if rows := await self._database.fetch(query.limit(_MAX_NAMES + 1)):
-            shown = ", ".join(row.name for row in rows[:_MAX_NAMES])
-            shown += " and others" if len(rows) > _MAX_NAMES else ""
-            raise NotPossible(
-                f"The connection {name!r} is in use by {shown}; move or delete its users first."
-            )
+        await super().delete(stored_name(name))
+
+    @contextmanager
+    def _one_key(self) -> Iterator[None]:
         try:
-            deleted = await self._database.execute(delete(connections).where(connections.c.name == name))
-        except IntegrityError:  # a user was added in between
-            raise NotPossible(f"The connection {name!r} is in use; move or delete its users first.") from None
-        if not deleted:
-            raise unknown_connection(name)
+            yield
+        except OtherKey:
+            raise Cluster(self._database).other_key() from None
 
-    async def _check_key(self, transaction: "AsyncConnection", connection: Connection) -> None:
-        """One key seals all credentials: with two, each node could read only some of them."""
-        if connection.secrets:
-            await agree_on_sealing(transaction, self._vault.fingerprint, self._database)
+    def _key_of(self, connection: Connection) -> str | None:
+        return self._vault.fingerprint if connection.secrets else None
 
-    def _known(self, row: AnyRow | None, name: str) -> Connection:
-        if row is None:
-            raise unknown_connection(name)
-        return self._connection(row)
-
-    def _stored(self, connection: Connection) -> dict[str, Any]:
-        return {
-            "options": self._stored_options(connection.options),
+    def _record(self, connection: Connection) -> ConnectionRecord:
+        return ConnectionRecord(
+            connection.name,
+            connection.kind,
+            self._stored_options(connection.options),
             # Without secrets nothing is encrypted, so the connection works without the secret key.
-            "secrets": self._vault.seal(connection.secrets, connection.name) if connection.secrets else None,
-            "revision": connection.revision,
-            "volume_id": connection.volume_id,
-        }
+            self._vault.seal(connection.secrets, connection.name) if connection.secrets else None,
+            connection.revision,
+            connection.volume_id,
+        )
 
     def _stored_options(self, options: dict[str, str]) -> str:
         return json.dumps(self._paths.stored(options) if self._paths else options)
 
-    def _connection(self, row: AnyRow, *, with_secrets: bool = True) -> Connection:
+    def _connection(self, row: ConnectionRecord, *, with_secrets: bool = True) -> Connection:
         sealed = row.secrets if with_secrets else None
         secrets = self._vault.open(sealed, row.name) if sealed is not None else {}
         options = json.loads(row.options)
         if self._paths:
             options = self._paths.resolved(options)
         return Connection(row.name, row.kind, options, secrets, row.revision, row.volume_id)
-
-
-def _named(name: str) -> "Select[*tuple[Any, ...]]":
-    return select(connections).where(connections.c.name == stored_name(name))
-
-
-def unknown_connection(name: str) -> NotFound:
-    return NotFound(f"There is no connection {name[:64]!r}; 'portico connection list' shows all connections.")
-
-
-def no_connection() -> NotFound:
-    return NotFound(
-        "There is no connection yet; add one with 'portico connection add NAME --kind KIND' first."
-    )
 
 
 def stored_name(name: str) -> str:

@@ -22,13 +22,13 @@ from portico.accounts.share_links import (
 )
 from portico.accounts.throttle import Throttle, Treatment, attempt_of, network_of, too_many_attempts
 from portico.accounts.tickets import Tickets, opens, place_of, ticket_refused
-from portico.accounts.users import USER_COLUMNS, User
 from portico.model.errors import NotSignedIn, TooManyRequests, WrongPassword, target_gone
 from portico.model.paths import Path
 from portico.runtime import clock
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import guest_tickets, guests, share_accesses, share_links, users
+from portico.store.users import USER_COLUMNS, User
 
 if TYPE_CHECKING:
     from sqlalchemy import Select

@@ -16,7 +16,6 @@ import msgspec
 from sqlalchemy import Executable, bindparam, delete, insert, select, update
 
 from portico.accounts.credentials import CredentialCache, digest_of
-from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.model.errors import NotFound, NotSignedIn
 from portico.model.rights import format_rights
 from portico.runtime import clock
@@ -24,6 +23,7 @@ from portico.runtime.tasks import SingleFlight
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import access_tokens, families, refresh_tokens, tickets, users
+from portico.store.users import USER_COLUMNS, User, user_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection

@@ -16,7 +16,6 @@ from sqlalchemy import ColumnElement, Text, and_, case, delete, func, insert, li
 
 from portico.accounts.credentials import digest_of
 from portico.accounts.link_usage import Access, LinkUsage
-from portico.accounts.users import USER_COLUMNS, User, user_of
 from portico.model.errors import NotFound, TooManyRequests
 from portico.model.paths import Path
 from portico.model.rights import Right
@@ -24,6 +23,7 @@ from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.tables import guests, share_links, uploads, users
 from portico.store.uploads import ended
+from portico.store.users import USER_COLUMNS, User, user_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection

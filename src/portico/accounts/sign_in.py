@@ -6,20 +6,18 @@ import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
-from sqlalchemy import delete, select, update
 
 from portico.accounts.names import name_key
 from portico.accounts.passwords import Passwords, busy, check_password, check_uncommon
 from portico.accounts.sessions import Session, Sessions, TokenPair
 from portico.accounts.throttle import KeyedLock, QueueFull, Throttle, TokenBucket, Treatment, attempt_of
-from portico.accounts.users import USER_COLUMNS, user_of
 from portico.model.errors import AccountDisabled, NotSignedIn, WrongPassword
 from portico.runtime import clock
 from portico.store.database import Database
-from portico.store.tables import families, invitations, users
+from portico.store.users import UserRecords
 
 LIFETIME: Final = timedelta(days=90)
 MAX_PROOFS: Final = 4
@@ -70,10 +68,6 @@ def _proofs(presented: str) -> list[str]:
     return [proof for proof in presented.split(_SEPARATOR) if _PROOF.fullmatch(proof)]
 
 
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-
 class SignedIn(msgspec.Struct, frozen=True):
     tokens: TokenPair
     device: str
@@ -100,6 +94,7 @@ class SignIn:
         devices: Devices,
     ) -> None:
         self._database = database
+        self._users = UserRecords(database)
         self._passwords = passwords
         self._throttle = throttle
         self._sessions = sessions
@@ -114,45 +109,41 @@ class SignIn:
 
         `device` is an earlier `SignedIn.device`, if there is one; `agent` is what the client calls itself.
         """
-        query = select(*USER_COLUMNS, users.c.password_hash).where(users.c.name_key == name_key(username))
-        row = await self._database.first(query)
+        user, hashed = await self._users.find(name_key(username))
         # For an unknown user this finds nothing, in the same time.
-        known = self._devices.known(device, row.id if row else 0, row.password_hash if row else "")
+        known = self._devices.known(device, user.id if user else 0, hashed or "")
         attempt = attempt_of(username, address, known)
         treatment = await self._throttle.check(attempt)
         if treatment is Treatment.DELAYED:
             await self._throttle.wait(attempt)
         # Successes count too, so that one account that signs in all the time leaves room for others.
         familiar = treatment is not Treatment.STRANGER and self._allowance.take(attempt.name)
-        hashed = None if row is None else row.password_hash
         # A disabled user's password is verified too: the time must not reveal that the account exists.
         matches = await self._passwords.verify(hashed, password, attempt, familiar=familiar)
-        if not matches or row is None or row.disabled:
+        if not matches or user is None or user.disabled:
             await self._throttle.failed(attempt)
-            raise AccountDisabled(_wrong_password().detail) if matches and row else _wrong_password()
+            raise AccountDisabled(_wrong_password().detail) if matches and user else _wrong_password()
         try:
             # One at a time for each user, so that one account does not fill the queue of writers.
             async with self._writes.hold(attempt.name):
                 pair = await self._sessions.issue(
-                    user_of(row), along=[self._throttle.success(attempt)], device=agent, address=address
+                    user, along=[self._throttle.success(attempt)], device=agent, address=address
                 )
         except QueueFull:
             raise busy() from None
         except NotSignedIn:  # the user changed while the password was verified
             raise _wrong_password() from None
-        return SignedIn(pair, self._devices.renewed(device, row.id, row.password_hash))
+        return SignedIn(pair, self._devices.renewed(device, user.id, hashed or ""))
 
     async def change_password(self, session: Session, old: str, new: str, address: str) -> None:
         """Set another password and end all other sessions of the user. The old password is throttled as a sign-in is."""
         user = session.user
         check_password(new)
         check_uncommon(new, user.name)
-        query = select(users.c.password_hash).where(users.c.id == user.id)
-        row = await self._database.first(query)
+        _, hashed = await self._users.find(user.id)
         attempt = attempt_of(user.name, address)
         if await self._throttle.check(attempt) is Treatment.DELAYED:
             await self._throttle.wait(attempt)
-        hashed = None if row is None else row.password_hash
         if not await self._passwords.verify(hashed, old, attempt):
             await self._throttle.failed(attempt)
             raise WrongPassword("The old password is wrong.")
@@ -160,18 +151,11 @@ class SignIn:
             "password_hash": await self._passwords.hash(new),
             "password_changed_at": self._database.now(),
         }
-
-        async def apply(transaction: "AsyncConnection") -> None:
-            # Only if nobody has set another one meanwhile.
-            own = users.c.id == user.id, users.c.password_hash == hashed, users.c.disabled.is_(False)
-            if not (await transaction.execute(update(users).where(*own).values(values))).rowcount:
-                raise WrongPassword("The password was changed meanwhile; sign in again.")
-            others = families.c.user_id == user.id, families.c.id != session.family
-            await transaction.execute(delete(families).where(*others))
-            await transaction.execute(delete(invitations).where(invitations.c.user_id == user.id))
-            await transaction.execute(self._throttle.success(attempt))
-
-        await self._database.transact(apply)
+        success = self._throttle.success(attempt)
+        if not await self._users.change_password(
+            user, hashed, values, session=session.family, success=success
+        ):
+            raise WrongPassword("The password was changed in the meantime; sign in again.")
         self._sessions.forget()
 
     async def credential_failed(self, address: str) -> None:

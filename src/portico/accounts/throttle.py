@@ -16,29 +16,16 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from enum import Enum, auto
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
-from sqlalchemy import (
-    BigInteger,
-    Executable,
-    Integer,
-    LargeBinary,
-    case,
-    delete,
-    func,
-    literal_column,
-    or_,
-    select,
-    update,
-)
 
 from portico.accounts.names import name_key
 from portico.model.errors import TooManyRequests
 from portico.runtime import clock
 from portico.runtime.tasks import SingleFlight
-from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
-from portico.store.tables import attempts
+from portico.store.database import Database, Statement
+from portico.store.sign_in_attempts import FAMILIAR, WINDOW, AttemptRecords, Counted
 
 INTERVAL: Final = timedelta(seconds=5)
 """Between two delayed attempts under one key."""
@@ -116,8 +103,9 @@ class Pacing:
     after a wait, and a guesser has one guess per interval.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, records: AttemptRecords) -> None:
         self._database = database
+        self._records = records
         self._lock = KeyedLock(MAX_WAITING)
         self._waiting_by_user: Counter[bytes] = Counter()
 
@@ -142,18 +130,13 @@ class Pacing:
 
     async def admit(self, key: bytes) -> float:
         """0 if an attempt under this key is admitted now, else the seconds until one can be."""
-        query = select(attempts.c.admitted_at).where(attempts.c.digest == key)
-        row = await self._database.first(query)
-        if row is None:  # cleared meanwhile
+        counted = (await self._records.find([key])).get(key)
+        if counted is None:  # cleared in the meantime
             return 0
         now = self._database.now()
-        if pause := _pause(row.admitted_at, now):
+        if pause := _pause(counted.admitted_at, now):
             return pause
-        last = attempts.c.admitted_at
-        due = or_(last.is_(None), last <= now - _INTERVAL_MS, last > now + _INTERVAL_MS)
-        statement = update(attempts).where(attempts.c.digest == key, due).values(admitted_at=now)
-        admitted = await self._database.execute(statement)
-        return 0 if admitted else INTERVAL.total_seconds()
+        return 0 if await self._records.admit(key, now, _INTERVAL_MS) else INTERVAL.total_seconds()
 
 
 def _pause(admitted_at: int | None, now: int) -> float:
@@ -188,36 +171,14 @@ def _refused() -> TooManyRequests:
     return too_many_failures(INTERVAL.total_seconds())
 
 
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-WINDOW: Final = timedelta(minutes=15)
-"""Failures are counted for this long from the first one; then the count starts again."""
 PAIR_FAILURES: Final = 10
 """Failures of one user name from one address, or from one known device, within the window."""
 ADDRESS_FAILURES: Final = 50
 """Failures of all user names from one address within the window; known users are exempt."""
 CREDENTIAL_FAILURES: Final = 50
 """Unknown refresh tokens, API keys, invitations and links from one address within the window, before most are refused."""
-FAMILIAR: Final = timedelta(days=90)
-"""How long a pair of user and address is familiar after its last sign-in."""
-MAX_PAIRS: Final = 100
-"""Familiar pairs of one user that a sweep leaves, so that one account does not crowd out others."""
-MAX_ROWS: Final = 100_000
-"""Rows that a sweep leaves, so that a flood cannot fill the disk."""
-
 _WINDOW_MS = clock.milliseconds(WINDOW)
 _FAMILIAR_MS = clock.milliseconds(FAMILIAR)
-
-# `excluded`: the row that could not be inserted because its key exists.
-_FAILURES, _SINCE = literal_column("excluded.failures", Integer), literal_column("excluded.since", BigInteger)
-_STALE = or_(attempts.c.since <= _SINCE - _WINDOW_MS, attempts.c.since >= _SINCE + _WINDOW_MS)
-_INCREASED = {
-    "failures": case((_STALE, _FAILURES), else_=attempts.c.failures + _FAILURES),
-    "since": case((_STALE, _SINCE), else_=attempts.c.since),
-    "name_digest": literal_column("excluded.name_digest", LargeBinary),
-}
-_CLEARED = {"failures": 0, "admitted_at": None}
 
 
 class SignInAttempt(msgspec.Struct, frozen=True):
@@ -295,15 +256,14 @@ class Throttle:
         """Not yet written, by key and user name."""
         self._counting: SingleFlight[None, None] = SingleFlight()
         self._write_lock = asyncio.Lock()
-        self._increase = upsert(database.dialect, attempts, _INCREASED)
-        self._pacing = Pacing(database)
+        self._records = AttemptRecords(database)
+        self._pacing = Pacing(database, self._records)
 
     async def check(self, attempt: SignInAttempt) -> Treatment:
         """The treatment of an attempt; `TooManyRequests` if it is a stranger's with too many failures."""
         now = self._database.now()
         keys = [attempt.pair, attempt.address] if attempt.device is None else [attempt.device]
-        rows = await self._database.fetch(select(attempts).where(attempts.c.digest.in_(keys)))
-        by_key = {row.digest: row for row in rows}
+        by_key = await self._records.find(keys)
         own = by_key.get(attempt.own)
         own_wait = _wait(own, PAIR_FAILURES, now)
         if attempt.device is not None or (own is not None and _is_familiar(own, now)):
@@ -323,18 +283,14 @@ class Throttle:
             self._failures[attempt.address, None] += 1
         await self._counting.run(None, self._count)
 
-    def success(self, attempt: SignInAttempt) -> Executable:
+    def success(self, attempt: SignInAttempt) -> Statement:
         """The statement that makes the pair familiar and clears its failures.
 
         The failures stay if a known device signed in: they may be someone else's.
 
         The address keeps its count: a guesser there may have an account of their own.
         """
-        fresh = {"succeeded_at": (now := self._database.now()), "name_digest": attempt.name}
-        if attempt.device is None:
-            fresh |= {"failures": 0, "since": now, "admitted_at": None}
-        row = {"digest": attempt.pair, "failures": 0, "since": now, "admitted_at": None, **fresh}
-        return upsert(self._database.dialect, attempts, fresh).values(row)
+        return self._records.success(attempt.pair, attempt.name, clear=attempt.device is None)
 
     async def credential_failed(self, address: str) -> None:
         """Count an unknown refresh token, API key, invitation or link; `TooManyRequests` if there were too many from that
@@ -343,75 +299,30 @@ class Throttle:
         Even then one is answered every few seconds, so that a client whose session has ended learns of it.
         """
         key = credential_digest(address)
-        row = await self._database.first(select(attempts).where(attempts.c.digest == key))
-        if not _wait(row, CREDENTIAL_FAILURES, self._database.now()):
+        counted = (await self._records.find([key])).get(key)
+        if not _wait(counted, CREDENTIAL_FAILURES, self._database.now()):
             self._failures[key, None] += 1
             await self._counting.run(None, self._count)
         elif pause := await self._pacing.admit(key):
             raise too_many_attempts(pause)
 
     async def sweep(self) -> None:
-        """Delete what is old, what one user has too many of, and of the rest the oldest, strangers first."""
-        now = self._database.now()
-        unfamiliar = or_(attempts.c.succeeded_at.is_(None), attempts.c.succeeded_at <= now - _FAMILIAR_MS)
-        newest_first = func.row_number().over(
-            partition_by=attempts.c.name_digest, order_by=attempts.c.succeeded_at.desc()
-        )
-        pairs = (
-            select(attempts.c.digest, newest_first.label("number"))
-            .where(attempts.c.name_digest.is_not(None), attempts.c.succeeded_at.is_not(None))
-            .subquery()
-        )
-        too_many_pairs = select(pairs.c.digest).where(pairs.c.number > MAX_PAIRS)
-        old = delete(attempts).where(attempts.c.since <= now - _WINDOW_MS, unfamiliar)
-        await self._database.execute(old, wait=SWEEP_WAIT)
-        crowd = delete(attempts).where(attempts.c.digest.in_(too_many_pairs))
-        await self._database.execute(crowd, wait=SWEEP_WAIT)
-        [count] = await self._database.fetch(select(func.count().label("rows")).select_from(attempts))
-        if count.rows > MAX_ROWS:
-            oldest = (
-                select(attempts.c.digest)
-                .order_by(case((attempts.c.succeeded_at.is_(None), 0), else_=1), attempts.c.since)
-                .limit(count.rows - MAX_ROWS)
-            )
-            excess = delete(attempts).where(attempts.c.digest.in_(oldest))
-            await self._database.execute(excess, wait=SWEEP_WAIT)
+        await self._records.sweep()
 
     async def _count(self) -> None:
         async with self._write_lock:
             self._counting.forget(None)
             # Taken even if the write fails: then every caller that waits gets the error.
             failures, self._failures = self._failures, Counter()
-            now = self._database.now()
-            # Sorted, so that two transactions do not deadlock.
-            rows = [
-                {"digest": key, "name_digest": name, "failures": times, "since": now}
-                for (key, name), times in sorted(failures.items())
-            ]
-            await self._database.transact(lambda transaction: transaction.execute(self._increase, rows))
+            await self._records.count(failures)
 
 
-async def clear_failures(transaction: "AsyncConnection", username: str, address: str | None = None) -> None:
-    """Clear all counts of the user, and that of the address if one is given."""
-    of_user = attempts.c.name_digest == name_digest(username)
-    await transaction.execute(update(attempts).where(of_user).values(_CLEARED))
-    if address is not None:
-        of_address = attempts.c.digest == address_digest(address)
-        await transaction.execute(update(attempts).where(of_address).values(_CLEARED))
+def _is_familiar(counted: Counted, now: int) -> bool:
+    return counted.succeeded_at is not None and now - counted.succeeded_at < _FAMILIAR_MS
 
 
-async def forget_user(transaction: "AsyncConnection", username: str) -> None:
-    """Forget a deleted user: the next one with this name is a stranger everywhere."""
-    await transaction.execute(delete(attempts).where(attempts.c.name_digest == name_digest(username)))
-
-
-def _is_familiar(row: AnyRow, now: int) -> bool:
-    return row.succeeded_at is not None and now - row.succeeded_at < _FAMILIAR_MS
-
-
-def _wait(row: AnyRow | None, limit: int, now: int) -> int:
+def _wait(counted: Counted | None, limit: int, now: int) -> int:
     """Milliseconds. A count that starts far in the future was written by a clock that has been corrected since."""
-    if row is None or row.failures < limit or abs(now - row.since) >= _WINDOW_MS:
+    if counted is None or counted.failures < limit or abs(now - counted.since) >= _WINDOW_MS:
         return 0
-    wait: int = min(_WINDOW_MS, row.since + _WINDOW_MS - now)
-    return wait
+    return min(_WINDOW_MS, counted.since + _WINDOW_MS - now)

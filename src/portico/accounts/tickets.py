@@ -10,11 +10,11 @@ from sqlalchemy.exc import IntegrityError
 
 from portico.accounts.credentials import digest_of
 from portico.accounts.sessions import SESSION, Session, not_signed_in, session_of
-from portico.accounts.users import User
 from portico.model.errors import NotSignedIn
 from portico.model.paths import Path
 from portico.store.database import AnyRow, Database
 from portico.store.tables import access_tokens, tickets
+from portico.store.users import User
 
 _TICKET = (
     SESSION.add_columns(tickets.c.place, tickets.c.is_folder, tickets.c.expires_at.label("ticket_expires_at"))

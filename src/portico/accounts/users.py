@@ -1,61 +1,17 @@
 """Web Users: who may sign in, where their tree is, and what they may do."""
 
-import builtins
 from collections.abc import Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
-from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
-
-from portico.accounts.connections import no_connection, stored_name, unknown_connection
+from portico.accounts.connections import stored_name
 from portico.accounts.names import check_name, name_key
 from portico.accounts.passwords import Passwords, check_password
-from portico.accounts.throttle import clear_failures, forget_user
-from portico.model.errors import AlreadyExists, NotFound
+from portico.accounts.throttle import address_digest, name_digest
+from portico.model.errors import NotFound
 from portico.model.paths import Path
-from portico.model.rights import DEFAULT_RIGHTS, Right, format_rights, parse_rights
-from portico.runtime import clock
-from portico.store.database import AnyRow, Database
-from portico.store.tables import connections, families, invitations, users
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-
-class User(msgspec.Struct, frozen=True):
-    id: int
-    name: str
-    connection: str
-    root: str
-    rights: frozenset[Right]
-    disabled: bool
-    created_at: datetime
-    password_changed_at: datetime
-
-    def limited_to(self, folder: Path, rights: frozenset[Right]) -> "User":
-        """The user with only a folder of the tree, and some of the rights."""
-        return msgspec.structs.replace(
-            self, root=str(folder.under(Path.parse(self.root))), rights=self.rights & rights
-        )
-
-
-USER_COLUMNS = tuple(column for column in users.c if column.name not in ("name_key", "password_hash"))
-
-
-def user_of(row: AnyRow) -> User:
-    """The user in a row that holds `USER_COLUMNS`."""
-    return User(
-        id=row.id,
-        name=row.name,
-        connection=row.connection,
-        root=row.root,
-        rights=parse_rights(row.rights),
-        disabled=row.disabled,
-        created_at=clock.to_datetime(row.created_at),
-        password_changed_at=clock.to_datetime(row.password_changed_at),
-    )
+from portico.model.rights import DEFAULT_RIGHTS, Right, format_rights
+from portico.store.database import Database
+from portico.store.users import User, UserRecords, taken
 
 
 class Users:
@@ -64,12 +20,14 @@ class Users:
     def __init__(self, database: Database, passwords: Passwords) -> None:
         self._database = database
         self._passwords = passwords
+        self._records = UserRecords(database)
+        self.list = self._records.all
 
     async def check_new(self, name: str) -> None:
         """Raise if a user of this name cannot be added."""
         name = check_name(name, "user")
-        if await self._database.first(select(users.c.id).where(users.c.name_key == name_key(name))):
-            raise _taken(name)
+        if (await self._records.find(name_key(name)))[0]:
+            raise taken(name)
 
     async def add(
         self,
@@ -94,26 +52,11 @@ class Users:
             "password_changed_at": now,
             "password_hash": "" if password is None else await self._passwords.hash(password),
         }
-
-        async def store(transaction: "AsyncConnection") -> User:
-            await _check_connection(transaction, values["connection"])
-            stored = insert(users).values(values).returning(*USER_COLUMNS)
-            return user_of((await transaction.execute(stored)).one())
-
-        try:
-            return await self._database.transact(store)
-        except IntegrityError:
-            raise _taken(name) from None
+        return await self._records.add(values)
 
     async def get(self, name: str) -> User:
-        row = await self._database.first(select(*USER_COLUMNS).where(users.c.name_key == name_key(name)))
-        if row is None:
-            raise _unknown_user(name)
-        return user_of(row)
-
-    async def list(self) -> builtins.list[User]:
-        rows = await self._database.fetch(select(*USER_COLUMNS).order_by(users.c.name_key))
-        return [user_of(row) for row in rows]
+        user, _ = await self._records.find(name_key(name))
+        return _known(user, name)
 
     async def change(
         self,
@@ -136,16 +79,8 @@ class Users:
             values["disabled"] = disabled
         if not values:
             return await self.get(name)
-
-        async def apply(transaction: "AsyncConnection") -> User:
-            if connection is not None:
-                await _check_connection(transaction, values["connection"])
-            user = await _update(transaction, name, values)
-            if disabled:
-                await _sign_out(transaction, user.id)
-            return user
-
-        return await self._database.transact(apply)
+        changed = await self._records.change(name_key(name), values, sign_out=bool(disabled))
+        return _known(changed, name)
 
     async def set_password(self, name: str, password: str) -> None:
         """Set the password, sign the user out everywhere, and clear their failed sign-ins."""
@@ -153,61 +88,24 @@ class Users:
         await self.get(name)  # before hashing, which is slow
         hashed = await self._passwords.hash(password)
         values = {"password_hash": hashed, "password_changed_at": self._database.now()}
-
-        async def apply(transaction: "AsyncConnection") -> None:
-            user = await _update(transaction, name, values)
-            await _sign_out(transaction, user.id)
-            await clear_failures(transaction, user.name)
-
-        await self._database.transact(apply)
+        changed = self._records.change(name_key(name), values, sign_out=True, attempts=name_digest(name))
+        _known(await changed, name)
 
     async def unlock(self, name: str, *, address: str | None = None) -> None:
         """Clear the failed sign-ins of the user, and those of an address if one is given."""
         await self.get(name)
-        await self._database.transact(lambda transaction: clear_failures(transaction, name, address))
+        await self._records.unlock(name_digest(name), None if address is None else address_digest(address))
 
     async def delete(self, name: str) -> None:
-
-        async def remove(transaction: "AsyncConnection") -> None:
-            result = await transaction.execute(delete(users).where(users.c.name_key == name_key(name)))
-            if not result.rowcount:
-                raise _unknown_user(name)
-            await forget_user(transaction, name)
-
-        await self._database.transact(remove)
+        if not await self._records.delete(name_key(name), name_digest(name)):
+            raise unknown_user(name)
 
 
-async def _update(transaction: "AsyncConnection", name: str, values: dict[str, Any]) -> User:
-    statement = (
-        update(users).where(users.c.name_key == name_key(name)).values(values).returning(*USER_COLUMNS)
-    )
-    row = (await transaction.execute(statement)).first()
-    if row is None:
-        raise _unknown_user(name)
-    return user_of(row)
+def _known(user: User | None, name: str) -> User:
+    if user is None:
+        raise unknown_user(name)
+    return user
 
 
-async def _check_connection(transaction: "AsyncConnection", name: str) -> None:
-    # Locked, where the database can, until the user that refers to it is stored.
-    query = (
-        select(connections.c.name)
-        .where(connections.c.name == name)
-        .with_for_update(key_share=True, read=True)
-    )
-    if (await transaction.execute(query)).first() is None:
-        others = await transaction.execute(select(connections.c.name).limit(1))
-        raise no_connection() if others.first() is None else unknown_connection(name)
-
-
-async def _sign_out(transaction: "AsyncConnection", user_id: int) -> None:
-    """End what was opened with the password, or is to set another one. Keys are not touched."""
-    for table in (families, invitations):
-        await transaction.execute(delete(table).where(table.c.user_id == user_id))
-
-
-def _unknown_user(name: str) -> NotFound:
+def unknown_user(name: str) -> NotFound:
     return NotFound(f"There is no user {name[:64]!r}; 'portico user list' shows all users.")
-
-
-def _taken(name: str) -> AlreadyExists:
-    return AlreadyExists(f"There is a user {name!r} already; choose another name.")

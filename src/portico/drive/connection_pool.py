@@ -11,7 +11,6 @@ import msgspec
 import structlog
 
 from portico.accounts.connections import Connection, Connections
-from portico.accounts.users import User
 from portico.accounts.vault import BadSecretKey
 from portico.drive.cursors import CursorSeal
 from portico.drive.drive import PATH_DEPTH, Drive
@@ -41,6 +40,7 @@ from portico.runtime.tasks import SingleFlight
 from portico.store.leases import Leases
 from portico.store.trash import TrashRecords
 from portico.store.upload_log import UploadLogs
+from portico.store.users import User
 
 _TRUSTED_SECONDS = 1.0
 """How long an open connection is used without checking whether it was changed."""
@@ -360,7 +360,7 @@ class Drives:
         if expected is None:
             with suppress(PorticoError):  # it is tried again soon, and the request itself meets what is wrong
                 if found := await opened.provider.volume_id():
-                    expected = await self._connections.bind(connection, found)
+                    expected = await self._connections.bind(connection.name, connection.revision, found)
         opened.provider.expect_volume(expected)
 
     async def _close_retired(self, before: float) -> None:

@@ -9,18 +9,16 @@ from collections.abc import Collection
 
 import msgspec
 import structlog
-from sqlalchemy import select, update
 
-from portico.accounts.cluster import KEY
 from portico.drive.connection_pool import Drives, StorageUnusable
 from portico.model.errors import NotPossible, PorticoError, TableMissing, Unavailable
 from portico.observability.audit import AuditTrail
 from portico.runtime import clock
 from portico.runtime.tasks import SingleFlight
+from portico.store.cluster import CLUSTER_KEY, SAME_VALUE
 from portico.store.database import Database
 from portico.store.postgres import NotPermitted
-from portico.store.schema import OLDEST_CODE, OLDEST_CODE_VALUE, is_usable
-from portico.store.tables import cluster
+from portico.store.schema import OLDEST_CODE_VALUE, is_usable
 
 SHARED_SECONDS = 1.0
 """How old an answer may be: anyone may ask, as often as they like."""
@@ -29,9 +27,6 @@ MAX_CLOCK_OFFSET = 5000
 NEEDED_BYTES = 2**20
 """How much room the disk of the database and of a required audit log must have: a sign-in writes some kilobytes."""
 
-_SAME_VALUE = update(cluster).where(cluster.c.name == OLDEST_CODE).values(value=cluster.c.value)
-"""A write that changes nothing."""
-_CLUSTER_KEY = select(cluster.c.value).where(cluster.c.name == KEY).scalar_subquery()
 _OLD_SCHEMA = (
     "The database is older than this version of Portico; run 'portico migrate', or restart this node."
 )
@@ -164,7 +159,7 @@ class Readiness:
 
     async def _database_faults(self) -> list[Fault]:
         try:
-            state = await self._database.state(_CLUSTER_KEY, OLDEST_CODE_VALUE, wait=_WAIT_SECONDS)
+            state = await self._database.state(CLUSTER_KEY, OLDEST_CODE_VALUE, wait=_WAIT_SECONDS)
         except Unavailable as error:
             return [database_fault(error)]
         faults = []
@@ -200,7 +195,7 @@ class Readiness:
         """What keeps changes from being stored, after one has failed."""
         try:
             if self._database.write_failed:
-                await self._database.execute(_SAME_VALUE, wait=_WAIT_SECONDS, durable=False)
+                await self._database.execute(SAME_VALUE, wait=_WAIT_SECONDS, durable=False)
         except Unavailable as error:
             return [Fault("writes", _NO_WRITES, error.cause)]
         try:

@@ -44,6 +44,8 @@ SWEEP_WAIT: Final = 60
 """The same for the removal of what has expired, which may be much."""
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+Statement: TypeAlias = Executable
+"""What one module of `store` makes for another, which runs it in its own transaction."""
 Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 T = TypeVar("T")
 

@@ -198,8 +198,9 @@ def _migrate(settings: "Settings", database: "Database") -> None:
 
 async def _secret_key(settings: "Settings", database: "Database", *, make_key: bool) -> "SecretKey | None":
     """The key; with a shared database, that of all nodes. Nothing is written to the database: the command may fail."""
-    from portico.accounts.cluster import KEY, Cluster
+    from portico.accounts.cluster import Cluster
     from portico.accounts.vault import SecretKey
+    from portico.store.cluster import KEY
 
     file, cluster = settings.secret_key_file, Cluster(database)
     if not settings.database_in_home:

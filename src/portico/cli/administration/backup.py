@@ -93,9 +93,10 @@ async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
     """Of the key that the credentials are encrypted with."""
     from sqlalchemy.exc import ProgrammingError
 
-    from portico.accounts.cluster import KEY, Cluster, key_differs
+    from portico.accounts.cluster import Cluster, key_differs
     from portico.accounts.vault import SecretKey
     from portico.model.errors import Unavailable
+    from portico.store.cluster import KEY
     from portico.store.database import Database
 
     database = Database(settings.database_url, blocking=True)

@@ -64,8 +64,9 @@ def show(options: SimpleNamespace) -> None:
 async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
     from sqlalchemy import select, text
 
-    from portico.accounts.cluster import KEY, Cluster
+    from portico.accounts.cluster import Cluster
     from portico.accounts.vault import SecretKey
+    from portico.store.cluster import KEY
     from portico.store.running_nodes import IS_NODE, running_nodes
     from portico.store.schema import OLDEST_CODE, REVISIONS
     from portico.store.tables import cluster, leases

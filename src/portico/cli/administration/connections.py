@@ -222,7 +222,7 @@ async def _bound(accounts: Accounts, connection: "Connection") -> "Connection":
     if connection.kind == "local":
         with suppress(volume_id.Damaged):  # since it was checked: the warning that follows says so
             if found := volume_id.read_or_make(connection.options["folder"]):
-                await accounts.connections.bind(connection, found)
+                await accounts.connections.bind(connection.name, connection.revision, found)
     return connection
 
 

@@ -64,9 +64,9 @@ async def _copy(
     source: str, target: str, home: Path, moved: list[str], values: dict[str, str], *, lost_key: bool
 ) -> "Counts":
     """`moved` gets the connections whose paths became absolute, `values` what the nodes on the source agree on."""
-    from portico.accounts.cluster import KEY
     from portico.cli.administration.restore import absolute_paths, note_key
     from portico.store import dump as content
+    from portico.store.cluster import KEY
     from portico.store.tables import metadata
 
     base = _home_of(source, home)
@@ -106,9 +106,10 @@ def _client_of(home: Path) -> dict[str, str]:
 
 async def _key_to_note(source: str, home: Path, *, shared: bool) -> str | None:
     """The fingerprint of the key that belongs to the data, unless the source has it or there is nothing that needs it."""
-    from portico.accounts.cluster import KEY, key_differs, key_missing
+    from portico.accounts.cluster import key_differs, key_missing
     from portico.accounts.vault import BadSecretKey, SecretKey, Vault
     from portico.store import dump as content
+    from portico.store.cluster import KEY
     from portico.store.tables import metadata
 
     sealed: dict[str, bytes] = {}

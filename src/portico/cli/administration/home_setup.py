@@ -67,7 +67,8 @@ async def _keep_if_claimed(accounts: Accounts) -> None:
     """Mark the home as set up if a shared database names its key already: a failure must not remove that key."""
     if accounts.settings.database_in_home:
         return
-    from portico.accounts.cluster import KEY, Cluster, ClusterMismatch
+    from portico.accounts.cluster import Cluster, ClusterMismatch
+    from portico.store.cluster import KEY
 
     try:
         cluster = Cluster(accounts.database)

@@ -15,7 +15,7 @@ from portico.settings import parsers
 
 if TYPE_CHECKING:
     from portico.accounts.api_keys import ApiKey, ApiKeys, KeyScope, NewKey
-    from portico.accounts.users import User
+    from portico.store.users import User
 
 
 def add(options: SimpleNamespace) -> None:

@@ -209,7 +209,7 @@ def _forget_old_password(settings: "Settings") -> None:
 
 
 def _change(settings: "Settings", *, lost_key: bool) -> "Change":
-    from portico.accounts.cluster import KEY
+    from portico.store.cluster import KEY
 
     paths = None if settings.database_in_home else str(settings.home)
 
@@ -234,7 +234,8 @@ def absolute_paths(table: str, row: "Row", home: str) -> "Row":
 
 async def note_key(target: str, fingerprint: str) -> None:
     """Note in a database whose credentials have just been stored which key they belong to."""
-    from portico.accounts.cluster import KEY, Cluster
+    from portico.accounts.cluster import Cluster
+    from portico.store.cluster import KEY
     from portico.store.database import Database
 
     database = Database(target, blocking=True)

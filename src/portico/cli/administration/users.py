@@ -21,7 +21,7 @@ from portico.cli.console.terminal import (
 from portico.model.rights import DEFAULT_RIGHTS, Right, parse_rights
 
 if TYPE_CHECKING:
-    from portico.accounts.users import User
+    from portico.store.users import User
 
 Invited = Mapping[str, object]
 """The link of an invitation and its end, by their names in JSON."""

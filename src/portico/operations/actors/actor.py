@@ -24,7 +24,6 @@ from portico.accounts.sign_in import LIFETIME as DEVICE_LIFETIME
 from portico.accounts.sign_in import SignedIn, SignIn
 from portico.accounts.throttle import network_of
 from portico.accounts.tickets import Tickets
-from portico.accounts.users import User
 from portico.drive.drive import RIGHT_MISSING
 from portico.model.entries import Chunks
 from portico.model.errors import (
@@ -43,6 +42,7 @@ from portico.observability.metrics import Metrics
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.request_context import KeyInUse, RequestContext
 from portico.runtime.fair_turns import Keys
+from portico.store.users import User
 
 __all__ = ["DEVICE_LIFETIME", "Actor", "Authentication", "SignedIn", "TokenPair"]
 

@@ -7,11 +7,11 @@ attempt has done, the operations find out themselves: see `recovery`.
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from portico.accounts.users import User
 from portico.model.errors import Forbidden, IdempotencyKeyReused, RequestRunning
 from portico.model.paths import Path
 from portico.model.rights import Right, format_rights, parse_rights
 from portico.store.idempotency import KEPT, Answered, Claim, IdempotencyKeys, Reused, Running
+from portico.store.users import User
 
 if TYPE_CHECKING:
     from portico.operations.actors.actor import Actor

@@ -10,7 +10,6 @@ from portico.accounts.guests import Guest
 from portico.accounts.link_usage import Access, takes_no_more
 from portico.accounts.share_links import OpenLink
 from portico.accounts.throttle import network_of
-from portico.accounts.users import User
 from portico.drive.connection_pool import Drives
 from portico.drive.drive import Drive
 from portico.model.entries import guess_content_type
@@ -19,6 +18,7 @@ from portico.model.paths import Path
 from portico.model.visible_text import is_deceptive, visible
 from portico.operations.actors.actor import Actor, Standing
 from portico.operations.resources import Resources
+from portico.store.users import User
 
 log = structlog.get_logger()
 

@@ -1,0 +1,130 @@
+"""The rows of connections, with their options in JSON and their secrets sealed."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from portico.model.errors import AlreadyExists, NotFound, NotPossible
+from portico.model.rights import Right, parse_rights
+from portico.store.cluster import agree_on_sealing
+from portico.store.database import Database
+from portico.store.tables import connections, users
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+_MAX_NAMES: Final = 5
+"""Of users in an error."""
+
+
+class ConnectionRecord(msgspec.Struct, frozen=True):
+    name: str
+    kind: str
+    options: str
+    secrets: bytes | None
+    revision: int
+    volume_id: str | None
+
+
+class ConnectionRecords:
+    """One key seals all secrets: with two, each node could read only some of them. `OtherKey` if it is not this `key`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def insert(self, new: ConnectionRecord, key: str | None) -> None:
+        async def store(transaction: "AsyncConnection") -> None:
+            if key:
+                await agree_on_sealing(transaction, key, self._database.dialect)
+            await transaction.execute(insert(connections).values(msgspec.structs.asdict(new)))
+
+        try:
+            await self._database.transact(store)
+        except IntegrityError:
+            raise AlreadyExists(f"There is a connection {new.name!r} already; choose another name.") from None
+
+    async def update(
+        self, name: str, changed: Callable[[ConnectionRecord], tuple[ConnectionRecord, str | None]]
+    ) -> None:
+        """Replace a connection by what `changed` makes of it, with the key that it is sealed with."""
+
+        async def store(transaction: "AsyncConnection") -> None:
+            mine = connections.c.name == name
+            row = (await transaction.execute(select(connections).where(mine).with_for_update())).first()
+            if row is None:
+                raise unknown_connection(name)
+            new, key = changed(ConnectionRecord(*row))
+            if key:
+                await agree_on_sealing(transaction, key, self._database.dialect)
+            await transaction.execute(update(connections).where(mine).values(msgspec.structs.asdict(new)))
+
+        await self._database.transact(store)
+
+    async def bind(self, name: str, revision: int, volume_id: str) -> str | None:
+        """Store the volume id unless there is one, or the connection has changed; returns the stored one."""
+        mine = connections.c.name == name, connections.c.revision == revision
+        # The revision stays the same: no provider has to be opened again.
+        await self._database.execute(
+            update(connections).where(*mine, connections.c.volume_id.is_(None)).values(volume_id=volume_id)
+        )
+        row = await self._database.first(select(connections.c.volume_id).where(*mine))
+        return row.volume_id if row else None
+
+    async def row(self, name: str) -> ConnectionRecord:
+        row = await self._database.first(select(connections).where(connections.c.name == name))
+        if row is None:
+            raise unknown_connection(name)
+        return ConnectionRecord(*row)
+
+    async def rows(self) -> list[ConnectionRecord]:
+        rows = await self._database.fetch(select(connections).order_by(connections.c.name))
+        return [ConnectionRecord(*row) for row in rows]
+
+    async def revisions(self) -> dict[str, int]:
+        """The revision of every connection: a cheap way to see which have changed."""
+        rows = await self._database.fetch(select(connections.c.name, connections.c.revision))
+        return {row.name: row.revision for row in rows}
+
+    async def in_use(self) -> dict[str, frozenset[Right]]:
+        """The connections that hold roots of enabled users, with all rights that these users have."""
+        query = select(users.c.connection, users.c.rights).where(users.c.disabled.is_(False)).distinct()
+        rights: dict[str, frozenset[Right]] = {}
+        for row in await self._database.fetch(query):
+            rights[row.connection] = rights.get(row.connection, frozenset()) | parse_rights(row.rights)
+        return rights
+
+    async def delete(self, name: str) -> None:
+        query = select(users.c.name).where(users.c.connection == name).order_by(users.c.name)
+        if rows := await self._database.fetch(query.limit(_MAX_NAMES + 1)):
+            shown = ", ".join(row.name for row in rows[:_MAX_NAMES])
+            shown += " and others" if len(rows) > _MAX_NAMES else ""
+            raise NotPossible(
+                f"The connection {name!r} is in use by {shown}; move or delete its users first."
+            )
+        try:
+            deleted = await self._database.execute(delete(connections).where(connections.c.name == name))
+        except IntegrityError:  # a user was added in between
+            raise NotPossible(f"The connection {name!r} is in use; move or delete its users first.") from None
+        if not deleted:
+            raise unknown_connection(name)
+
+
+async def check_exists(transaction: "AsyncConnection", name: str) -> None:
+    """`NotFound` if there is no such connection; locked, where the database can, until the transaction ends."""
+    query = select(connections.c.name).where(connections.c.name == name)
+    if (await transaction.execute(query.with_for_update(key_share=True, read=True))).first() is None:
+        others = await transaction.execute(select(connections.c.name).limit(1))
+        raise unknown_connection(name) if others.first() else no_connection()
+
+
+def unknown_connection(name: str) -> NotFound:
+    return NotFound(f"There is no connection {name[:64]!r}; 'portico connection list' shows all connections.")
+
+
+def no_connection() -> NotFound:
+    return NotFound(
+        "There is no connection yet; add one with 'portico connection add NAME --kind KIND' first."
+    )
