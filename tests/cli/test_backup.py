@@ -21,7 +21,7 @@ from portico.store.backup_file import Facts, write
 from portico.store.dump import Batch, Content
 from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
-from tests.store.released_schemas import BACK_TO_0002
+from tests.store.next_version import next_version
 
 from .conftest import Outcome, Portico
 
@@ -246,18 +246,19 @@ def test_a_home_without_a_key_cannot_include_it(anna: Portico, home: Path, file:
     assert anna("backup", str(file)).code == 0
 
 
-def test_an_older_database_is_saved_before_it_is_migrated(anna: Portico, home: Path, file: Path) -> None:
+def test_a_database_is_saved_before_it_is_migrated(
+    anna: Portico, home: Path, file: Path, tmp_path: Path
+) -> None:
+    newest = newest_revision()
     engine = create_engine(f"sqlite:///{home / 'portico.db'}")
-    with engine.begin() as connection:
-        for statement in BACK_TO_0002:
-            connection.execute(text(statement))
-    assert anna("backup", str(file)).code == 0
-    with engine.begin() as connection:
-        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0002"
-        connection.execute(text("UPDATE users SET root = '/lost'"))
-    engine.dispose()
-    assert anna("restore", str(file), "--replace", "--yes").code == 0
-    assert anna("user", "show", "anna", "--json").data["root"] == "/anna"
+    with next_version(tmp_path):
+        assert anna("backup", str(file)).code == 0
+        with engine.begin() as connection:
+            assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == newest
+            connection.execute(text("UPDATE users SET root = '/lost'"))
+        engine.dispose()
+        assert anna("restore", str(file), "--replace", "--yes").code == 0
+        assert anna("user", "show", "anna", "--json").data["root"] == "/anna"
 
 
 def test_from_sqlite_to_postgresql_and_back(

@@ -54,7 +54,7 @@ def test_show(portico: Portico, shared: str) -> None:
     facts = portico("cluster", "show", "--json").data
     assert facts["secretKey"] == facts["secretKeyHere"]
     assert len(facts["secretKey"]) == 16
-    assert (facts["schema"], facts["oldestCode"], facts["clientId"]) == ("0010", "0002", None)
+    assert (facts["schema"], facts["oldestCode"], facts["clientId"]) == ("0010", "0010", None)
     expected = {"name": "sweep", "owner": "node-1/abc", "expiresAt": "2096-10-02T07:06:40.000Z"}
     assert facts["leases"] == [expected]
     outcome = portico("cluster", "show")

@@ -9,7 +9,7 @@ from portico.cli.administration.home import prepare
 from portico.server import bind_address
 from portico.store.schema import newest_revision
 from tests.servers.postgres import PostgresServer
-from tests.store.released_schemas import BACK_TO_0002
+from tests.store.next_version import NEXT, next_version
 
 from .conftest import Portico
 
@@ -24,16 +24,26 @@ def pretend(home: Path, *statements: str) -> None:
     engine.dispose()
 
 
-def as_released(home: Path) -> None:
-    """As the last release has left it."""
-    pretend(home, *BACK_TO_0002)
+def test_migrate_says_from_which_revision_to_which(anna: Portico, tmp_path: Path) -> None:
+    with next_version(tmp_path):
+        assert anna("migrate").out == f"Migrated the database from schema {NEWEST} to {NEXT}.\n"
+        assert anna("migrate").out == f"There is nothing to do: the database has schema {NEXT} already.\n"
+        assert "anna" in anna("user", "list").out
 
 
-def test_migrate_says_from_which_revision_to_which(anna: Portico, home: Path) -> None:
-    as_released(home)
-    assert anna("migrate").out == f"Migrated the database from schema 0002 to {NEWEST}.\n"
-    assert anna("migrate").out == f"There is nothing to do: the database has schema {NEWEST} already.\n"
-    assert "anna" in anna("user", "list").out
+@pytest.mark.parametrize(
+    "command", ["migrate", "serve --port 1", "user list", "user disable anna", "backup b"]
+)
+def test_an_older_database_is_refused_with_one_sentence(
+    anna: Portico, home: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bind_address, "check_free", lambda *_: None)
+    pretend(home, "UPDATE alembic_version SET version_num = '0009'")
+    outcome = anna(*command.split())
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert (
+        "too old for this version of Portico (schema 0009): migrate or restore it with commit " in outcome.err
+    )
 
 
 def test_migrate_prepares_an_empty_database(
@@ -74,51 +84,46 @@ def test_a_newer_database_that_cannot_be_used_is_refused_with_the_sentence(
     )
 
 
-def test_an_older_database_is_not_migrated_unless_wanted(
-    anna: Portico, home: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_database_is_not_migrated_unless_wanted(
+    anna: Portico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bind_address, "check_free", lambda *_: None)
-    as_released(home)
-    started = anna("serve", "--port", "1", "--no-migrate")
-    monkeypatch.setenv("PORTICO_DATABASE_MIGRATE", "false")
-    for outcome in (started, anna("user", "disable", "anna")):
-        assert (outcome.code, outcome.out) == (1, "")
-        assert f"does not have the schema {NEWEST}" in outcome.err
-        assert "run 'portico migrate' once" in outcome.err
-    assert "from schema 0002" in anna("migrate").out
-    assert anna("user", "list").code == 0
+    with next_version(tmp_path):
+        started = anna("serve", "--port", "1", "--no-migrate")
+        monkeypatch.setenv("PORTICO_DATABASE_MIGRATE", "false")
+        for outcome in (started, anna("user", "disable", "anna")):
+            assert (outcome.code, outcome.out) == (1, "")
+            assert f"does not have the schema {NEXT}" in outcome.err
+            assert "run 'portico migrate' once" in outcome.err
+        assert f"from schema {NEWEST}" in anna("migrate").out
+        assert anna("user", "list").code == 0
 
 
 READING = (
     *("user list", "user show anna", "key list", "key list anna", "uploads list", "audit list"),
     *("connection list", "connection show local", "connection test local", "cluster show", "config check"),
 )
-WITHIN_0002 = ("user list", "user show anna", "audit list", "config check")
-"""Commands that read only what schema 0002 has."""
 
 
 @pytest.mark.parametrize("command", READING)
-def test_a_command_that_reads_does_not_migrate(anna: Portico, home: Path, command: str) -> None:
-    as_released(home)
-    outcome = anna(*command.split())
-    if command in WITHIN_0002:
+def test_a_command_that_reads_does_not_migrate(anna: Portico, command: str, tmp_path: Path) -> None:
+    with next_version(tmp_path):
+        outcome = anna(*command.split())
         assert (outcome.code, outcome.err) == (0, "")
-    else:
-        assert (outcome.code, outcome.out) == (1, "")
-        assert outcome.err == (
-            f"The database {home / 'portico.db'} does not have the schema {NEWEST} that this version of Portico needs: "
-            "run 'portico migrate' once.\n"
-        )
-    assert "from schema 0002" in anna("migrate").out
+        assert f"from schema {NEWEST}" in anna("migrate").out
 
 
-@pytest.mark.parametrize("command", READING)
-def test_a_command_that_reads_uses_what_an_older_database_has(
-    anna: Portico, home: Path, command: str
+def test_a_command_that_reads_what_a_migration_adds_names_the_command(
+    anna: Portico, home: Path, tmp_path: Path
 ) -> None:
-    pretend(home, "UPDATE alembic_version SET version_num = '0003'")  # with all that is needed
-    outcome = anna(*command.split())
-    assert (outcome.code, outcome.err) == (0, "")
+    pretend(home, "DROP TABLE api_keys")
+    with next_version(tmp_path):
+        outcome = anna("key", "list")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == (
+        f"The database {home / 'portico.db'} does not have the schema {NEXT} that this version of Portico needs: "
+        "run 'portico migrate' once.\n"
+    )
 
 
 def test_a_command_that_reads_says_that_the_database_is_gone(anna: Portico, home: Path) -> None:
@@ -139,13 +144,13 @@ def test_a_command_that_reads_says_that_the_database_is_gone(anna: Portico, home
     ],
 )
 def test_a_command_that_changes_something_migrates_and_says_so(
-    anna: Portico, home: Path, command: str
+    anna: Portico, command: str, tmp_path: Path
 ) -> None:
-    as_released(home)
-    outcome = anna(*command.split())
-    assert outcome.code == 0
-    assert f"Migrated the database from schema 0002 to {NEWEST}.\n" in outcome.err
-    assert "There is nothing to do" in anna("migrate").out
+    with next_version(tmp_path):
+        outcome = anna(*command.split())
+        assert outcome.code == 0
+        assert f"Migrated the database from schema {NEWEST} to {NEXT}.\n" in outcome.err
+        assert "There is nothing to do" in anna("migrate").out
 
 
 def test_a_failed_migration_of_a_new_home_leaves_nothing(

@@ -24,7 +24,7 @@ from portico.store.schema import LockLimits, is_current, migrate, newest_revisio
 from portico.store.tables import audit_lines, cluster, leases, metadata, users
 
 from ..servers.postgres import PostgresServer
-from .released_schemas import BACK_TO_0002, ROWS_0002
+from .next_version import NEXT, ROWS, next_version
 
 FACTS = Facts("1.0", newest_revision(), "2026-03-01T10:00:00.000Z", "f1", {"secret.key": "canary"})
 Rows = dict[str, list[dict[str, Any]]]
@@ -44,7 +44,7 @@ async def filled(database: Database, url: str, monkeypatch: pytest.MonkeyPatch) 
     """A database with rows in every table, more than one batch of some."""
     monkeypatch.setattr(dump, "_BATCH", 3)
     async with database.begin() as transaction:
-        for name, rows in ROWS_0002.items():
+        for name, rows in ROWS.items():
             await transaction.execute(insert(metadata.tables[name]), rows)
         await transaction.execute(insert(cluster), [{"name": "secret-key", "value": "f1"}])
         await transaction.execute(
@@ -85,7 +85,7 @@ async def test_a_copy_has_every_row(filled: str, other_url: str) -> None:
     copy = Database(other_url)
     assert await is_current(copy)
     await copy.execute(insert(audit_lines).values(at=1, node="n", action="a", outcome="done", line="{}"))
-    new = {key: value for key, value in ROWS_0002["users"][0].items() if key != "id"}
+    new = {key: value for key, value in ROWS["users"][0].items() if key != "id"}
     await copy.execute(insert(users).values(**{**new, "name_key": "next"}))
     assert [row.id for row in await copy.fetch(select(audit_lines.c.id).order_by(audit_lines.c.id))][-1] == 11
     row = await copy.first(select(users.c.id).where(users.c.name_key == "next"))
@@ -150,29 +150,33 @@ async def test_a_database_with_rows_is_replaced_only_if_wanted(
     assert (await rows_of(filled))["users"] == []
 
 
-async def test_older_content_is_migrated(other_url: str) -> None:
-    async def batches() -> AsyncIterator[Batch]:
-        for name, rows in ROWS_0002.items():
-            yield Batch(name, tuple(rows[0]), [tuple(row.values()) for row in rows])
+async def test_the_next_version_saves_and_migrates_content_of_this_one(
+    filled: str, database: Database, other_url: str, tmp_path: Path
+) -> None:
+    newest, before = newest_revision(), await rows_of(filled)
+    with next_version(tmp_path):
+        async with dump.read(filled) as found:
+            assert found.revision == newest
+            await load(other_url, found)
+        assert not await is_current(database)
+        other = Database(other_url)
+        assert (await other.state()).revision == NEXT
+        await other.close()
+    assert await rows_of(other_url) == before
 
-    await load(other_url, Content("0002", batches))
-    database = Database(other_url)
-    assert await is_current(database)
-    await database.close()
-    after = await rows_of(other_url)
-    assert {name: len(after[name]) for name in ROWS_0002} == {
-        name: len(rows) for name, rows in ROWS_0002.items()
-    }
 
-
-async def test_an_older_database_is_saved_as_it_is(filled: str, database: Database) -> None:
-    async with database.begin() as transaction:
-        for statement in BACK_TO_0002:
-            await transaction.execute(text(statement))
+async def test_older_databases_and_older_content_are_refused_with_the_commit_that_has_them(
+    filled: str, database: Database, other_url: str
+) -> None:
     async with dump.read(filled) as found:
-        assert found.revision == "0002"
-        assert {batch.table async for batch in found.batches()} == set(ROWS_0002)
-    assert not await is_current(database)
+        with pytest.raises(
+            NotPossible, match=r"backup is too old .*\(schema 0009\): .* restore it with commit "
+        ):
+            await load(other_url, Content("0009", found.batches))
+    await database.execute(text("UPDATE alembic_version SET version_num = '0009'"))
+    with pytest.raises(NotPossible, match=r"is too old .*\(schema 0009\)"):
+        async with dump.read(filled):
+            pass
 
 
 async def test_newer_databases_and_newer_content_are_refused(

@@ -26,8 +26,6 @@ from portico.store.database import Database, upsert
 from portico.store.schema import is_current, migrate, newest_revision
 from portico.store.tables import attempts, connections, metadata, users
 
-from .released_schemas import BACK_TO_0002
-
 
 async def add_connection(database: Database, name: str) -> None:
     await database.execute(_added(name))
@@ -88,17 +86,6 @@ def test_many_processes_migrate_at_once(tmp_path: pathlib.Path) -> None:
 def test_the_newest_revision_is_the_one_that_alembic_leads_to() -> None:
     scripts = ScriptDirectory(str(pathlib.Path(schema.__file__).parent / "migrations"))
     assert newest_revision() == scripts.get_current_head()
-
-
-async def test_a_database_that_needs_no_migration_is_known_without_one(database: Database) -> None:
-    assert await is_current(database)
-    async with database.begin() as transaction:
-        await transaction.execute(text("UPDATE alembic_version SET version_num = '0000'"))
-    assert not await is_current(database)
-    async with database.begin() as transaction:
-        await transaction.execute(
-            text("UPDATE alembic_version SET version_num = :newest"), {"newest": newest_revision()}
-        )
 
 
 EMPTIED = {
@@ -374,26 +361,6 @@ async def test_a_database_file_out_of_reach_is_named(tmp_path: pathlib.Path) -> 
         await database.ping()
     await database.close()
     assert f"the database {tmp_path / 'gone.db'} cannot be used" in (failure.value.cause or "")
-
-
-async def test_counts_of_an_older_database_are_kept(database: Database, url: str) -> None:
-    """Of revision 0001: a familiar pair must not become a stranger by an update."""
-    async with database.begin() as transaction:
-        await transaction.execute(text("DROP INDEX ix_attempts_name_digest"))
-        for column in ("name_digest", "admitted_at"):
-            await transaction.execute(text(f"ALTER TABLE attempts DROP COLUMN {column}"))
-        for statement in BACK_TO_0002:
-            await transaction.execute(text(statement))
-        await transaction.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-        await transaction.execute(
-            text("INSERT INTO attempts (digest, failures, since, succeeded_at) VALUES (:digest, 1, 2, 3)"),
-            {"digest": b"pair"},
-        )
-    await database.close()
-    migrate(url)
-    async with database.connect() as reading:
-        row = (await reading.execute(select(attempts))).one()
-    assert tuple(row) == (b"pair", 1, 2, 3, None, None)
 
 
 async def test_connections_in_use_are_counted(database: Database) -> None:

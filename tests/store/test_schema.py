@@ -1,5 +1,6 @@
-"""Migrations of released databases, newer and older code on one database, and locks."""
+"""Migrations to the next version, refusals of older ones, newer and older code on one database, and locks."""
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -7,8 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, column, insert, inspect, select, table, text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import delete, insert, select, text
 
 from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
@@ -21,43 +21,15 @@ from portico.store.database import Database
 from portico.store.schema import (
     LockLimits,
     Migration,
-    change_schema,
     is_current,
     migrate,
     newest_revision,
-    upgrade,
+    oldest_revision,
 )
-from portico.store.tables import metadata
+from portico.store.tables import metadata, users
 
 from ..servers.postgres import PostgresServer
-from .released_schemas import INDEXES_0002, REVISION_0002, ROWS_0002, STATEMENTS_0002
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        return server.new_database()
-    return f"sqlite:///{tmp_path / 'portico.db'}"
-
-
-@pytest.fixture
-async def released(empty_url: str) -> str:
-    """A database of the last release, with data."""
-    if empty_url.startswith("sqlite"):
-        Path(empty_url.removeprefix("sqlite:///")).touch()
-    database = Database(empty_url)
-    async with database.begin() as transaction:
-        for statement in (REVISION_0002[database.dialect] + INDEXES_0002).split(";"):
-            if statement.strip():
-                await transaction.execute(text(statement))
-        for name, rows in ROWS_0002.items():
-            target = table(name, *map(column, rows[0]))
-            await transaction.execute(insert(target), rows)
-        if database.dialect == "postgresql":
-            await transaction.execute(text("SELECT setval('users_id_seq', 9)"))
-    await database.close()
-    return empty_url
+from .next_version import NEXT, ROWS, next_version
 
 
 async def _rows(url: str, name: str) -> list[dict[str, Any]]:
@@ -69,65 +41,59 @@ async def _rows(url: str, name: str) -> list[dict[str, Any]]:
         await database.close()
 
 
-async def test_the_released_tables_are_those_of_the_old_migrations(
-    released: str, tmp_path: Path, postgres: PostgresServer
-) -> None:
-    def described(connection: Connection) -> dict[str, Any]:
-        found = inspect(connection)
-        return {
-            name: (
-                sorted((c["name"], str(c["type"]), c["nullable"]) for c in found.get_columns(name)),
-                sorted((i["name"] or "", i["column_names"]) for i in found.get_indexes(name) if not i["unique"]),
-                found.get_pk_constraint(name)["constrained_columns"],
-                sorted((f["constrained_columns"], f["referred_table"], f["options"].get("ondelete"))
-                       for f in found.get_foreign_keys(name)),
-            )
-            for name in found.get_table_names()
-        }  # fmt: skip
-
-    is_sqlite = released.startswith("sqlite")
-    url = f"sqlite:///{tmp_path / 'built.db'}" if is_sqlite else postgres.new_database()
-
-    async def build(connection: AsyncConnection, _: str) -> dict[str, Any]:
-        await connection.run_sync(lambda sync: upgrade(sync, "0002"))
-        return await connection.run_sync(described)
-
-    built = await change_schema(url, build)
-    database = Database(released)
-    async with database.connect() as reading:
-        assert await reading.run_sync(described) == built
-    await database.close()
-
-
-async def test_a_released_database_keeps_all_its_rows(released: str) -> None:
-    assert migrate(released) == Migration("0002", newest_revision())
-    for name, rows in ROWS_0002.items():
-        found = [
-            {column: row[column] for column in rows[0]} for row in await _rows(released, name)
-        ]  # without the columns that were added since
-        assert sorted(found, key=repr) == sorted(rows, key=repr), name
-    database = Database(released)
-    assert await is_current(database)
-    connections = Connections(database, Vault(SecretKey.generate()))
-    await connections.add("more", "local", {}, {})
-    await database.close()
-    assert migrate(released) == Migration(newest_revision(), newest_revision())
-
-
-async def test_statements_like_those_of_the_last_release_work_with_the_new_schema(released: str) -> None:
-    migrate(released)
-    database = Database(released)
+@pytest.fixture
+async def filled(database: Database) -> Database:
     async with database.begin() as transaction:
-        for statement in STATEMENTS_0002:
-            await transaction.execute(text(statement.replace(":", r"\:")))
-    await database.close()
-    assert len(await _rows(released, "users")) == 2
+        for name, rows in ROWS.items():
+            await transaction.execute(insert(metadata.tables[name]), rows)
+    return database
+
+
+async def test_the_next_version_migrates_a_database_with_all_its_rows(
+    filled: Database, url: str, tmp_path: Path
+) -> None:
+    newest, before = newest_revision(), {name: await _rows(url, name) for name in metadata.tables}
+    with next_version(tmp_path):
+        assert not await is_current(filled)
+        assert migrate(url) == Migration(newest, NEXT)
+        assert migrate(url) == Migration(NEXT, NEXT)
+        assert await is_current(filled)
+    assert {name: await _rows(url, name) for name in metadata.tables} == before
+
+
+async def test_this_version_works_with_a_database_that_the_next_one_has_migrated(
+    filled: Database, url: str, tmp_path: Path
+) -> None:
+    with next_version(tmp_path):
+        migrate(url)
+    assert await is_current(filled)
+    assert migrate(url) == Migration(NEXT, NEXT)
+    await Connections(filled, Vault(SecretKey.generate())).add("more", "local", {}, {})
+    async with filled.begin() as transaction:
+        await transaction.execute(delete(users))
+        await transaction.execute(insert(users), ROWS["users"])
+
+
+@pytest.mark.parametrize("revision", ["0001", "0009"])
+async def test_an_older_database_is_refused_with_the_commit_that_migrates_it(
+    database: Database, url: str, revision: str
+) -> None:
+    await _pretend(database, revision, None)
+    sentence = (
+        rf"is too old for this version of Portico \(schema {revision}\): migrate .* commit [0-9a-f]{{7}}, "
+    )
+    with pytest.raises(NotPossible, match=sentence):
+        await is_current(database)
+    with pytest.raises(NotPossible, match=sentence):
+        migrate(url)
+    [fault] = await Readiness(database, Drives.__new__(Drives), None)._database_faults()
+    assert re.search(sentence, fault.detail)
 
 
 async def test_the_schema_names_the_oldest_code_that_can_use_it(database: Database) -> None:
     row = await database.first(text("SELECT value FROM cluster WHERE name = 'oldest-code'"))
     assert row is not None
-    assert "0002" <= row.value <= newest_revision()
+    assert oldest_revision() <= row.value <= newest_revision()
 
 
 async def _pretend(database: Database, revision: str, oldest_code: str | None) -> None:
@@ -161,9 +127,9 @@ async def test_a_newer_schema_that_does_not_is_refused_with_the_sentence(
     assert "newer version of Portico" in (await readiness._database_faults())[0].detail
 
 
-async def test_readiness_names_the_command_for_an_older_schema(database: Database) -> None:
-    await _pretend(database, "0002", None)
-    [fault] = await Readiness(database, Drives.__new__(Drives), None)._database_faults()
+async def test_readiness_names_the_command_for_an_older_schema(database: Database, tmp_path: Path) -> None:
+    with next_version(tmp_path):
+        [fault] = await Readiness(database, Drives.__new__(Drives), None)._database_faults()
     assert "portico migrate" in fault.detail
 
 

@@ -122,6 +122,7 @@ async def read(url: str, *, without: frozenset[str] = frozenset()) -> AsyncGener
             revision = await connection.run_sync(schema.revision_of)
             if revision is None:
                 raise NotPossible(f"The database {database.name} has no tables of Portico yet.")
+            schema.check_age(f"The database {database.name}", revision)
             if revision > schema.newest_revision():
                 raise NotPossible(
                     f"The database {database.name} was migrated by a newer version of Portico; "
@@ -145,6 +146,7 @@ async def load(
 
     One that has users, connections or audit lines is `NotEmpty`, unless `replace`.
     """
+    schema.check_age("The backup", content.revision)
     if content.revision > schema.newest_revision():
         raise schema.newer(f"schema {content.revision}")
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, inspect, select, text
@@ -141,10 +141,6 @@ def file_of(url: str) -> str | None:
     return sqlite.file_of(make_url(url)) if url.startswith("sqlite") else None
 
 
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-
 _MIGRATIONS = pathlib.Path(__file__).parent / "migrations"
 REVISIONS = "alembic_version"
 _NEEDED = {REVISIONS, "users", "connections"}
@@ -161,10 +157,23 @@ class Migration(msgspec.Struct, frozen=True):
     after: str
 
 
+_LAST_BEFORE: Final = "96f6fd2"
+"""The last commit with the migrations to the oldest revision."""
+
+
 @cache
+def _revisions() -> list[str]:
+    """From the file names, `v0010_….py`: Alembic, which reads them from the files, is slow to import."""
+    return sorted(file.name[1:5] for file in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))
+
+
 def newest_revision() -> str:
-    """From the file names, `v0001_….py`: Alembic, which reads it from the files, is slow to import."""
-    return max(file.name[1:5] for file in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))
+    return _revisions()[-1]
+
+
+def oldest_revision() -> str:
+    """The oldest revision that can be migrated."""
+    return _revisions()[0]
 
 
 async def is_current(database: Database) -> bool:
@@ -194,13 +203,23 @@ def needs_migration(name: str) -> NotPossible:
 
 
 def is_usable(revision: str, oldest_code: str | None) -> bool:
-    """Whether this version can use a database with this schema; `NotPossible` if it is too new."""
+    """Whether this version can use a database with this schema; `NotPossible` if it is too new or too old."""
     newest = newest_revision()
     if revision <= newest:
+        check_age("The database", revision)
         return revision == newest
     if oldest_code is None or oldest_code > newest:
         raise newer(f"schema {revision}, this version has {newest}")
     return True
+
+
+def check_age(what: str, revision: str) -> None:
+    """`NotPossible` if `what`, a database or a backup, is older than all migrations."""
+    if revision < oldest_revision():
+        raise NotPossible(
+            f"{what} is too old for this version of Portico (schema {revision}): migrate or restore it with commit "
+            f"{_LAST_BEFORE}, the last one that can."
+        )
 
 
 def newer(cause: str) -> NotPossible:
@@ -229,6 +248,8 @@ def migrate(
         if _NEEDED - tables and (mark or REVISIONS in tables):
             raise _emptied(name, mark)
         before = await connection.run_sync(revision_of)
+        if before is not None:
+            check_age(f"The database {name}", before)
         if before is not None and before > newest_revision():
             is_usable(before, await connection.run_sync(_oldest_code))
             return Migration(before, before)
