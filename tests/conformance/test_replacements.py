@@ -11,7 +11,7 @@ from portico.drive.drive import Drive
 from portico.model.errors import Changed, PorticoError, changed
 from portico.model.paths import Path
 from portico.providers.contract.provider import TRASH, Provider
-from portico.providers.objects.service import KeyStore, Version
+from portico.providers.objects.service import KeyStore, Version, key_of
 
 from .actions import at, content, exists, put, tree
 
@@ -195,3 +195,32 @@ async def test_version_that_a_service_denies_is_removed(
     else:
         await provider.move_to_trash(at("from").under(drive.root), Path((TRASH, "0123")))
     assert not await exists(drive, "from")
+
+
+@pytest.mark.key_stores
+async def test_folder_marker_that_a_service_denies_is_removed(
+    drive: Drive, provider: Provider, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never hides behind a success."""
+    assert isinstance(provider, KeyStore)
+    await put(drive, "marker")
+    key = key_of(at("marker").under(root))
+    find, remove = provider.find, provider.remove_version
+
+    async def find_marker(key: str) -> Any:
+        found = await find(key)
+        if found:
+            found.is_folder = True
+        return found
+
+    async def refuse(version: Version) -> None:
+        if version.etag is not None:
+            raise changed(version.key)
+        await remove(version)
+
+    found = await find(key)
+    assert found
+    monkeypatch.setattr(provider, "find", find_marker)
+    monkeypatch.setattr(provider, "remove_version", refuse)
+    assert await provider.remove_versions([Version(key, found.etag)]) == []
+    assert await find(key) is None

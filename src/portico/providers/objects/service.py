@@ -163,12 +163,13 @@ class KeyStore(Provider):
             await self.remove_version(version)
         except Changed:
             found = await self.find(version.key)
-            if found is None or found.is_folder:
+            if found is None:
                 return None
-            if found.etag != version.etag:
+            if found.etag == version.etag:
+                # Swift compares with another etag than the one it shows for a file stored in parts.
+                await self.remove_version(Version(version.key, None))
+            elif not found.is_folder:  # a new folder took the place of what was removed
                 return Version(version.key, found.etag)
-            # Swift compares with another etag than the one it shows for a file stored in parts.
-            await self.remove_version(Version(version.key, None))
         return None
 
     async def mark(self, key: str) -> None:
