@@ -10,6 +10,7 @@ import pytest
 
 from portico.model.errors import (
     AlreadyExists,
+    NotFound,
     PorticoError,
     ProviderFailed,
     ProviderTimeout,
@@ -19,6 +20,7 @@ from portico.model.errors import (
 from portico.providers.contract.uploads import WriteOptions
 from portico.providers.multipart import parts
 from portico.providers.multipart.parts import MIB, MIN_PART_BYTES
+from portico.providers.objects.service import Version
 from portico.providers.s3 import copies
 from portico.providers.s3.provider import S3Provider
 from portico.providers.s3.service import Service
@@ -374,6 +376,65 @@ async def test_a_copy_of_more_than_5_gib_goes_in_parts(
     with pytest.raises(AlreadyExists):
         await provider.copy(at("source"), at("target"), replace=False)
     assert await leftovers() == []
+
+
+@pytest.mark.parametrize("amazon", [False, True])
+async def test_copy_in_parts_compares_its_target_at_its_end(
+    provider: S3Provider,
+    proxy: FaultProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    leftovers: Leftovers,
+    amazon: bool,
+) -> None:
+    monkeypatch.setattr(copies, "_ONE_CALL", MIN_PART_BYTES)
+    monkeypatch.setattr(copies, "_PART", 5 * MIB)
+    source = Version("source", (await put(provider, "source", BIG)).etag)
+    old = (await put(provider, "target", b"old")).etag
+    proxy.on(lambda call: copying(call) and not call.query, said(400, error("InvalidRequest")), turns=9)
+    monkeypatch.setattr(Service, "is_amazon", amazon)
+    work = provider._service.work
+    conditions = []
+
+    async def after_an_upload(operation: str, **parameters: Any) -> Any:
+        if operation == "upload_part_copy" and parameters["PartNumber"] == 1 and not amazon:
+            await put(provider, "target", b"newer")
+        if operation == "complete_multipart_upload":
+            conditions.append(parameters.get("IfMatch"))
+        return await work(operation, **parameters)
+
+    monkeypatch.setattr(provider._service, "work", after_an_upload)
+    if amazon:  # it compares by itself
+        await provider.duplicate(source, "target", replace=True, if_match=old)
+        assert conditions == [f'"{old}"']
+        return
+    with pytest.raises(AlreadyExists):
+        await provider.duplicate(source, "target", replace=True, if_match=old)
+    assert await content(provider, "target") == b"newer"
+    assert await leftovers() == []
+
+
+async def test_copy_lets_amazon_compare_its_target(
+    provider: S3Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Version("source", (await put(provider, "source")).etag)
+    old = (await put(provider, "target", b"old")).etag
+    monkeypatch.setattr(Service, "is_amazon", True)
+    work, conditions = provider._service.work, []
+
+    async def compares(operation: str, **parameters: Any) -> Any:
+        conditions.append(parameters.get("IfMatch"))
+        if len(conditions) == 1:
+            await provider.delete(at("target"))
+            raise NotFound("NoSuchKey")
+        return await work(operation, **parameters)
+
+    monkeypatch.setattr(provider._service, "work", compares)
+    with pytest.raises(AlreadyExists):
+        await provider.duplicate(source, "target", replace=True, if_match=old)
+    old = (await put(provider, "target", b"old")).etag
+    await provider.duplicate(source, "target", replace=True, if_match=old)
+    assert conditions == [f'"{old}"'] * 2
+    assert await content(provider, "target") == await content(provider, "source")
 
 
 async def test_a_deleted_version_of_more_than_5_gib_is_restored_in_parts(

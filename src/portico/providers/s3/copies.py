@@ -4,7 +4,15 @@ import asyncio
 from secrets import token_hex
 from typing import Any
 
-from portico.model.errors import AlreadyExists, NotFound, PorticoError, already_exists, changed, not_found
+from portico.model.errors import (
+    AlreadyExists,
+    Changed,
+    NotFound,
+    PorticoError,
+    already_exists,
+    changed,
+    not_found,
+)
 from portico.providers.multipart.parts import MARK, MIB
 from portico.providers.objects.service import Version, name_of
 from portico.providers.s3.errors import code_of
@@ -30,16 +38,15 @@ async def copy(
 ) -> None:
     """As `KeyStore.duplicate`. With a version id, that version is copied, even if it is not the current one.
 
-    The version of the target is compared right before: few services compare it themselves.
+    The gateway compares the version of the target right before. Amazon compares it once more itself.
     """
     origin = {"Key": source.key} if version_id is None else {"Key": source.key, "VersionId": version_id}
+    await service.open()
+    over = Version(target, if_match)
     if if_match is not None or not replace:
-        found = await service.head(target)
-        expected = found is not None and _is_version(found, Version(target, if_match))
-        if (found is not None) if not replace else not expected:
-            raise already_exists(name_of(target))
+        await _check_target(service, over, replace)
     try:
-        await _copy_at_once(service, source, origin, target, replace)
+        await _copy_at_once(service, source, origin, over, replace)
     except PorticoError as error:
         if code_of(error) not in ("InvalidRequest", "EntityTooLarge"):
             raise
@@ -48,18 +55,31 @@ async def copy(
             raise
         if not _is_version(described, source):
             raise changed(name_of(source.key)) from error
-        await _copy_in_parts(service, origin, target, replace, described)
+        await _copy_in_parts(service, origin, over, replace, described)
+
+
+async def _check_target(service: Service, target: Version, replace: bool) -> None:
+    """`AlreadyExists` unless it is this version, or, without `replace`, nothing."""
+    found = await service.head(target.key)
+    expected = found is not None and _is_version(found, target)
+    if (found is not None) if not replace else not expected:
+        raise already_exists(name_of(target.key))
 
 
 async def _copy_at_once(
-    service: Service, source: Version, origin: dict[str, str], target: str, replace: bool
+    service: Service, source: Version, origin: dict[str, str], over: Version, replace: bool
 ) -> None:
+    target = over.key
     parameters: dict[str, Any] = {"Key": target, "CopySource": {"Bucket": service.bucket, **origin}}
     version = {} if source.etag is None else {"CopySourceIfMatch": f'"{source.etag}"'}
     condition: dict[str, Any] = {} if replace else {"IfNoneMatch": "*"}
+    if over.etag is not None and service.is_amazon:
+        condition = {"IfMatch": f'"{over.etag}"'}
     try:
         await service.work("copy_object", **parameters, **version, **condition)
     except NotFound as error:
+        if "IfMatch" in condition and not await service.head(target):
+            raise already_exists(name_of(target)) from error
         raise not_found(name_of(source.key)) from error
     except PorticoError as error:
         if isinstance(error, AlreadyExists):  # a condition failed, and the response does not say which
@@ -86,8 +106,9 @@ async def _condition_is_unsupported(
 
 
 async def _copy_in_parts(
-    service: Service, origin: dict[str, str], target: str, replace: bool, described: dict[str, Any]
+    service: Service, origin: dict[str, str], over: Version, replace: bool, described: dict[str, Any]
 ) -> None:
+    target = over.key
     size: int = described["ContentLength"]
     step = max(_PART, -(-size // MAX_PARTS))
     slots = asyncio.Semaphore(_CONCURRENCY)
@@ -112,17 +133,23 @@ async def _copy_in_parts(
     async def send_parts(upload_id: str) -> list[dict[str, Any]]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(send(upload_id, number + 1)) for number in range(-(-size // step))]
+        if over.etag is not None and not service.is_amazon:  # it took long since it was compared
+            await _check_target(service, over, replace)
         return [task.result() for task in tasks]
 
     metadata: dict[str, str] = described.get("Metadata", {})
     content_type = described.get("ContentType", "binary/octet-stream")
     # The copy keeps the mark, as it does when it is made by one request.
     mark = metadata.get(MARK) or token_hex(16)
-    goal = Target(target, content_type, replace, metadata=metadata, mark=mark)
+    if_match = over.etag if service.is_amazon else None
+    goal = Target(target, content_type, replace, if_match=if_match, metadata=metadata, mark=mark)
     try:
         await multipart(service, goal, send_parts, lambda: size)
     except* PorticoError as errors:
-        raise first_error(errors) from errors
+        error = first_error(errors)
+        if if_match is not None and isinstance(error, Changed):
+            raise already_exists(name_of(target)) from errors
+        raise error from errors
 
 
 async def _head(service: Service, origin: dict[str, str]) -> dict[str, Any] | None:
