@@ -2,13 +2,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 from itertools import pairwise
-from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from portico.api.multipart import MultipartReader, _Parser
+from portico.api.multipart import MultipartReader
 from portico.model.errors import PorticoError
 
 from .gateways import BOUNDARY, MULTIPART, form, named, part
@@ -66,58 +65,6 @@ places = st.lists(st.integers(0, 2**16), max_size=12)
 @example(b"\r\n" + form(named("a")), [1])
 def test_the_way_a_body_is_cut_changes_nothing(body: bytes, places: list[int]) -> None:
     assert read(cut(body, places)) == read([body])
-
-
-@given(bodies, places, st.sampled_from(["frontier", "f"]))
-@example(form(named("a", b"\r\n--frontie")), list(range(200)), "frontier")
-def test_our_search_for_the_boundary_finds_what_the_library_finds(
-    body: bytes, places: list[int], boundary: str
-) -> None:
-    body = body.replace(BOUNDARY.encode(), boundary.encode())
-    content_type = MULTIPART.replace(BOUNDARY, boundary)
-    with patch.object(_Parser, "_SMALL", 1):
-        ours = read(cut(body, places), content_type)
-    with patch.object(_Parser, "_SMALL", 2**30):
-        assert ours == read(cut(body, places), content_type)
-
-
-BOUNDARIES = [b"b", b"b" * 70, b"a" + b"b" * 69, b"-" * 10 + b"b", b"ab" * 35]
-"""Those for which `bytes.find` takes one step, or several, for each byte of some body."""
-
-
-def starts_that_see(content: bytes, boundary: bytes) -> int:
-    """How many of all samples of this content say that `bytes.find` is not to search it."""
-    parser = _Parser(boundary)
-    body = (content * (2**14 // len(content) + 1))[: 2**14]
-    seen = 0
-    for start in range(_Parser._SAMPLED):
-        with patch("portico.api.multipart.random.randrange", return_value=start):
-            seen += parser._resembles_delimiter(body)
-    return seen
-
-
-@pytest.mark.parametrize("boundary", BOUNDARIES)
-@pytest.mark.parametrize(
-    "content", [b"\r", b"\r\n--", b"b", b"-b", b"\r\n--" + b"b" * 69, b"\xe2", b"b" * 60 + b"?" * 37]
-)
-def test_a_body_of_the_boundarys_bytes_is_searched_by_what_takes_few_steps_for_all(
-    content: bytes, boundary: bytes
-) -> None:
-    """It took 20 times as much as another one; bytes with the same last six bits do that, too."""
-    assert starts_that_see(content, boundary) > 0.5 * _Parser._SAMPLED
-
-
-@pytest.mark.parametrize("boundary", BOUNDARIES)
-def test_what_a_sample_does_not_see_it_sees_from_another_start(boundary: bytes) -> None:
-    assert starts_that_see(b"?" + b"b" * (_Parser._SAMPLED - 1), boundary) == _Parser._SAMPLED - 1
-
-
-@pytest.mark.parametrize(
-    "boundary", [b"----WebKitFormBoundary7MA4YWxkTrZu0gW", b"118f988a98ae118f988a98ae118f988a"]
-)
-def test_most_bodies_are_searched_by_what_leaps(boundary: bytes) -> None:
-    assert not starts_that_see(bytes(range(256)), boundary)
-    assert not starts_that_see(b"\0", boundary)
 
 
 def test_a_preamble_is_searched_once_whatever_its_chunks() -> None:

@@ -76,7 +76,7 @@ def private_names() -> Iterator[tuple[str, object, str]]:
     yield azure, ExponentialRetry(), "get_backoff_time"
     yield "src/portico/providers/wire/transport.py", aiohttp.ClientResponse, "_body"
     yield "src/portico/providers/gcs/credentials.py", requests.Response(), "_content"
-    yield "src/portico/api/multipart.py", multipart, "_BODY"
+    yield "src/portico/api/multipart.py", multipart.PushMultipartParser, "_on_segment_headerline"
     yield "src/portico/server/worker.py", _signals, "set_loop_signals"
 
 
@@ -104,13 +104,6 @@ async def test_the_sources_of_s3_credentials_still_have_their_sessions() -> None
     ):
         for name in names:
             assert hasattr(owner, name), f"{SOURCES}: {name}"
-
-
-def test_the_multipart_parser_still_has_its_state() -> None:
-    """`api.multipart` parses in place of it."""
-    parser = multipart.PushMultipartParser("boundary")
-    for name in ("_state", "_buffer", "_delimiter", "_parsed"):
-        assert hasattr(parser, name), f"src/portico/api/multipart.py: {name}"
 
 
 def test_granian_still_calls_its_signals_by_the_module() -> None:

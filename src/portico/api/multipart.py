@@ -4,14 +4,13 @@ The result does not depend on how the body is split into chunks. A part has ende
 seen, and the body only when the closing boundary was seen; everything else is an error.
 """
 
-import random
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from multipart import _BODY, MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
+from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
 from portico.model.errors import InvalidRequest, TooLarge, UnsupportedMediaType
 
@@ -41,52 +40,7 @@ class FormFile(msgspec.Struct):
 
 
 class _Parser(PushMultipartParser):  # type: ignore[misc]
-    """The library's, with a bare line feed in a header refused wherever the body happens to be cut, and with another
-    search for the boundary.
-
-    `bytes.find` leaps over bytes that are not in the boundary, but a body that is made of them costs 20 times as much.
-    `re` costs more for most bodies, but never much more. A sample of the body says which one is the better.
-    """
-
-    _SMALL = 8192
-    """Bytes of a piece that is not worth a sample."""
-    _SAMPLED = 97
-    """One byte out of so many is looked at, from a random one on: nobody can hide the others from it."""
-
-    def __init__(self, boundary: bytes, **limits: Any) -> None:
-        super().__init__(boundary, **limits)
-        self._pattern = re.compile(re.escape(self._delimiter))
-        # `bytes.find` tells bytes apart by their last six bits.
-        low_bits = {byte & 63 for byte in self._delimiter}
-        self._alphabet = bytes(byte for byte in range(256) if byte & 63 in low_bits)
-
-    def parse(self, chunk: bytes) -> Iterator[Any]:
-        if self._state is _BODY and len(chunk) >= self._SMALL:
-            buffer = self._buffer + chunk
-            if not self._holds_delimiter(buffer):
-                return self._payload(buffer)
-        events: Iterator[Any] = super().parse(chunk)
-        return events
-
-    def _holds_delimiter(self, buffer: bytes) -> bool:
-        if self._resembles_delimiter(buffer):
-            return self._pattern.search(buffer) is not None
-        return self._delimiter in buffer
-
-    def _resembles_delimiter(self, buffer: bytes) -> bool:
-        """Whether most of the buffer is made of the delimiter's bytes."""
-        sample = buffer[random.randrange(self._SAMPLED) :: self._SAMPLED]  # noqa: S311
-        return len(sample.translate(None, self._alphabet)) < len(sample) // 2
-
-    def _payload(self, buffer: bytes) -> Iterator[bytes]:
-        """What certainly belongs to the part; the end of the buffer may be the beginning of the delimiter."""
-        end = buffer.rfind(b"\r", max(0, len(buffer) - len(self._delimiter) + 1))
-        if end == -1 or not self._delimiter.startswith(buffer[end:]):
-            end = len(buffer)
-        self._parsed += end
-        self._buffer = buffer[end:]
-        if end:
-            yield self._on_segment_payload(buffer[:end])
+    """The library's, with a bare line feed in a header refused wherever the body happens to be cut."""
 
     def _on_segment_headerline(self, line: bytes) -> None:
         if b"\n" in line:
