@@ -57,6 +57,19 @@ print(json.dumps(sorted(name for name, module in sys.modules.items() if module))
 """
 
 
+HELP = """
+import sys
+from portico.cli.main import run
+assert run(["ls", "--help"]) == 0
+print(sorted(name for name in sys.modules if name.startswith("portico.client")), file=sys.stderr)
+"""
+
+
+def test_help_does_not_import_the_client() -> None:
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
 def test_serve_imports_no_optional_libraries_that_it_does_not_use() -> None:
     done = subprocess.run([sys.executable, "-c", SERVE], capture_output=True, text=True, check=True)
     modules = set(json.loads(done.stdout.splitlines()[-1]))

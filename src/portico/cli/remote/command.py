@@ -8,14 +8,6 @@ from types import SimpleNamespace
 
 from portico.cli.console import exits
 from portico.cli.console.exits import FAILED, TEMPORARY, USAGE
-from portico.client.errors import (
-    ClientError,
-    InvalidPath,
-    InvalidRequest,
-    NotSignedIn,
-    Temporary,
-    Unreachable,
-)
 from portico.model.errors import PorticoError, for_administrator
 
 _WORDS = (
@@ -37,6 +29,8 @@ _WORDS = (
 
 
 def exit_code(error: Exception) -> int:
+    from portico.client.errors import InvalidPath, InvalidRequest, Temporary  # imports the whole client
+
     if isinstance(error, PorticoError):
         return exits.exit_code(error)
     if isinstance(error, Temporary):
@@ -47,6 +41,8 @@ def exit_code(error: Exception) -> int:
 
 
 def sentence(error: Exception) -> str:
+    from portico.client.errors import ClientError, NotSignedIn, Unreachable  # imports the whole client
+
     if isinstance(error, PorticoError):
         return for_administrator(error)
     if isinstance(error, OSError):
