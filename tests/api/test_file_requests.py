@@ -126,7 +126,7 @@ async def test_an_unfinished_upload_outlives_the_day_of_a_token(gateway: Gateway
     assert (await idle.put("idle.txt", b"x")).status_code == 401
     for _ in range(2):  # a sweep leaves the guest
         assert (await guest.tus("HEAD", where)).headers["Upload-Offset"] == "3"
-        await gateway.services.gateway.visits._guests.sweep()
+        await gateway.services.gateway.guest_sign_in._guests.sweep()
     sent = await guest.tus("PATCH", where, headers={**piece, "Upload-Offset": "3"}, content=b"def")
     assert sent.status_code == 204
     assert (gateway.files / "box/late.txt").read_bytes() == b"abcdef"

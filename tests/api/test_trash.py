@@ -208,7 +208,7 @@ async def test_it_expires(gateway: Gateway, clock: Clock) -> None:
     folder = gateway.settings.files_folder / ".portico~trash"
     database = gateway.users._database
     keep = gateway.settings.trash_keep
-    drives = gateway.services.gateway.operations.args[0].drives  # type: ignore[attr-defined]
+    drives = gateway.services.gateway.operations.args[0].trees.drives  # type: ignore[attr-defined]
     clock.advance((keep - timedelta(hours=1)).total_seconds())
     await sweep_trash(TrashRecords(database), drives, keep)
     assert len(list(folder.iterdir())) == 1

@@ -16,7 +16,7 @@ from ..servers.postgres import PostgresServer
 _CRASHING = """
 import os, signal, sys
 from pathlib import Path
-from portico.operations.actors.idempotency import Attempt
+from portico.operations.actors.attempt import Attempt
 
 marker = Path(sys.argv.pop(1))
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from portico.model.errors import AlreadyExists, Changed, IdempotencyKeyReused, RequestRunning
+from portico.operations.actors.attempt import Attempt
 from portico.operations.actors.cancellation import ChangeAbandoned
-from portico.operations.actors.idempotency import Attempt
 from portico.operations.actors.request_context import RequestContext
-from portico.operations.operations import OnConflict
+from portico.operations.files.files import OnConflict
 from portico.providers.local.provider import LocalProvider
 from portico.store.idempotency import Claim
 
@@ -40,7 +40,7 @@ class Repeating:
             context.attempt = attempt
             answered = False
             try:
-                result = await getattr(self._front.gateway.operations(actor), operation)(
+                result = await getattr(self._front.gateway.operations(actor).files, operation)(
                     *arguments, **options
                 )
                 answer = str(getattr(result, "name", result))

@@ -5,7 +5,6 @@ import io
 import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import product
 from secrets import token_hex
 from typing import Any
@@ -19,7 +18,7 @@ from portico.model.entries import Chunks
 from portico.model.errors import Forbidden, IsAFolder, NotSignedIn, PorticoError, TargetGone
 from portico.model.rights import DEFAULT_RIGHTS, Right
 from portico.operations.actors.actor import Actor
-from portico.operations.actors.idempotency import Attempt
+from portico.operations.actors.attempt import Attempt
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.operations import Operations
 from portico.operations.sharing.links import LinkKind, LinkOptions
@@ -63,7 +62,7 @@ class Acting:
     async def names(self, *arguments: Any) -> list[str]:
         """In an archive."""
         async with self.request() as operations:
-            archive = await operations.archive(*arguments)
+            archive = await operations.files.archive(*arguments)
             content = b"".join([chunk async for chunk in archive.chunks()])
         return sorted(zipfile.ZipFile(io.BytesIO(content)).namelist())
 
@@ -77,7 +76,7 @@ async def signed_in(installation: Installation, name: str = "web") -> Acting:
 
 async def by_key(installation: Installation) -> Acting:
     acting = await signed_in(installation)
-    account = acting.gateway.account(await acting.actor())
+    account = acting.gateway.operations(await acting.actor()).account
     text = (await account.add_key(KeyScope("key"))).text
     return Acting(installation, lambda context: acting.gateway.authentication.with_token(context, text))
 
@@ -87,16 +86,16 @@ async def guest_of(
 ) -> Acting:
     acting = await signed_in(installation)
     async with acting.request() as operations:
-        link = await operations.sharing.add(at(path), kind, LinkOptions(**options))
+        link = await operations.shares.add(at(path), kind, LinkOptions(**options))
     assert link.token
     gateway = acting.gateway
-    visit = await gateway.visits.open(RequestContext("open", ADDRESS), link.token)
+    visit = await gateway.guest_sign_in.open(RequestContext("open", ADDRESS), link.token)
     return Acting(installation, lambda context: gateway.authentication.with_token(context, visit.token))
 
 
 async def ticket_for(acting: Acting, path: str, installation: Installation, *, recursive: bool) -> Acting:
     async with acting.request() as operations:
-        ticket = await operations.ticket(at(path), recursive=recursive)
+        ticket = await operations.files.ticket(at(path), recursive=recursive)
     with_ticket = acting.gateway.authentication.with_ticket
     return Acting(installation, lambda context: with_ticket(context, ticket.text, at(path)))
 
@@ -133,22 +132,22 @@ async def test_a_file_is_not_the_folder_of_its_name(installation: Installation, 
         acting = await ticket_for(acting, "/report", installation, recursive=True)
     async with acting.request() as operations:
         for refused in (
-            operations.archive(at("/report/")),
-            operations.archive(at("/report"), [at("/report/private.txt")]),
-            operations.archive(at("/report/"), [at("/report/private.txt")]),
-            operations.archive(at("/")),
-            operations.ticket(at("/report/"), recursive=True),
-            operations.read(at("/report/private.txt")),
-            operations.read(at("/report/")),
-            operations.stat_for_download(at("/report/")),
-            operations.list(at("/report/"), 10),
+            operations.files.archive(at("/report/")),
+            operations.files.archive(at("/report"), [at("/report/private.txt")]),
+            operations.files.archive(at("/report/"), [at("/report/private.txt")]),
+            operations.files.archive(at("/")),
+            operations.files.ticket(at("/report/"), recursive=True),
+            operations.files.read(at("/report/private.txt")),
+            operations.files.read(at("/report/")),
+            operations.files.stat_for_download(at("/report/")),
+            operations.files.list(at("/report/"), 10),
         ):
             with pytest.raises(Forbidden):
                 await refused
         if who != "guest":
             with pytest.raises(Forbidden):  # a ticket gives no further ones
-                await operations.ticket(at("/report"))
-        download = await operations.read(at("/report"))
+                await operations.files.ticket(at("/report"))
+        download = await operations.files.read(at("/report"))
         assert b"".join([chunk async for chunk in download.chunks]) == b"report"
     assert await acting.names(at("/report")) == ["report"]
 
@@ -160,11 +159,14 @@ async def test_a_ticket_for_a_folder_is_not_for_the_file_of_its_name(installatio
     assert await acting.names(at("/report")) == ["report/", "report/private.txt"]
     assert await acting.names(at("/report"), [at("/report/private.txt")]) == ["private.txt"]
     async with acting.request() as operations:
-        for refused in (operations.read(at("/report")), operations.stat_for_download(at("/report"))):
+        for refused in (
+            operations.files.read(at("/report")),
+            operations.files.stat_for_download(at("/report")),
+        ):
             with pytest.raises(IsAFolder):
                 await refused
         with pytest.raises(Forbidden):
-            await operations.archive(at("/report"), [at("/pub/a.txt")])
+            await operations.files.archive(at("/report"), [at("/pub/a.txt")])
 
 
 @pytest.mark.usefixtures("twins")
@@ -172,12 +174,12 @@ async def test_links_of_twins_follow_their_own(installation: Installation) -> No
     folder, file = await guest_of(installation, "/report/"), await guest_of(installation, "/report")
     user = await signed_in(installation)
     async with user.request() as operations:
-        await operations.move(at("/report"), at("/pub/moved"))
+        await operations.files.move(at("/report"), at("/pub/moved"))
     assert (await folder.names(at("/"))) == ["private.txt"]
     installation.forget()
     assert await file.names(at("/moved")) == ["moved"]
     async with user.request() as operations:
-        await operations.delete(at("/report/"), recursive=True)
+        await operations.files.delete(at("/report/"), recursive=True)
     installation.forget()
     assert await file.names(at("/moved")) == ["moved"]
     with pytest.raises(TargetGone):
@@ -196,8 +198,8 @@ async def test_a_guests_ticket_does_not_open_another_file_after_a_move(
     ticket = await ticket_for(guest, "/a.txt", installation, recursive=False)
     await ticket.actor()
     async with (await signed_in(installation)).request() as operations:
-        await operations.move(at("/pub/a.txt"), at(target))
-        await operations.move(at("/pub/x"), at("/pub/a.txt"))
+        await operations.files.move(at("/pub/a.txt"), at(target))
+        await operations.files.move(at("/pub/x"), at("/pub/a.txt"))
     with pytest.raises(NotSignedIn):
         await ticket.actor()
 
@@ -225,7 +227,7 @@ async def test_nothing_is_stored_after_a_loss(installation: Installation, who: s
 
     async with acting.request() as operations:
         with pytest.raises(NotSignedIn if loss == "disabled" or who == "guest" else Forbidden):
-            await operations.store(at("/a"), meanwhile())
+            await operations.files.store(at("/a"), meanwhile())
     assert [*installation.files.rglob("*")] == [installation.files / "box"]
     assert not (installation.files.parent / "elsewhere").exists()
 
@@ -250,10 +252,10 @@ async def test_only_rights_that_an_upload_needs_count(
 
     async with (await signed_in(installation)).request() as operations:
         if stored:
-            await operations.store(at("/a"), meanwhile())
+            await operations.files.store(at("/a"), meanwhile())
         else:
             with pytest.raises(Forbidden):
-                await operations.store(at("/a"), meanwhile())
+                await operations.files.store(at("/a"), meanwhile())
     assert (installation.files / "a").read_bytes() == (b"new" if stored else b"old")
 
 
@@ -279,12 +281,15 @@ async def test_long_work_ends_with_the_right_to_it(
     async def run() -> Any:
         async with acting.request() as operations:
             if work.startswith("delete"):
-                await operations.delete(at("/tree"), recursive=work == "delete", permanent=True)
+                await operations.files.delete(at("/tree"), recursive=work == "delete", permanent=True)
             elif work == "job":
-                copy = partial(Operations.copy, source=at("/tree"), target=at("/new"))
+
+                async def copy(operations: Operations) -> Any:
+                    return await operations.files.copy(at("/tree"), at("/new"))
+
                 return await operations.jobs.run("copy", at("/tree"), at("/new"), copy, wait=0)
             else:
-                await getattr(operations, work)(at("/tree"), at("/new"))
+                await getattr(operations.files, work)(at("/tree"), at("/new"))
         return None
 
     task = asyncio.create_task(run())
@@ -307,8 +312,8 @@ async def test_a_file_is_deleted_although_the_client_hangs_up(installation: Inst
         return
 
     async with user.request() as operations:
-        operations._context.client_gone = gone
-        await operations.delete(at("/a"))
+        operations.files._context.client_gone = gone
+        await operations.files.delete(at("/a"))
     assert not (installation.files / "a").exists()
 
 
@@ -354,14 +359,14 @@ async def test_a_download_ends_with_the_right_to_it(
             await installation.users.change("web", **LOSSES[loss])
             return
         async with (await signed_in(installation)).request() as operations:
-            (link,) = await operations.sharing.list()
-            await operations.sharing.end(link.link.id)
+            (link,) = await operations.shares.list()
+            await operations.shares.end(link.link.id)
 
     async with acting.request() as operations:
         if what == "file":
-            stream = (await operations.read(at(path))).chunks
+            stream = (await operations.files.read(at(path))).chunks
         else:
-            stream = (await operations.archive(at(path))).chunks()
+            stream = (await operations.files.archive(at(path))).chunks()
         error = await read_until_refused(stream, lose)
     assert isinstance(error, NotSignedIn if loss == "disabled" or who == "guest" else Forbidden)
 
@@ -384,11 +389,11 @@ async def test_a_guests_download_goes_on_when_the_owner_renames_the_folder(
 
     monkeypatch.setattr(installation.guests, "current_user", noticed)
     async with guest.request() as operations:
-        stream = (await operations.read(at("/large"))).chunks
+        stream = (await operations.files.read(at("/large"))).chunks
         await anext(stream)
         await anext(stream)
         async with (await signed_in(installation)).request() as owner:
-            await owner.move(at("/box"), at("/moved"))
+            await owner.files.move(at("/box"), at("/moved"))
         asked.clear()
         async with asyncio.timeout(60):
             await asked.wait()
@@ -425,7 +430,7 @@ async def test_an_archive_is_counted_when_it_is_read(installation: Installation)
     (installation.files / "a").write_bytes(b"x")
     guest = await guest_of(installation, "/", max_downloads=1)
     async with guest.request() as operations:
-        archive = await operations.archive(at("/"))
+        archive = await operations.files.archive(at("/"))
         assert archive.size
         await archive.close()
     assert await guest.names(at("/")) == ["a"]
@@ -445,9 +450,9 @@ async def test_another_folder_does_not_revive_a_link(
     user = await signed_in(installation)
     shown = at("/a") if path.endswith("a") else at("/")
     async with user.request() as operations:
-        await operations.delete(at("/box"), recursive=True, permanent=permanent)
+        await operations.files.delete(at("/box"), recursive=True, permanent=permanent)
     async with user.request() as operations:
-        await operations.store(at("/box/in/a"), chunks(b"other"))
+        await operations.files.store(at("/box/in/a"), chunks(b"other"))
     installation.forget()
     with pytest.raises(TargetGone):
         await guest.names(shown)
@@ -459,7 +464,7 @@ async def test_another_folder_does_not_revive_a_link(
     assert str(restored) == "/box (1)"
     installation.forget()
     async with guest.request() as operations:
-        download = await operations.read(at("/a" if path.endswith("a") else "/in/a"))
+        download = await operations.files.read(at("/a" if path.endswith("a") else "/in/a"))
         assert b"".join([chunk async for chunk in download.chunks]) == b"shared"
 
 

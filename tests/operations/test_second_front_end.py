@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pytest
@@ -37,9 +36,9 @@ from portico.operations.actors.actor import Actor
 from portico.operations.actors.cancellation import CancellableWork, ChangeAbandoned
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.digests import ExpectedDigest
+from portico.operations.files.files import OnConflict
 from portico.operations.gateway import Gateway
-from portico.operations.operations import OnConflict, Operations
-from portico.operations.resources import Resources
+from portico.operations.operations import Features, Operations
 from portico.providers.local.provider import LocalProvider
 from portico.server.composition import open_gateway
 from portico.settings import settings
@@ -79,7 +78,7 @@ class FrontEnd:
 
     async def call(self, operation: str, *arguments: Any, **options: Any) -> Any:
         async def serve(context: RequestContext) -> Any:
-            return await getattr(await self.operations(context), operation)(*arguments, **options)
+            return await getattr((await self.operations(context)).files, operation)(*arguments, **options)
 
         return await self.request(serve)
 
@@ -107,9 +106,9 @@ class Installation:
         self.files = home / "files" / "web"
         self.connections = connections
         operations: Any = front_end.gateway.operations
-        resources: Resources = operations.args[0]
-        self.guests = resources.guests
-        self.sessions = resources.sessions
+        features: Features = operations.args[0]
+        self.guests = features.files.guests
+        self.sessions = features.account.sessions
         self._audit = home / "audit.log"
 
     def forget(self) -> None:
@@ -186,7 +185,7 @@ async def test_every_operation(installation: Installation) -> None:
 
     async def download_with_ticket(context: RequestContext) -> bytes:
         actor = await front.gateway.authentication.with_ticket(context, ticket.text, at("/in/a.txt"))
-        download = await front.gateway.operations(actor).read(at("/in/a.txt"))
+        download = await front.gateway.operations(actor).files.read(at("/in/a.txt"))
         content = b"".join([chunk async for chunk in download.chunks])
         await download.chunks.aclose()
         return content
@@ -277,18 +276,18 @@ async def test_a_ticket_allows_one_download_and_nothing_else(installation: Insta
     async def serve(context: RequestContext) -> None:
         actor = await front.gateway.authentication.with_ticket(context, ticket.text, at("/a"))
         operations = front.gateway.operations(actor)
-        assert (await operations.stat_for_download(at("/a"))).size == 1
+        assert (await operations.files.stat_for_download(at("/a"))).size == 1
         for refused in (
-            operations.list(at("/"), 10),
-            operations.stat(at("/a")),
-            operations.stat_for_download(at("/b")),
-            operations.read(at("/b")),
-            operations.ticket(at("/b")),
-            operations.store(at("/c"), chunks(b"x")),
-            operations.make_folder(at("/c")),
-            operations.copy(at("/a"), at("/c")),
-            operations.move(at("/a"), at("/c")),
-            operations.delete(at("/a")),
+            operations.files.list(at("/"), 10),
+            operations.files.stat(at("/a")),
+            operations.files.stat_for_download(at("/b")),
+            operations.files.read(at("/b")),
+            operations.files.ticket(at("/b")),
+            operations.files.store(at("/c"), chunks(b"x")),
+            operations.files.make_folder(at("/c")),
+            operations.files.copy(at("/a"), at("/c")),
+            operations.files.move(at("/a"), at("/c")),
+            operations.files.delete(at("/a")),
             front.gateway.authentication.sign_out(actor),
         ):
             with pytest.raises(Forbidden, match="ticket"):
@@ -315,9 +314,9 @@ async def test_an_upload_does_not_exempt_later_operations_from_admission(
 
     async def serve(context: RequestContext) -> None:
         operations = await front.operations(context)
-        await operations.store(at("/a"), chunks(b"x"))
+        await operations.files.store(at("/a"), chunks(b"x"))
         with pytest.raises(Unavailable):
-            await operations.stat(at("/a"))
+            await operations.files.stat(at("/a"))
 
     await front.request(serve)
 
@@ -328,7 +327,7 @@ async def test_several_files_are_one_upload(installation: Installation) -> None:
 
     async def serve(context: RequestContext) -> None:
         operations = await front.operations(context)
-        async with operations.upload(at("/in")) as upload:
+        async with operations.files.upload(at("/in")) as upload:
             await upload.check_folder()
             upload.announce(20)
             await upload.store("a", chunks(b"1"))
@@ -353,16 +352,16 @@ async def test_conditions_digests_and_receipts(installation: Installation) -> No
     async def serve(context: RequestContext) -> None:
         operations = await front.operations(context)
         digest = hashlib.sha256(b"3").digest()
-        async with operations.upload(at("/"), digest=True) as upload:
+        async with operations.files.upload(at("/"), digest=True) as upload:
             assert await upload.find("b") is None
             wrong = [ExpectedDigest("a header", "sha-256", hashlib.sha256(b"?").digest())]
             with pytest.raises(DigestMismatch, match="a header"):
                 await upload.store("b", chunks(b"3"), expected=wrong)
             entry = await upload.store("c", chunks(b"3"), expected=[ExpectedDigest("", "sha-256", digest)])
             assert upload.digests == {"c": digest}
-        assert await operations.digests(at("/"), [entry]) == {"c": digest}
-        assert await operations.digest(at("/c"), entry) == digest
-        receipt = operations.receipt(at("/c"), entry, digest)
+        assert await operations.files.digests(at("/"), [entry]) == {"c": digest}
+        assert await operations.files.digest(at("/c"), entry) == digest
+        receipt = operations.files.receipt(at("/c"), entry, digest)
         assert receipt.text.count(".") == 2
 
     await front.request(serve)
@@ -407,7 +406,7 @@ async def test_too_many_requests_for_one_storage_are_refused(
 
     async def serve(context: RequestContext) -> None:
         operations = await front.operations(context)
-        await operations.list(at("/"), 10)
+        await operations.files.list(at("/"), 10)
         with pytest.raises(Unavailable):
             await front.call("list", at("/"), 10)
         await front.call("store", at("/a"), chunks(b"x"))  # waits for its own client
@@ -471,7 +470,10 @@ async def test_a_job_holds_its_place_until_it_is_done(
 
     async def begin(context: RequestContext) -> Any:
         jobs = (await front.operations(context)).jobs
-        copy = partial(Operations.copy, source=at("/tree"), target=at("/copy"))
+
+        async def copy(operations: Operations) -> Any:
+            return await operations.files.copy(at("/tree"), at("/copy"))
+
         return await jobs.run("copy", at("/tree"), at("/copy"), copy, wait=0)
 
     async def look(context: RequestContext) -> Any:

@@ -94,7 +94,7 @@ class Guest(msgspec.Struct, frozen=True):
         return self.digest.hex()[:32]
 
     @property
-    def is_blind(self) -> bool:
+    def is_upload_only(self) -> bool:
         """Whether the guest must not learn what others have stored."""
         return self.link.kind is LinkKind.REQUEST
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.api.request_body import read_json
-from portico.api.requests import actor_of, context_of, last_segment, services_of
+from portico.api.requests import context_of, last_segment, operations_of, services_of
 from portico.api.schemas import JsonResponse
 from portico.model import timestamps
 from portico.model.errors import InvalidRequest
@@ -208,7 +208,7 @@ async def end_key(request: Request) -> Response:
 
 async def _account(request: Request) -> OwnAccount:
     context_of(request).action = "account"
-    return services_of(request).gateway.account(await actor_of(request))
+    return (await operations_of(request)).account
 
 
 def _moment(text: str | None) -> datetime | None:

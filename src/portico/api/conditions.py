@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from portico.model.entries import Entry
 from portico.model.errors import Changed, InvalidRequest
-from portico.operations.operations import OnConflict
+from portico.operations.files.files import OnConflict
 
 
 def joined(request: Request, name: str) -> str | None:

@@ -53,9 +53,9 @@ async def download(request: Request, operations: Operations, path: Path) -> Resp
     scheduler = services_of(request).gateway.scheduler
     if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
         # No condition depends on the entry: one call to the storage is enough.
-        content = await operations.read(path)
+        content = await operations.files.read(path)
         return await _file(request, operations, path, content, scheduler, partial=False)
-    entry = await operations.stat_for_download(path)
+    entry = await operations.files.stat_for_download(path)
     if _unchanged(request, entry):
         return Response(status_code=304, headers=_validators(entry))
     span = _requested_range(request, entry)
@@ -65,7 +65,7 @@ async def download(request: Request, operations: Operations, path: Path) -> Resp
     start, stop = span or (0, None)
     # A change in the meantime matters only to a client that asked for a part, or for this version.
     version = entry.etag if span or "If-Match" in request.headers else None
-    content = await operations.read(path, start, stop, etag=version)
+    content = await operations.files.read(path, start, stop, etag=version)
     return await _file(request, operations, path, content, scheduler, partial=span is not None)
 
 
@@ -91,16 +91,16 @@ async def _digest(request: Request, operations: Operations, path: Path, entry: E
     if "Want-Repr-Digest" in request.headers:
         wanted = wants_sha256(request)
     else:
-        wanted = "Range" not in request.headers and await operations.has_digests()
+        wanted = "Range" not in request.headers and await operations.files.has_digests()
     if not wanted:
         return {}
-    sha256 = await operations.digest(path, entry)
+    sha256 = await operations.files.digest(path, entry)
     return {"Repr-Digest": digest_text(sha256)} if sha256 else {}
 
 
 async def issue_ticket(request: Request, query: Query) -> Response:
     operations = await operations_of(request)
-    issued = await operations.ticket(
+    issued = await operations.files.ticket(
         path_of(request), recursive=query.flag("recursive"), renewed=query.get("ticket")
     )
     return JsonResponse(TicketBody(issued.text, issued.lifetime))

@@ -19,8 +19,9 @@ from portico.model import timestamps
 from portico.model.entries import Entry
 from portico.model.errors import InvalidRequest, UnsupportedMediaType
 from portico.model.paths import Path
+from portico.operations.files.files import OnConflict
 from portico.operations.files.search import Criteria
-from portico.operations.operations import OnConflict, Operations
+from portico.operations.operations import Operations
 from portico.operations.thumbnails.thumbnails import MEDIA_TYPE, SIZES
 
 PAGE_COUNT = "X-Page-Count"
@@ -32,14 +33,14 @@ async def thumbnail(request: Request, operations: Operations, path: Path, query:
     if size not in SIZES:
         raise InvalidRequest(f"The parameter 'size' must be {' or '.join(map(str, SIZES))}.")
     page = query.number("page", least=1) or 1
-    planned = await operations.plan_thumbnail(path, size, page)
+    planned = await operations.files.plan_thumbnail(path, size, page)
     headers = {**DOWNLOAD_HEADERS, "ETag": f'"{planned.etag}"'}
     known = conditions.joined(request, "If-None-Match")
     if known is not None and conditions.names(known.replace("W/", ""), planned.etag):
         return Response(status_code=304, headers=headers)
     if request.method == "HEAD":  # not made, and not counted as a guest's download
         return Response(headers=headers, media_type=MEDIA_TYPE)
-    made = await operations.make_thumbnail(planned)
+    made = await operations.files.make_thumbnail(planned)
     headers[PAGE_COUNT] = str(made.pages)
     return Response(made.content, headers=headers, media_type=MEDIA_TYPE)
 
@@ -58,7 +59,7 @@ async def archive(
     request: Request, operations: Operations, folder: Path, chosen: Sequence[Path] = ()
 ) -> Response:
     refuse_to_be_run(request)
-    made = await operations.archive(folder, chosen)
+    made = await operations.files.archive(folder, chosen)
     headers = {
         **DOWNLOAD_HEADERS,
         "Content-Type": "application/zip",
@@ -113,7 +114,7 @@ def _below(folder: Path, text: str) -> Path:
 async def make_folder(request: Request) -> Response:
     operations = await operations_of(request)
     path = path_of(request)
-    await operations.make_folder(path)
+    await operations.files.make_folder(path)
     return Response(status_code=201, headers={"Location": address_of(path)})
 
 
@@ -122,7 +123,7 @@ async def move(request: Request, query: Query) -> Response:
     source, target = path_of(request), query.target()
 
     async def change(operations: Operations) -> Path:
-        return await operations.move(source, target, on_conflict)
+        return await operations.files.move(source, target, on_conflict)
 
     return await carried_out(request, "move", change, source, target)
 
@@ -132,7 +133,7 @@ async def copy(request: Request, query: Query) -> Response:
     source, target = path_of(request), query.target()
 
     async def change(operations: Operations) -> Path:
-        return await operations.copy(source, target, on_conflict)
+        return await operations.files.copy(source, target, on_conflict)
 
     return await carried_out(request, "copy", change, source, target)
 
@@ -142,7 +143,7 @@ async def delete(request: Request, query: Query) -> Response:
     path = path_of(request)
 
     async def change(operations: Operations) -> None:
-        await operations.delete(path, recursive=recursive, permanent=permanent)
+        await operations.files.delete(path, recursive=recursive, permanent=permanent)
 
     return await carried_out(request, "delete", change, path)
 
@@ -158,7 +159,7 @@ class _Case(StrEnum):
 
 async def search(operations: Operations, folder: Path, query: Query) -> Response:
     size = min(query.page_size(default=_MAX_SIZE), _MAX_SIZE)
-    page = await operations.search(folder, _criteria(query), size, query.cursor())
+    page = await operations.files.search(folder, _criteria(query), size, query.cursor())
     return JsonResponse(
         SearchBody(page.cursor, page.passed, [entry_body(path, entry) for path, entry in page.found])
     )
@@ -206,7 +207,7 @@ async def list_folder(
     operations: Operations, path: Path, query: Query, *, file_first: bool = False
 ) -> Response:
     cursor, with_digests = query.cursor(), query.wants_digest()
-    page = await operations.list(
+    page = await operations.files.list(
         path, query.page_size(), cursor, file_first=file_first and cursor is None and not path.as_folder
     )
     body = page_body(path, page, first=cursor is None)
@@ -217,9 +218,9 @@ async def list_folder(
 
 async def stat(request: Request, operations: Operations, path: Path, query: Query) -> Response:
     with_digest = query.wants_digest() or wants_sha256(request)
-    entry = await operations.stat(path)
+    entry = await operations.files.stat(path)
     body = entry_body(path, entry)
-    if with_digest or await operations.has_digests():
+    if with_digest or await operations.files.has_digests():
         await _add_digests(operations, path.parent, [entry], [body])
     return JsonResponse(body)
 
@@ -227,7 +228,7 @@ async def stat(request: Request, operations: Operations, path: Path, query: Quer
 async def _add_digests(
     operations: Operations, folder: Path, entries: list[Entry], bodies: list[EntryBody]
 ) -> None:
-    known = await operations.digests(folder, entries)
+    known = await operations.files.digests(folder, entries)
     for body in bodies:
         if body.type == "REGULAR" and (sha256 := known.get(body.name)):
             body.digest = digest_text(sha256)

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from portico.api.problems import Problem, problem_response, status_of
 from portico.api.requests import actor_of, context_of, services_of, single_header
 from portico.model.errors import InvalidRequest, PorticoError
-from portico.operations.actors.idempotency import Attempt
+from portico.operations.actors.attempt import Attempt
 
 HEADER = "Idempotency-Key"
 REPLAYED = (b"idempotency-replayed", b"true")

@@ -37,9 +37,10 @@ from portico.model.errors import (
 )
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.operations.actors.idempotency import Attempt
+from portico.operations.actors.attempt import Attempt
+from portico.operations.files.files import OnConflict
 from portico.operations.files.upload import Upload
-from portico.operations.operations import OnConflict, Operations
+from portico.operations.operations import Operations
 
 _SETTLED = "condition"
 _CONDITIONS = frozenset({b"if-match", b"if-none-match", b"if-unmodified-since"})
@@ -55,7 +56,7 @@ async def put(request: Request, query: Query) -> Response:
     condition = WriteCondition(on_conflict) if plain else WriteCondition.of(request, on_conflict)
     returned = preferred_return(request) if b"prefer" in present else Returned()
     digest = b"want-repr-digest" in present and wants_sha256(request)
-    async with operations.upload(
+    async with operations.files.upload(
         path.parent, condition.on_conflict, digest=digest, receipt=returned.receipts
     ) as upload:
         content_type = _check(request, path, query, present)

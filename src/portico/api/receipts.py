@@ -34,7 +34,7 @@ def representation(
         if sha256:
             body.digest = digest_text(sha256)
         if receipts:
-            receipt = operations.receipt(folder.child(entry.name), entry, sha256)
+            receipt = operations.files.receipt(folder.child(entry.name), entry, sha256)
             body.stored_at, body.receipt_id, body.receipt = receipt.stored_at, receipt.id, receipt.text
     more = {"Preference-Applied": REPRESENTATION, **(headers or {})}
     raw = [(name.lower().encode(), value.encode()) for name, value in more.items()]

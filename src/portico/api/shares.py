@@ -138,40 +138,40 @@ class VisitBody(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 async def list_links(request: Request) -> Response:
-    sharing = (await operations_of(request)).sharing
+    sharing = (await operations_of(request)).shares
     return JsonResponse(LinksBody([_link(request, link) for link in await sharing.list()]))
 
 
 async def add_link(request: Request) -> Response:
-    sharing = (await operations_of(request)).sharing
+    sharing = (await operations_of(request)).shares
     body = await read_json(request, NewLinkBody, '{"path": "/reports"}')
     link = await sharing.add(Path.parse(body.path), body.kind, body.options())
     return JsonResponse(_link(request, link), 201)
 
 
 async def show_link(request: Request) -> Response:
-    sharing = (await operations_of(request)).sharing
+    sharing = (await operations_of(request)).shares
     return JsonResponse(_link(request, await sharing.get(_id(request))))
 
 
 async def change_link(request: Request) -> Response:
-    sharing = (await operations_of(request)).sharing
+    sharing = (await operations_of(request)).shares
     body = await read_json(request, LinkOptionsBody, '{"title": "Reports"}')
     return JsonResponse(_link(request, await sharing.change(_id(request), body.options())))
 
 
 async def end_link(request: Request) -> Response:
-    await (await operations_of(request)).sharing.end(_id(request))
+    await (await operations_of(request)).shares.end(_id(request))
     return Response(status_code=204)
 
 
 async def renew_address(request: Request) -> Response:
-    sharing = (await operations_of(request)).sharing
+    sharing = (await operations_of(request)).shares
     return JsonResponse(_link(request, await sharing.renew(_id(request))), 201)
 
 
 async def list_accesses(request: Request) -> Response:
-    sharing = (await operations_of(request)).sharing
+    sharing = (await operations_of(request)).shares
     query = Query(request)
     size = min(query.page_size(_ACCESSES), _MAX_ACCESSES)
     cursor = query.cursor()
@@ -198,7 +198,7 @@ async def open_link(request: Request) -> Response:
     body = await read_json(request, OpeningBody, '{"link": "https://…/s/…"}')
     # As a browser shows it, the address may have a fragment: the folder that is shown.
     token = body.link.partition("#")[0].partition("?")[0].rstrip("/").rpartition("/")[2]
-    visits = services_of(request).gateway.visits
+    visits = services_of(request).gateway.guest_sign_in
     try:
         visit = await visits.open(context_of(request), token, body.password, body.name)
     except MoreNeeded as error:
@@ -213,7 +213,7 @@ async def guest_page(request: Request) -> Response:
     response.headers["Cache-Control"] = "no-store"
     token = request.scope["path"].removeprefix(GUEST_PAGE)
     try:
-        if not await services.gateway.visits.is_open(context_of(request), token):
+        if not await services.gateway.guest_sign_in.is_open(context_of(request), token):
             response.status_code, context_of(request).code = 404, NotFound.code
     except TooManyRequests as error:
         response.status_code, context_of(request).code = 429, error.code

@@ -11,7 +11,8 @@ from portico.api.schemas import JsonResponse, TrashBody, TrashedBody
 from portico.model import timestamps
 from portico.model.errors import InvalidRequest
 from portico.model.paths import Path
-from portico.operations.operations import OnConflict, Operations
+from portico.operations.files.files import OnConflict
+from portico.operations.operations import Operations
 from portico.operations.trash import REPLACED, TrashedItem
 
 TRASH = "/backend/1.0.0/trash"

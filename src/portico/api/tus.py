@@ -25,7 +25,8 @@ from portico.api.requests import (
 from portico.model.errors import InvalidRequest, MethodNotAllowed, TusVersion, UnsupportedMediaType
 from portico.model.paths import Path
 from portico.operations.files.digests import ExpectedDigest, WantedDigest
-from portico.operations.operations import OnConflict, Operations
+from portico.operations.files.files import OnConflict
+from portico.operations.operations import Operations
 from portico.operations.uploads.access import NewUpload, UploadStatus, no_such_upload
 from portico.operations.uploads.resumable import ResumableUploads
 
@@ -60,7 +61,7 @@ async def create(request: Request) -> Response:
     """Begin an upload; the body, if there is one, is its beginning."""
     _check_version(request)
     operations = await operations_of(request)
-    uploads = operations.resumable
+    uploads = operations.uploads
     size = _upload_length(request)
     metadata = single_header(request, "Upload-Metadata") or ""
     concat = (single_header(request, "Upload-Concat") or "").strip()
@@ -89,7 +90,7 @@ async def show(request: Request) -> Response:
     """How much has arrived."""
     _check_version(request)
     operations = await operations_of(request)
-    status = await operations.resumable.status(_id(request))
+    status = await operations.uploads.status(_id(request))
     return _answer(request, operations, status, 200)
 
 
@@ -97,7 +98,7 @@ async def append(request: Request) -> Response:
     """The next bytes of the file."""
     _check_version(request)
     operations = await operations_of(request)
-    uploads = operations.resumable
+    uploads = operations.uploads
     offset = _number(request, "Upload-Offset")
     if offset is None:
         raise InvalidRequest("Send the Upload-Offset at which the content begins.")
@@ -117,7 +118,7 @@ async def post_to_upload(request: Request) -> Response:
 async def end(request: Request) -> Response:
     """Give the upload up."""
     _check_version(request)
-    await (await operations_of(request)).resumable.end(_id(request))
+    await (await operations_of(request)).uploads.end(_id(request))
     return Response(status_code=204, headers={"Tus-Resumable": VERSION})
 
 

@@ -26,8 +26,8 @@ from portico.api.requests import (
 from portico.model.errors import InvalidRequest, PorticoError
 from portico.model.paths import Path
 from portico.operations.files.digests import ExpectedDigest, Hashing
+from portico.operations.files.files import OnConflict
 from portico.operations.files.upload import Upload
-from portico.operations.operations import OnConflict
 
 
 async def upload(request: Request, query: Query) -> Response:
@@ -37,7 +37,9 @@ async def upload(request: Request, query: Query) -> Response:
     returned, digest = preferred_return(request), wants_sha256(request)
     transfer: Upload | None = None
     try:
-        async with operations.upload(folder, on_conflict, digest=digest, receipt=returned.receipts) as opened:
+        async with operations.files.upload(
+            folder, on_conflict, digest=digest, receipt=returned.receipts
+        ) as opened:
             whole = _whole(request)
             form = _form(request, whole)
             modified = modified_of(single_header(request, MODIFIED))

@@ -14,7 +14,7 @@ from portico.operations.actors.auditing import Change
 
 __all__ = [
     "AccountFacts",
-    "AccountResources",
+    "AccountServices",
     "ApiKey",
     "KeyScope",
     "NewKey",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class AccountResources(msgspec.Struct, frozen=True):
+class AccountServices(msgspec.Struct, frozen=True):
     sign_in: SignIn
     sessions: Sessions
     keys: ApiKeys
@@ -41,11 +41,11 @@ class AccountFacts(msgspec.Struct, frozen=True):
 class OwnAccount:
     """Made for one request."""
 
-    def __init__(self, resources: AccountResources, actor: Actor) -> None:
+    def __init__(self, shared: AccountServices, actor: Actor) -> None:
         actor.context.action = "account"
         actor.require_unrestricted()
         self._session = actor.require_session()
-        self._resources = resources
+        self._shared = shared
         self._user = actor.user
         self._context = actor.context
 
@@ -55,47 +55,47 @@ class OwnAccount:
 
     async def change_password(self, old: str, new: str) -> None:
         """Set another password; all other sessions end. `WrongPassword` if the old one is wrong."""
-        async with Change(self._resources.audit, self._context, "password.change") as change:
+        async with Change(self._shared.audit, self._context, "password.change") as change:
             await change.begin()
-            await self._resources.sign_in.change_password(self._session, old, new, self._context.address)
+            await self._shared.sign_in.change_password(self._session, old, new, self._context.address)
 
     # Sessions
 
     async def sessions(self) -> list[OpenSession]:
-        return await self._resources.sessions.list(self._user)
+        return await self._shared.sessions.list(self._user)
 
     def is_current(self, session: OpenSession) -> bool:
         return session.id == self._session.family
 
     async def end_session(self, session_id: str) -> None:
-        async with Change(self._resources.audit, self._context, "session.end") as change:
+        async with Change(self._shared.audit, self._context, "session.end") as change:
             await change.begin()
-            await self._resources.sessions.end_one(self._user, session_id)
+            await self._shared.sessions.end_one(self._user, session_id)
 
     async def end_other_sessions(self) -> None:
-        async with Change(self._resources.audit, self._context, "session.end-others") as change:
+        async with Change(self._shared.audit, self._context, "session.end-others") as change:
             await change.begin()
-            await self._resources.sessions.end_others(self._session)
+            await self._shared.sessions.end_others(self._session)
 
     # Keys
 
     async def keys(self) -> list[ApiKey]:
-        return await self._resources.keys.list(self._user)
+        return await self._shared.keys.list(self._user)
 
     async def add_key(self, scope: KeyScope) -> NewKey:
         """A new key; its text is known only now."""
-        async with Change(self._resources.audit, self._context, "key.add") as change:
+        async with Change(self._shared.audit, self._context, "key.add") as change:
             change.line.subject = scope.name[:64]
             await change.begin()
-            new = await self._resources.keys.add(self._user, scope)
+            new = await self._shared.keys.add(self._user, scope)
             change.line.key, change.line.key_name = new.key.id, new.key.name
         return new
 
     async def end_key(self, key_id: str) -> None:
         """End a key, everywhere within a second."""
-        key = await self._resources.keys.get(self._user, key_id)
-        async with Change(self._resources.audit, self._context, "key.end") as change:
+        key = await self._shared.keys.get(self._user, key_id)
+        async with Change(self._shared.audit, self._context, "key.end") as change:
             change.line.subject = key.name
             change.line.key, change.line.key_name = key.id, key.name
             await change.begin()
-            await self._resources.keys.end(self._user, key_id)
+            await self._shared.keys.end(self._user, key_id)

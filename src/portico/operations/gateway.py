@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from portico.operations.account import OwnAccount
 from portico.operations.actors.actor import Actor, Authentication
 from portico.operations.actors.idempotency import Idempotency
 from portico.operations.files.receipts import Receipts
 from portico.operations.operations import Operations
 from portico.operations.readiness import Readiness
-from portico.operations.sharing.guest_sign_in import Visits
+from portico.operations.sharing.guest_sign_in import GuestSignIn
 from portico.runtime.fair_scheduling import FairScheduler
 
 
@@ -18,8 +17,6 @@ class Gateway(msgspec.Struct, frozen=True):
     authentication: Authentication
     operations: Callable[[Actor], Operations]
     """The operations of one actor, for one request."""
-    account: Callable[[Actor], OwnAccount]
-    """The account of a signed-in user, for one request."""
     idempotency: Idempotency
     scheduler: FairScheduler
     """A front end waits for its turn with each chunk that it receives or sends."""
@@ -27,7 +24,7 @@ class Gateway(msgspec.Struct, frozen=True):
     stop: Callable[[], None]
     """Ends the requests that a client can continue with another worker or node."""
     receipts: Receipts
-    visits: Visits
+    guest_sign_in: GuestSignIn
     """How guests open share links."""
     thumbnail_types: frozenset[str]
     """Media types of which this gateway makes thumbnails."""

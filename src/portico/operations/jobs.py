@@ -11,12 +11,11 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from portico.drive.drive import Drive
 from portico.model.errors import Internal, NotFound, NotSignedIn, PorticoError, TooManyRequests, Unavailable
 from portico.model.paths import Path
 from portico.operations.actors.actor import Actor
 from portico.operations.actors.cancellation import ChangeAbandoned
-from portico.operations.actors.request_context import Looking, RequestContext
+from portico.operations.actors.request_context import RequestContext
 from portico.runtime import progress_counter
 from portico.runtime.progress_counter import Tally
 from portico.store.jobs import (
@@ -220,19 +219,22 @@ def job_of(record: JobRecord) -> Job:
 LISTED: Final = 100
 _COUNTABLE: Final = ("copy", "move")
 """What is being removed cannot be counted."""
-_COUNTED_AT_ONCE: Final = 1000
-_MOST_COUNTED: Final = 1_000_000
 
 
 class CountsFiles(Protocol):
     async def count_files(self, folder: Path) -> int | None: ...
 
 
-OperationsT = TypeVar("OperationsT", bound=CountsFiles)
+class HasFiles(Protocol):
+    @property
+    def files(self) -> CountsFiles: ...
+
+
+OperationsT = TypeVar("OperationsT", bound=HasFiles)
 """What a change is carried out with: `Operations`, which know jobs themselves."""
 
 
-class OwnJobs(Generic[OperationsT]):
+class UserJobs(Generic[OperationsT]):
     """The jobs of one actor. `operations` makes those of the job: the same, for a context that outlives the request."""
 
     def __init__(self, jobs: Jobs, actor: Actor, operations: Callable[[Actor], OperationsT]) -> None:
@@ -339,14 +341,14 @@ class OwnJobs(Generic[OperationsT]):
         return record
 
 
-def _count(task: asyncio.Task[Path | None], operations: CountsFiles, source: Path, counted: Tally) -> None:
+def _count(task: asyncio.Task[Path | None], operations: HasFiles, source: Path, counted: Tally) -> None:
     """Find out how many files there are, as long as the work goes on."""
 
     async def count() -> None:
         if task.done():  # then its admission slot is given back, and must not be taken again
             return
         with suppress(PorticoError):
-            counted.total = await operations.count_files(source)
+            counted.total = await operations.files.count_files(source)
 
     counting = asyncio.create_task(count())
     task.add_done_callback(lambda _: counting.cancel())
@@ -369,14 +371,3 @@ async def _while_client_waits(
     finally:
         gone.cancel()
         await asyncio.wait({gone})
-
-
-async def count_files(drive: Drive, folder: Path, looking: Looking) -> int | None:
-    """How many files a folder has; None if there are very many."""
-    files = 0
-    walk = drive.walk(folder)
-    while not walk.ended and walk.passed < _MOST_COUNTED:
-        async with looking(_COUNTED_AT_ONCE):
-            page = await walk.page(_COUNTED_AT_ONCE)
-        files += sum(not entry.is_folder for _, entry in page)
-    return files if walk.ended else None

@@ -1,22 +1,21 @@
 """`Trash`: what one actor can do with what was deleted or replaced."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 import structlog
 
+from portico.accounts.share_links import ShareLinks
 from portico.drive.connection_pool import Drives
 from portico.drive.drive import Drive, OnConflict
 from portico.model.errors import NotPossible, PorticoError
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.operations.actors.actor import Actor
+from portico.observability.audit import AuditTrail
 from portico.operations.actors.auditing import Change
-from portico.operations.resources import Resources
+from portico.operations.actors.tree import Tree
 from portico.store.trash import REPLACED, Trashed, TrashRecords
 
 _AT_ONCE = 1000
@@ -95,28 +94,24 @@ class TrashPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
+class TrashServices(msgspec.Struct, frozen=True):
+    audit: AuditTrail
+    links: ShareLinks
+
+
 class Trash:
     """An actor sees what was below the actor's own root, no matter who deleted it."""
 
-    def __init__(
-        self,
-        resources: Resources,
-        actor: Actor,
-        drive: Callable[[], Awaitable[Drive]],
-        cancellable: Callable[..., Awaitable[Any]],
-    ) -> None:
-        """`cancellable` runs work that needs rights, until the client hangs up or they are lost."""
-        self._audit = resources.audit
-        self._links = resources.links
-        self._prefix = Path.parse(actor.user.root)
-        self._cancellable = cancellable
-        self._context = actor.context
-        self._open = drive
+    def __init__(self, shared: TrashServices, tree: Tree) -> None:
+        self._audit = shared.audit
+        self._links = shared.links
+        self._context = tree.actor.context
+        self._tree = tree
 
     async def list(self, size: int, cursor: str | None = None) -> TrashPage:
         """The newest first."""
         self._context.action = "trash-list"
-        drive = await self._open()
+        drive = await self._tree.whole()
         drive.require(Right.LIST)
         records, following = await drive.trash.page(min(size, _PAGE), cursor)
         return TrashPage([_item(drive, record) for record in records], following)
@@ -132,20 +127,20 @@ class Trash:
         return await self._path_of(trash_id, Right.OVERWRITE)
 
     async def _path_of(self, trash_id: str, *rights: Right) -> Path:
-        drive = await self._open()
+        drive = await self._tree.whole()
         drive.require(*rights)
         return drive.trash.path_of(await drive.trash.get(trash_id))
 
     async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> Path:
         """Bring it back to where it was; the path that it has now. Cancelled when the client hangs up."""
         self._context.action = "restore"
-        drive = await self._open()
+        drive = await self._tree.whole()
         drive.require(Right.UPLOAD, Right.OVERWRITE)
         record = await drive.trash.get(trash_id)
         path = drive.trash.path_of(record)
         async with Change(self._audit, self._context, "restore", path) as change:
             await change.begin()
-            restored: Path = await self._cancellable(
+            restored: Path = await self._tree.cancellable(
                 drive.restore(record, on_conflict), Right.UPLOAD, Right.OVERWRITE
             )
             change.line.target = str(restored)
@@ -155,17 +150,17 @@ class Trash:
     async def _links_follow(self, record: Trashed, path: Path, restored: Path) -> None:
         """It is back: that its links cannot follow does not make it fail."""
         try:
-            await self._links.restored(record.id, path.under(self._prefix), restored.under(self._prefix))
+            await self._links.restored(record.id, self._tree.place(path)[1], self._tree.place(restored)[1])
         except PorticoError as error:
             log.warning("links-not-moved", code=error.code, cause=error.cause)
 
     async def remove(self, trash_id: str) -> None:
         """Remove it for good. Cancelled when the client hangs up; the sweep then removes the rest."""
         self._context.action = "trash-remove"
-        drive = await self._open()
+        drive = await self._tree.whole()
         drive.require(Right.OVERWRITE)
         record = await drive.trash.get(trash_id)
-        await self._cancellable(self._remove(drive, record), Right.OVERWRITE)
+        await self._tree.cancellable(self._remove(drive, record), Right.OVERWRITE)
 
     async def empty(self) -> int:
         """Remove everything for good, until the client hangs up; returns how many items there were.
@@ -173,9 +168,9 @@ class Trash:
         What is being deleted or restored at the time stays.
         """
         self._context.action = "trash-empty"
-        drive = await self._open()
+        drive = await self._tree.whole()
         drive.require(Right.OVERWRITE)
-        removed: int = await self._cancellable(self._empty(drive), Right.OVERWRITE)
+        removed: int = await self._tree.cancellable(self._empty(drive), Right.OVERWRITE)
         return removed
 
     async def _empty(self, drive: Drive) -> int:

@@ -29,26 +29,31 @@ from portico.model.paths import Path
 from portico.observability.audit import log_loss
 from portico.observability.metrics import Metrics
 from portico.observability.tracing import Tracing
-from portico.operations.account import AccountResources, OwnAccount
+from portico.operations.account import AccountServices
 from portico.operations.actors.actor import Authentication, Watches
 from portico.operations.actors.cancellation import CancellableWork
 from portico.operations.actors.idempotency import Idempotency
 from portico.operations.actors.request_context import Admission
-from portico.operations.files.archives import ArchiveLimits
+from portico.operations.actors.tree import Trees
+from portico.operations.files.archives import ArchiveLimits, ArchiveMemory
+from portico.operations.files.files import FileServices
 from portico.operations.files.receipts import Receipts
 from portico.operations.gateway import Gateway
 from portico.operations.jobs import Jobs
 from portico.operations.node_status import NodeStatus
-from portico.operations.operations import Operations
+from portico.operations.operations import Features, Operations
 from portico.operations.readiness import Readiness
-from portico.operations.resources import Resources
-from portico.operations.sharing.guest_sign_in import Visits
+from portico.operations.sharing.guest_sign_in import GuestSignIn
+from portico.operations.sharing.link_limits import Usage
+from portico.operations.sharing.links import ShareServices
 from portico.operations.thumbnails.process import ThumbnailProcess
 from portico.operations.thumbnails.thumbnails import open_thumbnails
-from portico.operations.trash import sweep_trash
+from portico.operations.trash import TrashServices, sweep_trash
+from portico.operations.uploads.access import UploadServices
 from portico.operations.uploads.expiry import sweep_uploads
 from portico.providers.contract.registry import PATH_OPTIONS
 from portico.providers.multipart.memory import MemoryBudget
+from portico.runtime.fair_scheduling import FairScheduler
 from portico.settings.settings import Settings, generated_client
 from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
@@ -169,27 +174,38 @@ async def open_gateway(
         )
         work_watches = Watches()
         stack.push_async_callback(work_watches.close)
-        resources = Resources(
-            drives,
-            sessions,
-            tickets,
-            links,
-            guests,
-            passwords,
-            audit,
-            Admission(),
-            long_work,
-            FileDigests(database),
-            receipts,
-            max_file_size=settings.max_file_size,
-            archive_limits=ArchiveLimits(settings.zip_max_entries, settings.zip_max_size),
-            uploads=uploads,
-            jobs=jobs,
-            upload_lifetime=settings.upload_lifetime,
-            now=database.now,
-            watches=work_watches,
-            thumbnails=thumbnails,
-            always_digest=settings.upload_digest == "always",
+        digests, scheduler = FileDigests(database), FairScheduler()
+        always_digest = settings.upload_digest == "always"
+        features = Features(
+            Trees(drives, Admission(), work_watches, long_work),
+            Usage(links.usage, guests, database.now),
+            FileServices(
+                audit,
+                digests,
+                links,
+                guests,
+                tickets,
+                receipts,
+                scheduler,
+                ArchiveLimits(settings.zip_max_entries, settings.zip_max_size),
+                ArchiveMemory(),
+                thumbnails,
+                max_file_size=settings.max_file_size,
+                always_digest=always_digest,
+            ),
+            UploadServices(
+                audit,
+                uploads,
+                digests,
+                database.now,
+                settings.upload_lifetime,
+                max_file_size=settings.max_file_size,
+                always_digest=always_digest,
+            ),
+            TrashServices(audit, links),
+            ShareServices(audit, links, guests, passwords, database.now),
+            jobs,
+            AccountServices(sign_in, sessions, keys, audit),
         )
 
         async def sweep_credentials() -> None:
@@ -228,14 +244,13 @@ async def open_gateway(
                 authentication=Authentication(
                     sign_in, sessions, tickets, keys, invitations, guests, audit, metrics
                 ),
-                operations=partial(Operations, resources),
-                account=partial(OwnAccount, AccountResources(sign_in, sessions, keys, audit)),
+                operations=partial(Operations, features),
                 idempotency=Idempotency(idempotency_keys),
-                scheduler=resources.scheduler,
+                scheduler=scheduler,
                 readiness=readiness,
                 stop=stop,
                 receipts=receipts,
-                visits=Visits(links, guests, drives, audit),
+                guest_sign_in=GuestSignIn(links, guests, drives, audit),
                 thumbnail_types=thumbnails.types if thumbnails else frozenset(),
                 keeps_deleted=bool(settings.trash_keep),
                 client_id=settings.client_id,

@@ -10,8 +10,7 @@ import pytest
 from portico.api.tus import MEDIA_TYPE
 from portico.drive.drive import Drive
 from portico.model.errors import service_unavailable
-from portico.operations import resources
-from portico.operations.uploads import body
+from portico.operations.uploads import access, body
 from portico.operations.uploads.expiry import sweep_uploads
 
 from ..conftest import OpenGateway
@@ -62,8 +61,8 @@ async def test_checksum_is_judged_even_if_the_hidden_part_cannot_be_removed(
     answer = await tus.patch(address, 0, CONTENT, Upload_Checksum=f"sha256 {value}")
     assert answer.status_code == (204 if right else 460), answer.text
     monkeypatch.setattr(Drive, "remove_partial_upload", remove)
-    resources_of = gateway.services.gateway.operations.args[0]  # type: ignore[attr-defined]
-    await sweep_uploads(resources_of.uploads, resources_of.drives)
+    features = gateway.services.gateway.operations.args[0]  # type: ignore[attr-defined]
+    await sweep_uploads(features.uploads.uploads, features.trees.drives)
     partial = gateway.settings.files_folder / ".portico~uploads"
     assert not partial.exists() or not list(partial.iterdir())
 
@@ -80,7 +79,7 @@ async def test_slow_requests_with_a_checksum_do_not_block_others(gateway: Gatewa
 
     md5 = f"md5 {b64encode(hashlib.md5(CONTENT).digest()).decode()}"
     options = {"Upload-Checksum": md5, "Content-Length": str(len(CONTENT))}
-    addresses = [await tus.create(name=f"{number}.bin") for number in range(resources.HELD_AT_ONCE)]
+    addresses = [await tus.create(name=f"{number}.bin") for number in range(access.HELD_AT_ONCE)]
     sending = [asyncio.create_task(tus.patch(address, 0, slow(), **options)) for address in addresses]
     for _ in sending:
         await begun.get()

@@ -74,8 +74,8 @@ async def test_the_uploads_of_a_link_end_with_it(gateway: Gateway, how: str) -> 
         await shared.end()
     else:
         await owner(gateway, "POST", f"/{shared.body['id']}/address")
-    resources = gateway.services.gateway.operations.args[0]  # type: ignore[attr-defined]
-    await sweep_uploads(resources.uploads, resources.drives)
+    features = gateway.services.gateway.operations.args[0]  # type: ignore[attr-defined]
+    await sweep_uploads(features.uploads.uploads, features.trees.drives)
     assert not gateway.left_over
     assert await rows(gateway) == 0
 

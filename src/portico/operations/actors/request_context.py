@@ -12,7 +12,7 @@ import msgspec
 
 from portico.model.errors import TooManyRequests, Unavailable
 from portico.observability.audit import DONE, AuditLine
-from portico.operations.actors.idempotency import Attempt
+from portico.operations.actors.attempt import Attempt
 from portico.runtime.fair_turns import FairTurns, Keys, NoRoom
 
 MAX_WAITING = 1000

@@ -11,7 +11,7 @@ from portico.model.entries import Download, Entry
 from portico.model.errors import Changed, InvalidRequest, PorticoError
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.operations.actors.idempotency import Attempt
+from portico.operations.actors.attempt import Attempt
 
 
 def keeps_existing(drive: Drive, on_conflict: OnConflict | None) -> bool:

@@ -12,8 +12,10 @@ from portico.model.entries import Entry, guess_content_type
 from portico.model.errors import Changed, InvalidRequest, TooLarge, already_exists
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.operations.actors.actor import Actor, Standing, Watch
+from portico.observability.audit import AuditTrail
+from portico.operations.actors.actor import Standing, Watch
 from portico.operations.actors.auditing import Change
+from portico.operations.actors.tree import Tree
 from portico.operations.files.digests import ExpectedDigest, Hashing
 from portico.operations.files.replay import (
     AlreadyStored,
@@ -22,32 +24,31 @@ from portico.operations.files.replay import (
     keeps_existing,
     replaced_file,
 )
-from portico.operations.resources import Resources
-from portico.operations.sharing.link_limits import GuestRules, check_commit
+from portico.operations.sharing.link_limits import LinkLimits
 
 
 class Upload:
     def __init__(
         self,
-        resources: Resources,
-        actor: Actor,
+        tree: Tree,
+        limits: LinkLimits,
+        audit: AuditTrail,
         drive: Drive,
         folder: Path,
         on_conflict: OnConflict | None,
         *,
+        max_file_size: int,
         sha256: bool = False,
     ) -> None:
         """`sha256`: compute that of each file."""
-        self._actor = actor
+        self._tree = tree
+        self._actor = tree.actor
+        self._limits = limits
+        self._audit = audit
         self._drive = drive
         self._folder = folder
         self._on_conflict = on_conflict
-        self._rules = GuestRules(resources, actor) if actor.guest else None
-        self._audit = resources.audit
-        self._resources = resources
-        self._max_file_size = drive.size_limit(resources.max_file_size)
-        if self._rules:
-            self._max_file_size = self._rules.most_bytes(self._max_file_size)
+        self._max_file_size = limits.most_bytes(drive.size_limit(max_file_size))
         self._sha256 = sha256
         self._announced: int | None = None
         self._names: set[str] = set()
@@ -64,7 +65,7 @@ class Upload:
 
     @on_conflict.setter
     def on_conflict(self, choice: OnConflict | None) -> None:
-        if self._rules is None:  # a guest replaces nothing, and learns of no conflict
+        if not self._limits.is_guest:  # a guest replaces nothing, and learns of no conflict
             self._on_conflict = choice
 
     def real_name(self, entry: Entry) -> str:
@@ -90,7 +91,7 @@ class Upload:
 
     async def find(self, name: str) -> Entry | None:
         """What an upload of `name` would meet; None if there is nothing."""
-        if self._rules and self._rules.is_blind:
+        if self._limits.is_upload_only:
             return None
         return await self._drive.find(self._folder.child(name))
 
@@ -119,9 +120,8 @@ class Upload:
             if name in self._names:
                 raise InvalidRequest(f"'{name}' is given twice in this upload; send each name once.")
             self._names.add(name)
-            if self._rules:
-                await self._rules.check_names(self._drive, path)
-                self._rules.check_file(name, size)
+            await self._limits.check_names(self._drive, path)
+            self._limits.check_file(name, size)
             if size is not None and size > self._max_file_size:
                 raise self._too_large(name)
             async with AsyncExitStack() as counted:
@@ -137,11 +137,10 @@ class Upload:
                 )
             if entry.name != name:
                 change.line.path = str(self._folder.child(entry.name))
-        if self._rules:
-            await self._rules.note_upload(self._folder.child(entry.name), entry.size)
-            if self._rules.is_blind and entry.name != name:
-                self._real_names[name] = entry.name
-                entry = msgspec.structs.replace(entry, name=name)
+        await self._limits.note_upload(self._folder.child(entry.name), entry.size)
+        if self._limits.is_upload_only and entry.name != name:
+            self._real_names[name] = entry.name
+            entry = msgspec.structs.replace(entry, name=name)
         self.failed.pop()
         self.stored.append(entry)
         if hashing and (sha256 := hashing.sha256):
@@ -200,7 +199,7 @@ class Upload:
             if watch:
                 watch.check()
             elif size:  # it does not come at once
-                watch = self._resources.watches.add(standing)
+                watch = self._tree.watch(standing)
             size += len(chunk)
             change.line.bytes = size
             if size > limit:
@@ -213,9 +212,8 @@ class Upload:
             await hashing.check()
         if before_commit is not None:
             await before_commit
-        await check_commit(self._resources, standing)
-        if self._rules:
-            await counted.enter_async_context(self._rules.counted(size))
+        await self._tree.check_commit(standing)
+        await counted.enter_async_context(self._limits.counted(size))
         await change.begin()  # the provider commits next
 
     def _standing(self) -> Standing:

@@ -1,4 +1,4 @@
-"""`Visits`: a link is opened, and somebody without an account becomes a guest."""
+"""`GuestSignIn`: a link is opened, and somebody without an account becomes a guest."""
 
 import re
 import secrets
@@ -17,7 +17,7 @@ from portico.model.paths import Path, name_flaw
 from portico.model.visible_text import is_deceptive
 from portico.observability.audit import DONE, AuditTrail
 from portico.operations.actors.request_context import RequestContext
-from portico.operations.sharing.link_limits import require_target
+from portico.operations.actors.tree import require_target
 
 MAX_NAME = 100
 MAX_FOLDER_BYTES = 200
@@ -56,7 +56,7 @@ class Visit(msgspec.Struct, frozen=True):
         return "Visit(…)"
 
 
-class Visits:
+class GuestSignIn:
     def __init__(self, links: ShareLinks, guests: Guests, drives: Drives, audit: AuditTrail) -> None:
         self._links = links
         self._guests = guests
@@ -118,7 +118,7 @@ class Visits:
         link, file = guest.link, None
         if guest.only_file:
             file = await (await self._drives.of(guest.open.limited_owner)).find(guest.only_file)
-        shown = "" if guest.is_blind else (guest.open.link.path_for(guest.open.owner) or Path()).name
+        shown = "" if guest.is_upload_only else (guest.open.link.path_for(guest.open.owner) or Path()).name
         return Visit(
             token,
             guest.expires_at,

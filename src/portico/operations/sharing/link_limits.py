@@ -1,55 +1,42 @@
-"""What holds for guests beyond their rights: limits of the link, what they must not see, and that its place is there."""
+"""`LinkLimits`: what a share link allows its guests: how many files and bytes, of which types, under which names."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
+import msgspec
 import structlog
 
-from portico.accounts.guests import Guest
-from portico.accounts.link_usage import Access, takes_no_more
-from portico.accounts.share_links import OpenLink
+from portico.accounts.guests import Guest, Guests
+from portico.accounts.link_usage import Access, LinkUsage, takes_no_more
 from portico.accounts.throttle import network_of
-from portico.drive.connection_pool import Drives
 from portico.drive.drive import Drive
 from portico.model.entries import guess_content_type
-from portico.model.errors import Forbidden, InvalidPath, PorticoError, UnsupportedMediaType, target_gone
+from portico.model.errors import Forbidden, InvalidPath, PorticoError, UnsupportedMediaType
 from portico.model.paths import Path
 from portico.model.visible_text import is_deceptive, visible
-from portico.operations.actors.actor import Actor, Standing
-from portico.operations.resources import Resources
+from portico.operations.actors.actor import Actor
 from portico.store.users import User
 
 log = structlog.get_logger()
 
 
-async def require_target(drives: Drives, found: OpenLink) -> None:
-    """`TargetGone` if there is no such file or folder, it was deleted since, or it has become the other."""
-    if found.link.trashed:
-        raise target_gone()
-    drive = await drives.of(found.limited_owner)
-    if found.link.is_folder:
-        entry = await drive.find_root()
-    else:
-        entry = await drive.find(Path((Path.parse(found.link.path).name,)))
-    if entry is None or entry.is_folder != found.link.is_folder:
-        raise target_gone()
+class Usage(msgspec.Struct, frozen=True):
+    """How links are used, and by whom."""
+
+    links: LinkUsage
+    guests: Guests
+    now: Callable[[], int]
+    """Milliseconds since the epoch, the same on all nodes."""
 
 
-async def check_commit(resources: Resources, standing: Standing) -> None:
-    """Asked before a file is committed: whether the actor may still store it."""
-    await standing.check()
-    if guest := standing.actor.guest:
-        await require_target(resources.drives, guest.open)
+class LinkLimits:
+    """What a link allows one guest; a no-op for signed-in users."""
 
-
-class GuestRules:
-    """The rules for one actor; for a user, none of them says anything."""
-
-    def __init__(self, resources: Resources, actor: Actor) -> None:
-        self._usage = resources.links.usage
-        self._guests = resources.guests
-        self._now = resources.now
+    def __init__(self, shared: Usage, actor: Actor) -> None:
+        self._usage = shared.links
+        self._guests = shared.guests
+        self._now = shared.now
         self._address = actor.context.address
         self._guest = actor.guest
 
@@ -58,9 +45,9 @@ class GuestRules:
         return self._guest is not None
 
     @property
-    def is_blind(self) -> bool:
+    def is_upload_only(self) -> bool:
         """Whether the actor must not learn what others have stored."""
-        return self._guest is not None and self._guest.is_blind
+        return self._guest is not None and self._guest.is_upload_only
 
     @property
     def id(self) -> str:
@@ -79,7 +66,7 @@ class GuestRules:
 
     def check_folder(self, folder: Path) -> None:
         """A sender without a folder of their own could otherwise learn of files by their names."""
-        if self.is_blind and self._guest and self._guest.folder is None and not folder.is_root:
+        if self.is_upload_only and self._guest and self._guest.folder is None and not folder.is_root:
             raise Forbidden("This link takes files without folders; send each file by its name alone.")
 
     async def check_names(self, drive: Drive, path: Path) -> None:

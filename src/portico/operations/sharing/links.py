@@ -1,24 +1,25 @@
-"""`Sharing`: the share links of one actor."""
+"""`Shares`: the share links of one actor."""
 
 import builtins
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from portico.accounts.guests import Guests
 from portico.accounts.link_usage import Access
-from portico.accounts.passwords import check_password
-from portico.accounts.share_links import LinkKind, ShareLink, end_of
+from portico.accounts.passwords import Passwords, check_password
+from portico.accounts.share_links import LinkKind, ShareLink, ShareLinks, end_of
 from portico.model.errors import Forbidden, InvalidRequest, not_found
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.operations.actors.actor import Actor
+from portico.observability.audit import AuditTrail
 from portico.operations.actors.auditing import Change
-from portico.operations.resources import OpenDrive, Resources
+from portico.operations.actors.tree import Tree
 from portico.runtime import clock
 
-__all__ = ["Access", "LinkDetails", "LinkKind", "LinkOptions", "Sharing"]
+__all__ = ["Access", "LinkDetails", "LinkKind", "LinkOptions", "ShareServices", "Shares"]
 
 MAX_TITLE, MAX_NOTE, MAX_TYPES, MAX_COUNT = 200, 4000, 50, 10**15
 _TYPE = re.compile(r"\.[a-z0-9][a-z0-9.+-]{0,15}|[a-z]+/(?:\*|[a-z0-9][a-z0-9.+-]{0,100})")
@@ -53,12 +54,23 @@ class LinkDetails(msgspec.Struct, frozen=True):
     """Right after it was made or renewed; nobody can learn it later."""
 
 
-class Sharing:
-    def __init__(self, resources: Resources, actor: Actor, drive: OpenDrive) -> None:
-        self._resources = resources
-        self._links = resources.links
-        self._actor = actor
-        self._drive = drive
+class ShareServices(msgspec.Struct, frozen=True):
+    """What the share links of all actors of a worker need."""
+
+    audit: AuditTrail
+    links: ShareLinks
+    guests: Guests
+    passwords: Passwords
+    now: Callable[[], int]
+    """Milliseconds since the epoch, the same on all nodes."""
+
+
+class Shares:
+    def __init__(self, shared: ShareServices, tree: Tree) -> None:
+        self._shared = shared
+        self._links = shared.links
+        self._actor = tree.actor
+        self._tree = tree
 
     async def add(self, path: Path, kind: LinkKind, options: LinkOptions) -> LinkDetails:
         """Make a link to a file or folder."""
@@ -69,7 +81,8 @@ class Sharing:
         if not policy.allows(path.under(Path.parse(key.folder)) if key else path):
             raise Forbidden("This folder must not be shared; the administrator decides which may.")
         self._require_rights(kind)
-        entry = await (await self._drive()).find(path)
+        drive, place = await self._tree.at(path)
+        entry = await drive.find(place)
         if entry is None:
             raise not_found(str(path))
         if kind.takes_files and not entry.is_folder:
@@ -126,7 +139,7 @@ class Sharing:
             change.line.changed = sorted(name.removesuffix("_hash") for name in values)
             await change.begin()
             link = await self._links.change(self._actor.user, link_id, values)
-        self._resources.guests.forget()
+        self._shared.guests.forget()
         return self._details(link)
 
     async def renew(self, link_id: str) -> LinkDetails:
@@ -138,7 +151,7 @@ class Sharing:
             change.line.changed = ["address"]
             await change.begin()
             link, token = await self._links.renew(self._actor.user, link_id)
-        self._resources.guests.forget()
+        self._shared.guests.forget()
         return self._details(link, token)
 
     async def end(self, link_id: str) -> None:
@@ -147,7 +160,7 @@ class Sharing:
         async with self._change("share.end", self._path(link), link.id) as change:
             await change.begin()
             await self._links.end(self._actor.user, link_id)
-        self._resources.guests.forget()
+        self._shared.guests.forget()
 
     async def accesses(
         self, link_id: str, size: int, before: int | None = None
@@ -173,7 +186,7 @@ class Sharing:
             raise Forbidden(self._actor.right_missing.format(sorted(missing)[0]))
 
     def _change(self, action: str, path: Path, link_id: str | None = None) -> Change:
-        change = Change(self._resources.audit, self._actor.context, action, path)
+        change = Change(self._shared.audit, self._actor.context, action, path)
         if link_id:
             change.line.link = link_id
         return change
@@ -185,7 +198,7 @@ class Sharing:
         end = end_of(link, self._links.policy)
         if link.ended_at is not None:
             state = "ended"
-        elif end is not None and end <= self._resources.now():
+        elif end is not None and end <= self._shared.now():
             state = "expired"
         else:
             state = "used-up" if link.is_used_up else "open"
@@ -193,7 +206,7 @@ class Sharing:
 
     def _latest_end(self) -> int | None:
         longest = self._links.policy.max_lifetime
-        return None if longest is None else self._resources.now() + clock.milliseconds(longest)
+        return None if longest is None else self._shared.now() + clock.milliseconds(longest)
 
     async def _values(self, options: LinkOptions) -> dict[str, Any]:
         """The columns that the options set; `InvalidRequest` if they make no sense."""
@@ -220,14 +233,12 @@ class Sharing:
             password = given.pop("password")
             if password is not None:
                 check_password(password)
-            given["password_hash"] = (
-                None if password is None else await self._resources.passwords.hash(password)
-            )
+            given["password_hash"] = None if password is None else await self._shared.passwords.hash(password)
         return given
 
     def _check_end(self, end: int | None) -> None:
         latest = self._latest_end()
-        if end is not None and end <= self._resources.now():
+        if end is not None and end <= self._shared.now():
             raise InvalidRequest("The link would have expired already; choose a later time.")
         if latest is not None and (end is None or end > latest + 60_000):
             longest = self._links.policy.max_lifetime

@@ -1,8 +1,9 @@
 """What is known of a resumable upload: what its client said, what its row holds, and what a front end may show."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -11,17 +12,51 @@ from portico.model.entries import Entry
 from portico.model.errors import NotFound
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.operations.actors.actor import Actor
-from portico.operations.resources import Resources
-from portico.store.uploads import Claim, UploadRecord
+from portico.observability.audit import AuditTrail
+from portico.operations.actors.tree import Tree
+from portico.operations.files.digests import WantedDigest
+from portico.store.digests import FileDigests
+from portico.store.uploads import Claim, UploadRecord, Uploads
+
+HELD_AT_ONCE = 16
+READ_AHEAD_AT_ONCE = 16
 
 
-class OwnUploads:
-    def __init__(self, resources: Resources, actor: Actor) -> None:
-        self._uploads = resources.uploads
-        self._now = resources.now
-        self._user = actor.user
-        self._guest = actor.guest.id if actor.guest else ""
+class UploadServices(msgspec.Struct, frozen=True):
+    """What the resumable uploads of all actors of a worker need."""
+
+    audit: AuditTrail
+    uploads: Uploads
+    digests: FileDigests
+    now: Callable[[], int]
+    """Milliseconds since the epoch, the same on all nodes."""
+    lifetime: timedelta
+    """After which an unfinished upload is removed."""
+    max_file_size: int
+    """Bytes; 0 is no limit."""
+    always_digest: bool
+    """Whether the SHA-256 of every upload is computed."""
+    held: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
+    """Of requests that are held in memory until their digest is known."""
+    reading_ahead: asyncio.Semaphore = msgspec.field(
+        default_factory=lambda: asyncio.Semaphore(READ_AHEAD_AT_ONCE)
+    )
+    """Of requests whose body is read before it is known what becomes of it."""
+
+    def wanted(self, asked: WantedDigest) -> WantedDigest:
+        """What is done, which may be more than was asked for."""
+        return WantedDigest(computed=True, recorded=True) if self.always_digest else asked
+
+
+class UploadAccess:
+    """Which resumable uploads an actor may use."""
+
+    def __init__(self, shared: UploadServices, tree: Tree) -> None:
+        self._uploads = shared.uploads
+        self._now = shared.now
+        self._tree = tree
+        self._user = tree.actor.user
+        self._guest = tree.actor.guest.id if tree.actor.guest else ""
 
     @asynccontextmanager
     async def claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[Claim]:
@@ -37,7 +72,7 @@ class OwnUploads:
         drive.require(Right.UPLOAD)
         details = details_of(record)
         if (
-            record.connection != self._user.connection
+            record.connection != self._tree.place(Path())[0]
             or details.root != str(drive.root)
             or details.guest != self._guest
             or record.expires_at <= self._now()

@@ -11,12 +11,19 @@ from portico.model.entries import Entry
 from portico.model.errors import PorticoError
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.operations.actors.actor import Actor, Standing
+from portico.operations.actors.actor import Standing
 from portico.operations.actors.auditing import Change
+from portico.operations.actors.tree import Tree
 from portico.operations.files.digests import Hashing, WantedDigest
-from portico.operations.resources import Resources
-from portico.operations.sharing.link_limits import GuestRules, check_commit
-from portico.operations.uploads.access import UploadDetails, UploadStatus, save_progress, status_of, text_of
+from portico.operations.sharing.link_limits import LinkLimits
+from portico.operations.uploads.access import (
+    UploadDetails,
+    UploadServices,
+    UploadStatus,
+    save_progress,
+    status_of,
+    text_of,
+)
 from portico.runtime import clock
 from portico.store.uploads import FINISHED, PART, Claim
 
@@ -27,10 +34,11 @@ log = structlog.get_logger()
 
 
 class UploadCompletion:
-    def __init__(self, resources: Resources, actor: Actor) -> None:
-        self._resources = resources
-        self._actor = actor
-        self._rules = GuestRules(resources, actor)
+    def __init__(self, shared: UploadServices, tree: Tree, limits: LinkLimits) -> None:
+        self._shared = shared
+        self._tree = tree
+        self._actor = tree.actor
+        self._limits = limits
 
     async def complete(
         self,
@@ -47,8 +55,8 @@ class UploadCompletion:
         else:
             details.entry = await self._store(claim, drive, upload, details, path)
             stored = path.parent.child(details.entry.name)
-            await self._rules.note_upload(stored, upload.offset)
-            if self._rules.is_blind:
+            await self._limits.note_upload(stored, upload.offset)
+            if self._limits.is_upload_only:
                 details.entry = msgspec.structs.replace(details.entry, name=path.name)
         await claim.save(
             status=PART if details.partial else FINISHED,
@@ -56,9 +64,9 @@ class UploadCompletion:
             size=upload.offset,
             state=upload.state,
             details=text_of(details),
-            expires_at=max(claim.record.expires_at, self._resources.now() + clock.milliseconds(_KEPT)),
+            expires_at=max(claim.record.expires_at, self._shared.now() + clock.milliseconds(_KEPT)),
         )
-        wanted = self._resources.wanted(wanted)
+        wanted = self._shared.wanted(wanted)
         if wanted.computed and not details.partial:
             await self._digest(claim, drive, stored, details.entry, details, wanted)
         return status_of(claim.record, details, offset=upload.offset, size=upload.offset)
@@ -66,11 +74,11 @@ class UploadCompletion:
     async def _store(
         self, claim: Claim, drive: Drive, upload: ResumableUpload, details: UploadDetails, path: Path
     ) -> Entry:
-        async with Change(self._resources.audit, self._actor.context, "upload", path) as change:
+        async with Change(self._shared.audit, self._actor.context, "upload", path) as change:
             change.line.bytes = upload.offset
             needed = [Right.UPLOAD, *([Right.OVERWRITE] if details.replaces else [])]
             drive.require(*needed)
-            await check_commit(self._resources, Standing(self._actor, *needed))
+            await self._tree.check_commit(Standing(self._actor, *needed))
             await self._count(claim, upload, details)
             await change.begin()
             try:
@@ -86,8 +94,8 @@ class UploadCompletion:
 
     async def _count(self, claim: Claim, upload: ResumableUpload, details: UploadDetails) -> None:
         """Once, even if the process dies before the file is stored, and another request goes on with it."""
-        if self._rules.is_guest and not details.counted:
-            async with self._rules.counted(upload.offset):
+        if self._limits.is_guest and not details.counted:
+            async with self._limits.counted(upload.offset):
                 details.counted = True
                 await claim.save(details=text_of(details))
 
@@ -95,7 +103,7 @@ class UploadCompletion:
         if details.counted:
             details.counted = False
             await claim.save(details=text_of(details))
-            await self._rules.give_back(upload.offset)
+            await self._limits.give_back(upload.offset)
 
     async def _digest(
         self,
@@ -116,7 +124,7 @@ class UploadCompletion:
             log.warning("digest-not-computed", code=error.code, cause=error.cause)
         if wanted.recorded and details.sha256:
             found = (drive.location(path), entry, details.sha256)
-            await self._resources.digests.record(self._actor.user.connection, [found])
+            await self._shared.digests.record(self._tree.place(path)[0], [found])
 
 
 async def _read_digest(drive: Drive, path: Path, entry: Entry) -> bytes | None:

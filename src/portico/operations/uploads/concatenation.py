@@ -8,12 +8,14 @@ import structlog
 from portico.drive.drive import Drive
 from portico.model.errors import InvalidRequest, PorticoError, service_failed
 from portico.model.rights import Right
-from portico.operations.actors.actor import Actor, Standing
+from portico.operations.actors.actor import Standing
+from portico.operations.actors.tree import Tree
 from portico.operations.files.digests import Hashing, WantedDigest
-from portico.operations.resources import OpenDrive, Resources
+from portico.operations.sharing.link_limits import LinkLimits
 from portico.operations.uploads.access import (
     NewUpload,
-    OwnUploads,
+    UploadAccess,
+    UploadServices,
     UploadStatus,
     details_of,
     save_progress,
@@ -32,25 +34,25 @@ log = structlog.get_logger()
 
 
 class Concatenation:
-    def __init__(self, resources: Resources, actor: Actor, drive: OpenDrive) -> None:
-        self._resources = resources
-        self._context = actor.context
-        self._standing = Standing(actor, Right.UPLOAD)
-        self._drive = drive
-        self._uploads = ResumableUploads(resources, actor, drive)
-        self._own = OwnUploads(resources, actor)
-        self._completion = UploadCompletion(resources, actor)
+    def __init__(self, shared: UploadServices, tree: Tree, limits: LinkLimits) -> None:
+        self._shared = shared
+        self._tree = tree
+        self._context = tree.actor.context
+        self._standing = Standing(tree.actor, Right.UPLOAD)
+        self._uploads = ResumableUploads(shared, tree, limits)
+        self._access = UploadAccess(shared, tree)
+        self._completion = UploadCompletion(shared, tree, limits)
 
     async def store(self, new: NewUpload, parts: list[str], wanted: WantedDigest) -> UploadStatus:
         """Store one file that consists of finished partial uploads, in this order."""
         if not 1 <= len(parts) <= MAX_PARTS or len(set(parts)) < len(parts):
             raise InvalidRequest(f"A file is made of 1 to {MAX_PARTS} different partial uploads.")
         self._context.action = "upload"
-        drive = await self._drive()
+        drive = await self._tree.whole()
         async with AsyncExitStack() as stack:
             # Claimed one after the other in one order, so that two requests for the same parts never wait for each other.
             claims = {
-                part: await stack.enter_async_context(self._own.claimed(drive, part))
+                part: await stack.enter_async_context(self._access.claimed(drive, part))
                 for part in sorted(parts)
             }
             known = [details_of(claims[part].record) for part in parts]
@@ -76,11 +78,11 @@ class Concatenation:
     async def _join(
         self, drive: Drive, upload_id: str, parts: list[str], size: int, wanted: WantedDigest
     ) -> UploadStatus:
-        async with self._own.claimed(drive, upload_id) as claim:
+        async with self._access.claimed(drive, upload_id) as claim:
             details = details_of(claim.record)
             upload = await drive.resume_upload(state_of(claim.record))
-            hashing = Hashing(sha256=True) if self._resources.wanted(wanted).computed else None
-            watch = self._resources.watches.add(self._standing)
+            hashing = Hashing(sha256=True) if self._shared.wanted(wanted).computed else None
+            watch = self._tree.watch(self._standing)
             content = guarded(claim, partial_uploads(drive, parts), SizeLimit(size, size), watch)
             await upload.append(
                 hashing.watch(content) if hashing else content,

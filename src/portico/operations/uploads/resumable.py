@@ -14,15 +14,16 @@ from portico.model.entries import guess_content_type
 from portico.model.errors import Forbidden, InvalidRequest, PorticoError, TooManyRequests, other_offset
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.operations.actors.actor import Actor, Standing
+from portico.operations.actors.actor import Standing
 from portico.operations.actors.auditing import Change
+from portico.operations.actors.tree import Tree
 from portico.operations.files.digests import ExpectedDigest, Hashing, WantedDigest
-from portico.operations.resources import OpenDrive, Resources
-from portico.operations.sharing.link_limits import GuestRules
+from portico.operations.sharing.link_limits import LinkLimits
 from portico.operations.uploads.access import (
     NewUpload,
-    OwnUploads,
+    UploadAccess,
     UploadDetails,
+    UploadServices,
     UploadStatus,
     details_of,
     save_progress,
@@ -49,25 +50,25 @@ log = structlog.get_logger()
 
 
 class ResumableUploads:
-    def __init__(self, resources: Resources, actor: Actor, drive: OpenDrive) -> None:
-        self._resources = resources
-        self._actor = actor
-        self._drive = drive
-        self._own = OwnUploads(resources, actor)
-        self._rules = GuestRules(resources, actor)
-        self._completion = UploadCompletion(resources, actor)
+    def __init__(self, shared: UploadServices, tree: Tree, limits: LinkLimits) -> None:
+        self._shared = shared
+        self._tree = tree
+        self._actor = tree.actor
+        self._access = UploadAccess(shared, tree)
+        self._limits = limits
+        self._completion = UploadCompletion(shared, tree, limits)
 
     # The operations
 
     async def create(self, new: NewUpload, parts: list[str] | None = None) -> UploadStatus:
         """Begin an upload. One of no bytes is stored at once."""
-        if self._rules.is_guest:
+        if self._limits.is_guest:
             new = msgspec.structs.replace(new, on_conflict=OnConflict.RENAME)
         async with self._refusals_audited(new.path):
-            self._rules.check_folder(new.path.parent)
+            self._limits.check_folder(new.path.parent)
             drive = await self._open()
-            await self._rules.check_names(drive, new.path)
-            self._rules.check_file(new.path.name, new.size)
+            await self._limits.check_names(drive, new.path)
+            self._limits.check_file(new.path.name, new.size)
             await self._check_new(drive, new.size)
             if new.on_conflict is OnConflict.REPLACE:
                 drive.require(Right.OVERWRITE)
@@ -106,7 +107,7 @@ class ResumableUploads:
     async def status(self, upload_id: str) -> UploadStatus:
         """How much has arrived. A request that still sends is ended first; a complete upload is stored."""
         drive = await self._open()
-        async with self._own.claimed(drive, upload_id) as claim:
+        async with self._access.claimed(drive, upload_id) as claim:
             details = details_of(claim.record)
             if claim.record.status != OPEN:
                 return status_of(claim.record, details)
@@ -139,9 +140,9 @@ class ResumableUploads:
         them is kept if they do not match. `wanted`: the digest of the whole file. With `read_ahead`, the first chunks
         may be taken before it is known whether the upload goes on with them.
         """
-        if not read_ahead or self._resources.reading_ahead.locked():
+        if not read_ahead or self._shared.reading_ahead.locked():
             return await self._append(upload_id, offset, chunks, size, length, interrupt, expected, wanted)
-        async with self._resources.reading_ahead, ReadAhead(chunks) as ahead:
+        async with self._shared.reading_ahead, ReadAhead(chunks) as ahead:
             return await self._append(upload_id, offset, ahead, size, length, interrupt, expected, wanted)
 
     async def _append(
@@ -157,8 +158,8 @@ class ResumableUploads:
     ) -> UploadStatus:
         drive = await self._open(admitted=False)
         self._actor.context.release()  # a creation that goes on with its body
-        await self._resources.audit.check()  # before a large body is sent in vain
-        async with self._own.claimed(drive, upload_id) as claim:
+        await self._shared.audit.check()  # before a large body is sent in vain
+        async with self._access.claimed(drive, upload_id) as claim:
             claim.interrupt = interrupt
             details = details_of(claim.record)
             if details.parts:
@@ -183,9 +184,9 @@ class ResumableUploads:
             if total != claim.record.size:
                 await claim.save(size=total)
             # A hash cannot be continued by another request, so only one that brings the whole file computes it in passing.
-            computed = not offset and self._resources.wanted(wanted).computed
+            computed = not offset and self._shared.wanted(wanted).computed
             hashing = Hashing(expected, sha256=computed) if expected or computed else None
-            watch = self._resources.watches.add(Standing(self._actor, Right.UPLOAD))
+            watch = self._tree.watch(Standing(self._actor, Right.UPLOAD))
             arriving = guarded(claim, chunks, limit, watch)
             async with self._content(drive, arriving, length, hashing, held=bool(expected)) as content:
                 most = limit.left if length is None else length
@@ -221,7 +222,7 @@ class ResumableUploads:
         async def create_hidden(size: int | None) -> str:
             return (await self._add_partial(drive, size, kind=HIDDEN))[0].id
 
-        bodies = VerifiedBodies(self._resources.uploads, drive, self._resources.held, create_hidden)
+        bodies = VerifiedBodies(self._shared.uploads, drive, self._shared.held, create_hidden)
         return bodies.verified(chunks, length, hashing)
 
     @asynccontextmanager
@@ -239,14 +240,14 @@ class ResumableUploads:
     async def end(self, upload_id: str) -> None:
         """Give an upload up. A file that was stored stays."""
         drive = await self._open()
-        async with self._own.claimed(drive, upload_id) as claim:
+        async with self._access.claimed(drive, upload_id) as claim:
             await abandon(claim, drive)
 
     # Their parts
 
     async def _open(self, *, admitted: bool = True) -> Drive:
         self._actor.context.action = "upload"
-        return await self._drive(admitted=admitted)
+        return await self._tree.whole(admitted=admitted)
 
     @asynccontextmanager
     async def _refusals_audited(self, path: Path) -> AsyncGenerator[None]:
@@ -254,15 +255,15 @@ class ResumableUploads:
         try:
             yield
         except PorticoError as error:
-            async with Change(self._resources.audit, self._actor.context, "upload", path) as change:
+            async with Change(self._shared.audit, self._actor.context, "upload", path) as change:
                 change.line.outcome = error.code
             raise
 
     def _size_limit(self, drive: Drive) -> int:
-        return self._rules.most_bytes(drive.size_limit(self._resources.max_file_size))
+        return self._limits.most_bytes(drive.size_limit(self._shared.max_file_size))
 
     async def _check_new(self, drive: Drive, size: int | None) -> None:
-        await self._resources.audit.check()
+        await self._shared.audit.check()
         limit = self._size_limit(drive)
         if size is not None and size > limit:
             raise too_large(limit)
@@ -277,14 +278,14 @@ class ResumableUploads:
         kind: str = RESUMABLE,
     ) -> UploadRecord:
         """`TooManyRequests` if there are too many unfinished ones."""
-        details.guest = self._rules.id
-        now = self._resources.now()
+        details.guest = self._limits.id
+        now = self._shared.now()
         user = self._actor.user
-        lifetime = self._resources.upload_lifetime
+        lifetime = self._shared.lifetime
         record = UploadRecord(
             id=upload_id or token_hex(16),
             user_id=user.id,
-            connection=user.connection,
+            connection=self._tree.place(path)[0],
             status=OPEN,
             path=str(path),
             size=size,
@@ -295,17 +296,17 @@ class ResumableUploads:
             expires_at=now
             + clock.milliseconds(lifetime if kind == HIDDEN else min(EMPTY_LIFETIME, lifetime)),
             kind=kind,
-            link=self._rules.link,
-            address=self._rules.network,
+            link=self._limits.link,
+            address=self._limits.network,
         )
-        if full := await self._resources.uploads.add(record, {} if kind == HIDDEN else self._limits):
-            raise _too_many(full, self._limits[full])
-        await self._rules.keep(now + clock.milliseconds(lifetime))
+        if full := await self._shared.uploads.add(record, {} if kind == HIDDEN else self._most_open):
+            raise _too_many(full, self._most_open[full])
+        await self._limits.keep(now + clock.milliseconds(lifetime))
         return record
 
     @property
-    def _limits(self) -> dict[Scope, int]:
-        if self._rules.is_guest:
+    def _most_open(self) -> dict[Scope, int]:
+        if self._limits.is_guest:
             return {Scope.ADDRESS: MAX_OPEN_OF_ADDRESS, Scope.LINK: MAX_OPEN_OF_LINK}
         return {Scope.USER: MAX_OPEN}
 

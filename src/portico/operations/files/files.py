@@ -1,0 +1,468 @@
+"""`Files`: what one actor can do with the files and folders of their tree."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import msgspec
+import structlog
+
+from portico.accounts.guests import Guests
+from portico.accounts.share_links import ShareLinks
+from portico.accounts.tickets import Tickets
+from portico.drive.drive import Drive, OnConflict
+from portico.model.entries import Download, Entry, Page
+from portico.model.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folder
+from portico.model.paths import Path
+from portico.model.rights import Right
+from portico.observability.audit import AuditTrail
+from portico.operations.actors.actor import Scope, Standing
+from portico.operations.actors.attempt import Attempt
+from portico.operations.actors.auditing import Change
+from portico.operations.actors.tree import Tree
+from portico.operations.files import replay
+from portico.operations.files.archives import Archive, ArchiveLimits, ArchiveMemory
+from portico.operations.files.receipts import Receipt, Receipts
+from portico.operations.files.search import Criteria, SearchPage, search
+from portico.operations.files.upload import Upload
+from portico.operations.sharing.link_limits import LinkLimits, not_by_link
+from portico.operations.thumbnails.thumbnails import SMALL, PlannedThumbnail, Thumbnail, Thumbnails
+from portico.runtime.fair_scheduling import FairScheduler
+from portico.store.digests import FileDigest, FileDigests
+
+__all__ = ["FileServices", "Files", "OnConflict", "Ticket"]
+
+log = structlog.get_logger()
+
+_COUNTED_AT_ONCE = 1000
+_MOST_COUNTED = 1_000_000
+_STATS_AT_ONCE = 16
+"""For the digests of a listing."""
+_DIGESTS_AT_ONCE = 500
+_DIGEST_COST = 5
+"""A digest is looked up in the database, and the file may have to be looked at: how many entries of a listing that is."""
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    text: str
+    lifetime: int
+    """In seconds."""
+
+
+class FileServices(msgspec.Struct, frozen=True):
+    """What the files of all actors of a worker need."""
+
+    audit: AuditTrail
+    digests: FileDigests
+    links: ShareLinks
+    guests: Guests
+    tickets: Tickets
+    receipts: Receipts
+    scheduler: FairScheduler
+    archive_limits: ArchiveLimits
+    archive_memory: ArchiveMemory
+    thumbnails: Thumbnails | None
+    """None if this gateway makes none."""
+    max_file_size: int
+    """Bytes; 0 is no limit."""
+    always_digest: bool
+    """Whether the SHA-256 of every upload is computed."""
+
+
+class Files:
+    """Made for one request. Each operation names itself in the request's context, for metrics."""
+
+    def __init__(self, shared: FileServices, tree: Tree, limits: LinkLimits) -> None:
+        self._shared = shared
+        self._tree = tree
+        self._limits = limits
+        self._actor = tree.actor
+        self._context = tree.actor.context
+
+    # Reading
+
+    async def list(
+        self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False
+    ) -> Page:
+        """As `Drive.list_page`."""
+        self._context.action = "list"
+        drive, folder = await self._tree.at(folder)
+        async with self._tree.looking(min(size, drive.max_page_size)):
+            return await drive.list_page(folder, size, cursor, file_first=file_first)
+
+    async def search(
+        self, folder: Path, criteria: Criteria, size: int, cursor: str | None = None
+    ) -> SearchPage:
+        """What is below a folder and meets the criteria; from where an earlier request has come to, if there is one."""
+        self._context.action = "search"
+        drive, folder = await self._tree.at(folder)
+        async with self._tree.searching():
+            walk = drive.walk(folder, cursor)
+            return await search(walk, criteria, size, self._tree.looking, self._shared.scheduler)
+
+    async def stat(self, path: Path) -> Entry:
+        self._context.action = "stat"
+        drive, path = await self._tree.at(path)
+        return await drive.stat(path)
+
+    async def digests(self, folder: Path, entries: Iterable[Entry]) -> dict[str, bytes]:
+        """The known SHA-256 of files in a folder, by name: of those that are still what was hashed."""
+        drive, folder = await self._tree.at(folder)
+        files = iter([entry for entry in entries if not entry.is_folder])
+        digests: dict[str, bytes] = {}
+        while some := {folder.child(entry.name): entry for entry in islice(files, _DIGESTS_AT_ONCE)}:
+            async with self._tree.looking(_DIGEST_COST * len(some)):
+                found = await self._digests(drive, some)
+            digests |= {path.name: digest for path, digest in found.items()}
+        return digests
+
+    async def digest(self, path: Path, entry: Entry) -> bytes | None:
+        """The known SHA-256 of a file that is about to be read."""
+        drive, path = await self._tree.at(path, Scope(path))
+        return (await self._digests(drive, {path: entry})).get(path)
+
+    async def _digests(self, drive: Drive, files: Mapping[Path, Entry]) -> dict[Path, bytes]:
+        if not drive.allows(Right.DOWNLOAD):  # a digest confirms what somebody guesses of the content
+            return {}
+        places = {drive.location(path): path for path in files}
+        found = await self._shared.digests.find(
+            self._tree.place(Path())[0], {place: files[path] for place, path in places.items()}
+        )
+        at_once = asyncio.Semaphore(_STATS_AT_ONCE)
+
+        async def is_current(path: Path, digest: FileDigest) -> bool:
+            """Listings of some services have no etag, which alone tells whether the file is the one that was hashed."""
+            if files[path].etag is not None:
+                return True
+            async with at_once:
+                entry = await drive.find(path)
+            return entry is not None and entry.etag == digest.etag
+
+        known = {places[place]: digest for place, digest in found.items()}
+        current = await asyncio.gather(*(is_current(path, digest) for path, digest in known.items()))
+        return {path: digest.sha256 for (path, digest), ok in zip(known.items(), current, strict=True) if ok}
+
+    async def stat_for_download(self, path: Path) -> Entry:
+        """The entry of a file that is about to be read; `IsAFolder` if it is none. Needs the right to download."""
+        self._context.action = "download"
+        drive, path = await self._tree.at(path, Scope(path))
+        entry = await drive.stat_for_download(path)
+        if entry.is_folder:
+            raise IsAFolder(f"'{path.name}' is a folder; list it, or download a file in it.")
+        return entry
+
+    async def has_digests(self) -> bool:
+        """Whether it is worth a query to look for a digest that nobody has asked for."""
+        return await self._shared.digests.is_used(self._tree.place(Path())[0])
+
+    async def read(
+        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
+    ) -> Download:
+        """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to them."""
+        self._context.action = "download"
+        drive, place = await self._tree.at(path, Scope(path))
+        download = await drive.read(place, start, stop, etag=etag)
+        download.chunks = self._tree.watched(download.chunks, Right.DOWNLOAD)
+        if self._limits:
+            try:
+                await self._limits.count_download("download", path, str(path), download.entry.size)
+            except BaseException:
+                await download.chunks.aclose()
+                raise
+        return download
+
+    async def archive(self, folder: Path, chosen: Sequence[Path] = ()) -> Archive:
+        """A folder or file as a ZIP, or `chosen` paths below a folder. Not made, nor counted, before it is read."""
+        self._context.action = "zip"
+        only = self._actor.only
+        fits = only and (not chosen or (only.is_folder and all(map(folder.holds, chosen))))
+        scope = Scope(folder, only.is_folder) if only and fits else None
+        drive, folder = await self._tree.at(folder, scope)
+        if only:  # of two with this name, not the other
+            folder = Path(folder.segments, as_folder=only.is_folder)
+
+        async def begin() -> None:
+            if self._limits:
+                what = "\0".join(["zip", str(folder), *sorted(map(str, chosen))])
+                await self._limits.count_download("zip", folder, what, archive.size)
+
+        archive = Archive(
+            drive,
+            folder,
+            chosen,
+            self._shared.archive_limits,
+            self._shared.archive_memory.begin(self._actor.share),
+            self._tree.looking,
+            is_folder=only.is_folder if only else None,
+            begin=begin,
+            watched=lambda chunks: self._tree.watched(chunks, Right.DOWNLOAD, Right.LIST),
+        )
+        try:
+            await archive.plan()
+        except BaseException:
+            await archive.close()
+            raise
+        return archive
+
+    async def plan_thumbnail(self, path: Path, size: int, page: int = 1) -> PlannedThumbnail:
+        """A small picture of a file, which `make_thumbnail` makes; `NoThumbnail` if there can be none."""
+        entry = await self.stat_for_download(path)
+        self._context.action = "thumbnail"
+        if self._shared.thumbnails is None:
+            raise NoThumbnail("This gateway makes no thumbnails.")
+        drive, path = await self._tree.at(path, Scope(path))
+        return self._shared.thumbnails.of(drive, path, entry, size, page)
+
+    async def make_thumbnail(self, planned: PlannedThumbnail) -> Thumbnail:
+        """Ends when the client hangs up: it may have scrolled on."""
+        path = planned.path
+        if planned.size > SMALL:  # as good as the file, for many
+            await self._limits.count_download("download", path, str(path), planned.entry.size)
+        self._context.release()  # it waits for its turn, not for the storage
+        made: Thumbnail = await self._tree.cancellable(planned.make(self._actor.share), Right.DOWNLOAD)
+        return made
+
+    async def ticket(self, path: Path, *, recursive: bool = False, renewed: str | None = None) -> Ticket:
+        """A ticket with which this file can be downloaded without a token; if `recursive`, a folder as an archive.
+
+        One that is to be `renewed` stays the same, if it is for this path and has not expired.
+        """
+        self._context.action = "ticket"
+        guest = self._actor.guest
+        session = None if guest else self._actor.require_session()
+        # A ticket gives no further ones.
+        drive, place = await self._tree.at(path, None if self._actor.by_ticket else Scope(path))
+        entry = await drive.stat_for_download(place)
+        self._actor.require(Scope(path, entry.is_folder))
+        if entry.is_folder and not recursive:
+            raise IsAFolder(f"'{path.name}' is a folder; a ticket for its archive needs recursive=true.")
+        is_folder = entry.is_folder
+        if guest:
+            guests = self._shared.guests
+            if renewed and await guests.renew_ticket(guest, renewed, path, is_folder=is_folder):
+                return Ticket(renewed, Tickets.LIFETIME)
+            text = await guests.issue_ticket(guest, path, is_folder=is_folder)
+            return Ticket(text, Tickets.LIFETIME)
+        assert session
+        tickets = self._shared.tickets
+        if renewed and await tickets.renew(session, renewed, path, is_folder=is_folder):
+            return Ticket(renewed, Tickets.LIFETIME)
+        return Ticket(await tickets.issue(session, path, is_folder=is_folder), Tickets.LIFETIME)
+
+    # Storing
+
+    async def store(
+        self,
+        path: Path,
+        chunks: AsyncIterator[bytes],
+        content_type: str | None = None,
+        on_conflict: OnConflict | None = None,
+        *,
+        size: int | None = None,
+        if_match: str | None = None,
+        modified: datetime | None = None,
+    ) -> Entry:
+        """Store one file of `size` bytes, if that is known. Its entry bears the name under which it was stored."""
+        if path.is_root:
+            raise root_is_a_folder()
+        async with self.upload(path.parent, on_conflict) as upload:
+            return await upload.store(
+                path.name, chunks, content_type, size=size, if_match=if_match, modified=modified
+            )
+
+    @asynccontextmanager
+    async def upload(
+        self,
+        folder: Path,
+        on_conflict: OnConflict | None = None,
+        *,
+        digest: bool = False,
+        receipt: bool = False,
+    ) -> AsyncIterator[Upload]:
+        """Store several files in a folder. An error between them has an audit line for the folder.
+
+        With `digest`, the SHA-256 of each is computed and recorded; with `receipt`, it is computed.
+        """
+        self._context.action = "upload"
+        if self._limits.is_guest:
+            self._limits.check_folder(folder)
+            on_conflict = OnConflict.RENAME
+        drive, place = await self._tree.at(folder, admitted=False)
+        await self._shared.audit.check()  # before a large body is sent in vain
+        recorded = digest or self._shared.always_digest
+        upload = Upload(
+            self._tree,
+            self._limits,
+            self._shared.audit,
+            drive,
+            place,
+            on_conflict,
+            max_file_size=self._shared.max_file_size,
+            sha256=recorded or receipt,
+        )
+        try:
+            drive.require(Right.UPLOAD)
+            if on_conflict is OnConflict.REPLACE:
+                drive.require(Right.OVERWRITE)
+            yield upload
+        except PorticoError as error:
+            if not upload.failed:  # a file that failed has a line of its own
+                line = self._context.audit_line("upload", outcome=error.code)
+                line.path = str(folder)
+                await self._shared.audit.end(line)
+            raise
+        finally:
+            if recorded:
+                await self._shared.digests.record(
+                    self._tree.place(folder)[0],
+                    [
+                        (
+                            drive.location(place.child(upload.real_name(entry))),
+                            entry,
+                            upload.digests[entry.name],
+                        )
+                        for entry in upload.stored
+                    ],
+                )
+
+    def receipt(self, path: Path, entry: Entry, sha256: bytes | None) -> Receipt:
+        """A signed receipt for a file that this actor has just stored."""
+        user = self._actor.user.name
+        if guest := self._actor.guest:
+            user = f"{guest.name or 'guest'} (link {guest.link.id} of {user})"
+        return self._shared.receipts.issue(user, path, entry, sha256)
+
+    # Changing the tree
+
+    async def make_folder(self, path: Path) -> None:
+        self._context.action = "mkdir"
+        if self._limits.is_upload_only:
+            raise not_by_link()
+        drive, place = await self._tree.at(path)
+        async with self._change("mkdir", path) as change:
+            await self._limits.check_names(drive, place)
+            await Standing(self._actor, Right.UPLOAD).check()
+            await change.begin()
+            await drive.make_folder(place)
+
+    async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
+        """Copy a file or folder; the path of the copy. Cancelled when the client hangs up."""
+        self._context.action = "copy"
+        drive, source, target = await self._ends(source, target)
+        copying: Callable[..., Coroutine[Any, Any, Path]] = drive.copy
+        keeps = replay.keeps_existing(drive, on_conflict)
+        if attempt := self._context.attempt:
+
+            async def done() -> Path | None:
+                return await replay.copied_to(drive, attempt, source, target) if keeps else None
+
+            copying = partial(self._once, attempt, drive, drive.copy, done)
+        async with self._change("copy", source, target) as change:
+            await change.begin()
+            needed = (Right.DOWNLOAD, Right.UPLOAD, *(() if keeps else (Right.OVERWRITE,)))
+            place: Path = await self._tree.cancellable(copying(source, target, on_conflict), *needed)
+            change.line.target = str(place)
+        return place
+
+    async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
+        """Move a file or folder; its new path. Cancelled when the client hangs up."""
+        self._context.action = "move"
+        drive, source, target = await self._ends(source, target)
+        moving: Callable[..., Coroutine[Any, Any, Path]] = drive.move
+        if attempt := self._context.attempt:
+            keeps = replay.keeps_existing(drive, on_conflict)
+            done = partial(replay.moved_to, drive, attempt, source, target, keeps=keeps)
+            moving = partial(self._once, attempt, drive, drive.move, done)
+        async with self._change("move", source, target) as change:
+            await change.begin()
+            place: Path = await self._tree.cancellable(
+                moving(source, target, on_conflict), Right.UPLOAD, Right.OVERWRITE
+            )
+            change.line.target = str(place)
+            await self._links_follow(self._links_moved(drive, source, place))
+        return place
+
+    async def _ends(self, source: Path, target: Path) -> tuple[Drive, Path, Path]:
+        """The drive in which something is copied or moved, and both paths in it."""
+        if self._limits.is_guest:
+            raise not_by_link()
+        drive, source = await self._tree.at(source)
+        _, target = await self._tree.at(target)
+        return drive, source, target
+
+    async def _once(
+        self,
+        attempt: Attempt,
+        drive: Drive,
+        transfer: Callable[..., Coroutine[Any, Any, Path]],
+        done: Callable[[], Coroutine[Any, Any, Path | None]],
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None,
+    ) -> Path:
+        """As `transfer`, unless an earlier attempt has done it. What it needs to know is noted first."""
+        if attempt.is_repeated and (place := await done()):
+            return place
+        if on_conflict is OnConflict.RENAME:
+            return await transfer(source, target, on_conflict, partial(attempt.choose, target))
+        if replay.keeps_existing(drive, on_conflict) and not await drive.find(target):
+            await attempt.choose(target, target)
+        return await transfer(source, target, on_conflict)
+
+    async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> None:
+        """Delete a file or an empty folder; with `recursive` any folder, until the client hangs up.
+
+        It is moved to the trash, if there is one, unless `permanent`.
+        """
+        self._context.action = "delete"
+        drive, place = await self._tree.at(path)
+        async with self._change("delete", path) as change:
+            await change.begin()
+            attempt = self._context.attempt
+            if attempt and attempt.is_repeated and await replay.is_gone(drive, attempt, place):
+                # The attempt may have ended before its links: without them, a new file of that name would be shared.
+                for is_folder in (False, True):
+                    await self._links_deleted(path, is_folder=is_folder)
+                return
+            shared = await self._shared.links.exist(*self._tree.place(path))
+            entry = await drive.find(place) if shared else None
+            work = drive.delete(place, recursive=recursive, permanent=permanent)
+            await self._tree.cancellable(work, Right.OVERWRITE, by_client=recursive)
+            if entry:
+                trash_id = drive.trashed[-1] if drive.trashed else None
+                await self._links_deleted(path, is_folder=entry.is_folder, trash_id=trash_id)
+
+    async def count_files(self, folder: Path) -> int | None:
+        """How many files are below a folder; None if there are too many to count."""
+        drive, folder = await self._tree.at(folder)
+        files = 0
+        walk = drive.walk(folder)
+        while not walk.ended and walk.passed < _MOST_COUNTED:
+            async with self._tree.looking(_COUNTED_AT_ONCE):
+                page = await walk.page(_COUNTED_AT_ONCE)
+            files += sum(not entry.is_folder for _, entry in page)
+        return files if walk.ended else None
+
+    def _change(self, action: str, path: Path, target: Path | None = None) -> Change:
+        return Change(self._shared.audit, self._context, action, path, target)
+
+    async def _links_moved(self, drive: Drive, source: Path, target: Path) -> None:
+        links = self._shared.links
+        (connection, old), (_, new) = self._tree.place(source), self._tree.place(target)
+        if await links.exist(connection, old) and (moved := await drive.find(target)):
+            await links.moved(connection, old, new, is_folder=moved.is_folder)
+
+    async def _links_deleted(self, path: Path, *, is_folder: bool, trash_id: str | None = None) -> None:
+        deleted = self._shared.links.deleted(*self._tree.place(path), is_folder=is_folder, trash_id=trash_id)
+        await self._links_follow(deleted)
+
+    async def _links_follow(self, work: Coroutine[Any, Any, None]) -> None:
+        """The change is done: that its links cannot follow does not make it fail."""
+        try:
+            await work
+        except PorticoError as error:
+            log.warning("links-not-moved", code=error.code, cause=error.cause)
