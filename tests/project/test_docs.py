@@ -7,10 +7,10 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 ROOTS = (PROJECT / "src" / "portico", PROJECT)
-PATHS = re.compile(r"`((?!/)[\w*./-]+/(?:[\w*.-]+\.\w+)?)`")
+PATHS = re.compile(r"`((?!/|\.portico~|a/`)[\w*./-]+/(?:[\w*.-]+\.\w+)?)`")
 
 
-@pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("document", ["docs/architecture.md", "docs/decisions.md", "CONTRIBUTING.md"])
 def test_every_path_exists(document: str) -> None:
     named = set(PATHS.findall((PROJECT / document).read_text()))
     named = {path for path in named if "NAME" not in path}
