@@ -3,11 +3,10 @@
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-import msgspec
 from starlette.requests import Request
 
-from portico.model.entries import Entry
-from portico.model.errors import Changed, InvalidRequest
+from portico.model.errors import InvalidRequest
+from portico.operations.files.conditions import ANY, WriteCondition
 from portico.operations.files.files import OnConflict
 
 
@@ -22,10 +21,6 @@ def names(condition: str, etag: str | None) -> bool:
     return condition.strip() == "*" or (etag is not None and f'"{etag}"' in _members(condition))
 
 
-def modified(entry: Entry) -> datetime:
-    return (entry.modified or datetime.fromtimestamp(0, UTC)).replace(microsecond=0)
-
-
 def date(text: str | None) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text) if text else None
@@ -38,78 +33,26 @@ def _members(condition: str) -> list[str]:
     return [member.strip() for member in condition.split(",")]
 
 
-class WriteCondition(msgspec.Struct):
-    """What an upload may replace. `on_conflict` and `if_match` leave the decision to the storage, which makes it when the
-    file is committed."""
+def write_condition(request: Request, on_conflict: OnConflict | None) -> WriteCondition:
+    """What the headers of an upload say about the file that it may replace."""
+    match, none_match = joined(request, "If-Match"), joined(request, "If-None-Match")
+    if match is not None and on_conflict not in (None, OnConflict.REPLACE):
+        raise InvalidRequest(
+            f"If-Match replaces a file, and onConflict={on_conflict} does not; send one of them."
+        )
+    return WriteCondition.of(
+        on_conflict,
+        None if match is None else _tags(match),
+        None if none_match is None else _tags(none_match.replace("W/", "")),
+        None if match is not None else date(request.headers.get("If-Unmodified-Since")),
+    )
 
-    on_conflict: OnConflict | None
-    if_match: str | None = None
-    match: str | None = None
-    none_match: str | None = None
-    unmodified_since: datetime | None = None
-    only_new: bool = False
-    """Whether it holds only while there is no file."""
 
-    @classmethod
-    def of(cls, request: Request, on_conflict: OnConflict | None) -> "WriteCondition":
-        match, none_match = joined(request, "If-Match"), joined(request, "If-None-Match")
-        since = None if match is not None else date(request.headers.get("If-Unmodified-Since"))
-        condition = cls(on_conflict, None, match, none_match, since)
-        if match is not None:
-            if on_conflict not in (None, OnConflict.REPLACE):
-                raise InvalidRequest(
-                    f"If-Match replaces a file, and onConflict={on_conflict} does not; send one of them."
-                )
-            condition._require(match)
-        elif none_match is not None and none_match.strip() == "*":
-            condition._require_none()
-            condition.none_match = condition.unmodified_since = None
-        return condition
-
-    def _require(self, match: str) -> None:
-        self.on_conflict = OnConflict.REPLACE
-        tags = _members(match)
-        if len(tags) == 1 and len(tags[0]) > 2 and tags[0][0] == tags[0][-1] == '"' and not self.none_match:
-            self.if_match = tags[0][1:-1]  # the storage compares
-            self.match = None
-
-    def _require_none(self) -> None:
-        self.on_conflict, self.only_new = OnConflict.FAIL, True
-
-    @property
-    def needs_entry(self) -> bool:
-        """Whether `settle` has to be called."""
-        return any(each is not None for each in (self.match, self.none_match, self.unmodified_since))
-
-    def settle(self, entry: Entry | None) -> None:
-        """Compare with what is there; from then on, only that may be replaced."""
-        if self.match is not None and (entry is None or not names(self.match, entry.etag)):
-            raise Changed("There is no file in the version that If-Match names; look at it again.")
-        if entry and self.unmodified_since and modified(entry) > self.unmodified_since:
-            raise Changed("The file has changed since the date of If-Unmodified-Since; look at it again.")
-        if entry and self.none_match is not None and names(self.none_match.replace("W/", ""), entry.etag):
-            raise Changed("The file is of a version that If-None-Match excludes; look at it again.")
-        self._bind(entry.etag if entry else None)
-
-    @property
-    def settled(self) -> str:
-        """What `settle` decided, for `settle_as`."""
-        return self.if_match or ""
-
-    def settle_as(self, settled: str) -> None:
-        """As `settle`, which an earlier attempt of this request has done. What is there now may be of that attempt."""
-        self._bind(settled or None)
-
-    def _bind(self, etag: str | None) -> None:
-        if self.on_conflict in (None, OnConflict.REPLACE):
-            if etag is None:
-                self._require_none()
-            else:
-                self.on_conflict, self.if_match = OnConflict.REPLACE, etag
-
-    @property
-    def makes_new(self) -> bool | None:
-        """Whether the file that it lets be stored is a new one; None if that is open."""
-        if self.if_match is not None:
-            return False
-        return True if self.only_new else None
+def _tags(condition: str) -> frozenset[str]:
+    """The versions in a list; `*` is any. A weak tag is no version."""
+    members = _members(condition)
+    return frozenset(
+        ANY if each == ANY else each[1:-1]
+        for each in members
+        if each == ANY or (len(each) > 2 and each[0] == each[-1] == '"')
+    )

@@ -19,6 +19,7 @@ from portico.model.entries import Chunks, Download, Entry
 from portico.model.errors import Changed, Forbidden, RangeNotSatisfiable
 from portico.model.paths import Path
 from portico.operations.actors.cancellation import ClientGone
+from portico.operations.files.conditions import modified
 from portico.operations.operations import Operations
 from portico.runtime.fair_scheduling import FairScheduler
 
@@ -220,14 +221,12 @@ def _unchanged(request: Request, entry: Entry) -> bool:
     if (match := conditions.joined(request, "If-Match")) is not None:
         if not conditions.names(match, entry.etag):
             raise Changed("The file is not the version that If-Match names; look at it again.")
-    elif (since := conditions.date(headers.get("If-Unmodified-Since"))) and conditions.modified(
-        entry
-    ) > since:
+    elif (since := conditions.date(headers.get("If-Unmodified-Since"))) and modified(entry) > since:
         raise Changed("The file has changed since the date of If-Unmodified-Since; look at it again.")
     if (none_match := conditions.joined(request, "If-None-Match")) is not None:
         return conditions.names(none_match.replace("W/", ""), entry.etag)
     since = conditions.date(headers.get("If-Modified-Since"))
-    return since is not None and conditions.modified(entry) <= since
+    return since is not None and modified(entry) <= since
 
 
 def _requested_range(request: Request, entry: Entry) -> tuple[int, int] | None:
@@ -254,4 +253,4 @@ def _if_range_holds(request: Request, entry: Entry) -> bool:
         return True
     if condition.startswith('"'):
         return condition == f'"{entry.etag}"'
-    return conditions.date(condition) == conditions.modified(entry)
+    return conditions.date(condition) == modified(entry)

@@ -81,7 +81,16 @@ def may_see_faults(request: Request) -> bool:
 
 
 async def actor_of(request: Request) -> Actor:
-    """The user behind the request's bearer token or API key. A key may be a Basic password, too."""
+    """The user behind the request's bearer token or API key, who is asked for once."""
+    state = request.scope["state"]
+    if "actor" not in state:
+        state["actor"] = await _authenticated(request)
+    actor: Actor = state["actor"]
+    return actor
+
+
+async def _authenticated(request: Request) -> Actor:
+    """A key may be a Basic password, too."""
     header = single_header(request, "Authorization")
     scheme, _, token = (header or "").partition(" ")
     authentication = services_of(request).gateway.authentication

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.operations.operations import Operations
+from portico.operations.files.files import Files
 from portico.providers.local.provider import LocalProvider
 
 from ..gateways import MULTIPART, Gateway, address, form, named
@@ -240,7 +240,7 @@ async def test_a_bug_is_not_an_answer(sqlite_gateway: Gateway, monkeypatch: pyte
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(Operations, "make_folder", fail)
+        patched.setattr(Files, "make_folder", fail)
         assert (await post(sqlite_gateway, "a", action="MKDIR")).status_code == 500
     assert (await post(sqlite_gateway, "a", action="MKDIR")).status_code == 201
 

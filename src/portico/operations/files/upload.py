@@ -1,5 +1,6 @@
 """`Upload`: the files that one request stores in one folder, and what became of each."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -9,13 +10,23 @@ import msgspec
 
 from portico.drive.drive import Drive, OnConflict, WriteOptions
 from portico.model.entries import Entry, guess_content_type
-from portico.model.errors import Changed, InvalidRequest, TooLarge, already_exists
+from portico.model.errors import (
+    AlreadyExists,
+    Changed,
+    InvalidRequest,
+    PorticoError,
+    TooLarge,
+    already_exists,
+    cannot_replace_folder,
+)
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Standing, Watch
+from portico.operations.actors.attempt import Attempt
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.tree import Tree
+from portico.operations.files.conditions import WriteCondition
 from portico.operations.files.digests import ExpectedDigest, Hashing
 from portico.operations.files.replay import (
     AlreadyStored,
@@ -25,6 +36,14 @@ from portico.operations.files.replay import (
     replaced_file,
 )
 from portico.operations.sharing.link_limits import LinkLimits
+
+_SETTLED = "condition"
+
+
+class Stored(msgspec.Struct, frozen=True):
+    entry: Entry
+    is_new: bool
+    """Whether it replaced no file."""
 
 
 class Upload:
@@ -84,11 +103,6 @@ class Upload:
         """Before a body is sent: `NotAFolder` if no file could be stored in the folder."""
         await self._drive.check_target(self._folder)
 
-    @property
-    def says_replaced(self) -> bool:
-        """Whether the entry of a stored file says whether it replaced another one."""
-        return self._drive.says_replaced
-
     async def find(self, name: str) -> Entry | None:
         """What an upload of `name` would meet; None if there is nothing."""
         if self._limits.is_upload_only:
@@ -146,6 +160,64 @@ class Upload:
         if hashing and (sha256 := hashing.sha256):
             self.digests[entry.name] = sha256
         return entry
+
+    async def put(
+        self,
+        name: str,
+        chunks: AsyncIterator[bytes],
+        content_type: str | None,
+        condition: WriteCondition,
+        *,
+        size: int | None = None,
+        expected: Collection[ExpectedDigest] = (),
+        modified: datetime | None = None,
+        confirm: bool = False,
+    ) -> Stored:
+        """Store one file if the condition holds. With `confirm`, what refuses it is raised before `chunks` is read."""
+        attempt = self._actor.context.attempt
+        if condition.needs_entry:
+            await self._settle(condition, name, attempt)
+            self.on_conflict = condition.on_conflict
+        # Not that of the condition: a guest replaces nothing.
+        replaces = self.on_conflict in (None, OnConflict.REPLACE)
+        target = _Target(self, name, may_replace=replaces and self._drive.allows(Right.OVERWRITE))
+        try:
+            # A client that asks again may meet the file that it has sent.
+            if confirm and not (attempt and attempt.is_repeated):
+                await self.check_folder()
+                await target.check(condition)
+            elif target.may_replace and condition.if_match is None and not self._drive.says_replaced:
+                target.look()
+            entry = await self.store(
+                name,
+                chunks,
+                content_type,
+                size=size,
+                expected=expected,
+                if_match=condition.if_match,
+                modified=modified,
+                before_commit=target.looking,
+            )
+        except AlreadyExists as error:
+            if condition.only_new:
+                raise Changed(f"'{name}' exists already, which the condition excludes.") from error
+            raise
+        finally:
+            target.close()
+        new = condition.makes_new
+        if new is None:
+            new = not entry.replaced if self._drive.says_replaced else target.is_new
+        return Stored(entry, new)
+
+    async def _settle(self, condition: WriteCondition, name: str, attempt: Attempt | None) -> None:
+        """Compare with what is there: once for all attempts under an idempotency key, before the first one changes it."""
+        settled = attempt.noted(_SETTLED) if attempt else None
+        if settled is not None:
+            condition.settle_as(settled)
+            return
+        condition.settle(await self.find(name))
+        if attempt:
+            await attempt.note(_SETTLED, condition.settled)
 
     async def _write(
         self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions
@@ -236,3 +308,44 @@ async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) 
     raise Changed(
         f"'{name}' was written after this request was first sent; if it is to be replaced, use a new idempotency key."
     )
+
+
+class _Target:
+    """Whether an upload makes a new file. Where only the storage knows, it is asked while the body arrives."""
+
+    def __init__(self, upload: Upload, name: str, *, may_replace: bool) -> None:
+        self._upload = upload
+        self._name = name
+        self.may_replace = may_replace
+        self.looking: asyncio.Future[None] | None = None
+        self.is_new = not may_replace
+
+    def look(self) -> None:
+        self.looking = asyncio.ensure_future(self._look())
+
+    async def _look(self) -> None:
+        try:
+            self.is_new = await self._upload.find(self._name) is None
+        except PorticoError:
+            pass  # the upload itself meets what is wrong
+
+    async def check(self, condition: WriteCondition) -> None:
+        """Look now: raise what the storage would raise at the end of the body."""
+        found = await self._upload.find(self._name)
+        self.is_new = found is None
+        if found is None:
+            if condition.if_match is not None:
+                raise Changed(f"There is no '{self._name}' any more; look at it again.")
+            return
+        if self._upload.on_conflict is OnConflict.RENAME:
+            self.is_new = True
+        elif found.is_folder:
+            raise cannot_replace_folder(found.name)
+        elif not self.may_replace:
+            raise already_exists(found.name)
+        elif condition.if_match not in (None, found.etag):
+            raise Changed("The file is not in the version that the condition names. Check it again.")
+
+    def close(self) -> None:
+        if self.looking is not None:
+            self.looking.cancel()
