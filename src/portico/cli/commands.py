@@ -68,14 +68,12 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "mv": CommandEntry("Move or rename files and folders.", _REMOTE),
     "cp": CommandEntry("Copy files and folders.", _REMOTE),
     "rm": CommandEntry("Remove files and folders.", _REMOTE),
-    "jobs": CommandEntry("List and cancel long changes on the gateway.", "portico.cli.remote.jobs_arguments"),
-    "trash": CommandEntry("Bring back what was deleted or replaced.", "portico.cli.remote.trash_arguments"),
+    "jobs": CommandEntry("List and cancel long changes on the gateway.", "portico.cli.remote.arguments"),
+    "trash": CommandEntry("Bring back what was deleted or replaced.", "portico.cli.remote.arguments"),
     "share": CommandEntry(
-        "Share files and folders with people without an account.", "portico.cli.remote.share_arguments"
+        "Share files and folders with people without an account.", "portico.cli.remote.arguments"
     ),
-    "receipt": CommandEntry(
-        "Verify what a gateway says that it stored.", "portico.cli.remote.receipt_arguments"
-    ),
+    "receipt": CommandEntry("Verify what a gateway says that it stored.", "portico.cli.remote.arguments"),
     "completion": CommandEntry("Print a completion script for your shell.", "portico.cli.completion"),
 }
 

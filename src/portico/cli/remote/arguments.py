@@ -2,7 +2,7 @@
 
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import json_option
-from portico.cli.console.parser import Command, Parser
+from portico.cli.console.parser import Command, Group, Parser
 from portico.cli.remote.command import runs
 
 MAX_JOBS = 64
@@ -228,6 +228,72 @@ _TRANSFER = (
     profile_option,
 )
 
+
+def _job_id(parser: Parser) -> None:
+    parser.add_argument("id", "ID", help="The id of a job, as the list shows it.")
+
+
+def _trash_items(parser: Parser) -> None:
+    parser.add_paths(
+        "ITEM …", {"ITEM": "An id as 'trash list' shows it, or a path: then the last one of it."}, at_least=1
+    )
+
+
+def _trash_restore(parser: Parser) -> None:
+    parser.add_flag("--rename", help="If the name is taken, keep both: name (1).ext.")
+    parser.add_flag("--replace", help="If the name is taken, replace what has it, which goes to the trash.")
+
+
+def _trash_empty(parser: Parser) -> None:
+    parser.add_flag("-y", "--yes", help="Do not ask.")
+
+
+_KINDS = ("download", "request", "both")
+
+
+def _share_add(parser: Parser) -> None:
+    parser.add_argument("path", "PATH", help="The file or folder to share.")
+    parser.add_option(
+        "--kind",
+        metavar="KIND",
+        default="download",
+        choices=_KINDS,
+        help="What guests may do: download, request (send files and see nothing), or both.",
+    )
+    parser.add_option("--title", metavar="TEXT", help="A title that guests see.")
+    parser.add_option("--note", metavar="TEXT", help="A message to guests.")
+    parser.add_flag("--password-stdin", help="Read a password for the link from standard input.")
+    parser.add_option("--expires", metavar="WHEN", help="A time from now, like 7d or 12h, or a date.")
+    parser.add_option("--max-downloads", metavar="N", help="How many downloads there may be.")
+    parser.add_option("--max-uploads", metavar="N", help="How many files may be sent.")
+    parser.add_option("--max-bytes", metavar="SIZE", help="How much may be sent in all, like 10GiB.")
+    parser.add_option("--types", metavar="LIST", help="What may be sent: .pdf,image/*")
+    parser.add_flag("--no-name", help="Do not ask senders for their name.")
+    parser.add_flag("--folder-per-sender", help="A folder for each sender.")
+
+
+def _share_id(parser: Parser) -> None:
+    parser.add_argument("id", "ID", help="From 'portico share list'.")
+
+
+def _receipt_key(parser: Parser) -> None:
+    parser.add_option(
+        "-o", "--output", metavar="FILE", help="Write the key to a file, too; - is standard output."
+    )
+
+
+def _receipt_verify(parser: Parser) -> None:
+    parser.add_argument("file", "FILE", help="The file that was uploaded, or downloaded again.")
+    parser.add_argument(
+        "receipt", "RECEIPT", help="A file with the receipt or the response that has it; - is standard input."
+    )
+    parser.add_option(
+        "--key",
+        metavar="FILE",
+        help="The gateway's key, as a JWK set. Default: those that 'receipt key' fetched.",
+    )
+
+
 COMMANDS = {
     "login": Command(
         runs("signin", "login"),
@@ -250,7 +316,7 @@ COMMANDS = {
         short_help=False,
     ),
     "find": Command(
-        runs("search", "find"),
+        runs("listing", "search"),
         "Find files and folders by name, type, size or age.",
         (_find, json_option, profile_option),
         "Examples:\n  portico find /reports --name '*.pdf'\n  portico find --type image/ --larger 10MB --newer 7d -h",
@@ -317,5 +383,91 @@ COMMANDS = {
         "Remove files and empty folders on the gateway.",
         (_rm, _recursive, _continue_on_error, _dry_run, json_option, profile_option),
         f"{_PATTERNS}\n\nExample:\n  portico rm -r --dry-run /old",
+    ),
+    "jobs": Group(
+        "List and cancel long moves, copies, deletions, restores and removals from the trash on the gateway.",
+        {
+            "list": Command(
+                runs("jobs", "list_jobs"), "List your jobs, the newest first.", (json_option, profile_option)
+            ),
+            "cancel": Command(
+                runs("jobs", "cancel_job"),
+                "Cancel a job, or forget one that has ended.",
+                (_job_id, profile_option),
+            ),
+        },
+        "Example:\n  portico jobs list",
+    ),
+    "trash": Group(
+        "Bring back what was deleted or replaced, or remove it for good.",
+        {
+            "list": Command(
+                runs("trash", "list_trash"),
+                "List what can be brought back, the newest first: id, time, size, path.",
+                (json_option, profile_option),
+            ),
+            "restore": Command(
+                runs("trash", "restore_items"),
+                "Bring items back to where they were.",
+                (_trash_items, _trash_restore, json_option, profile_option),
+                "Examples:\n  portico trash restore /reports/2026.csv\n"
+                "  portico trash restore --replace 019d8a2b4c5d6e7f80911223",
+            ),
+            "remove": Command(
+                runs("trash", "remove_items"), "Remove items for good.", (_trash_items, profile_option)
+            ),
+            "empty": Command(
+                runs("trash", "empty_trash"),
+                "Remove everything in the trash for good.",
+                (_trash_empty, profile_option),
+            ),
+        },
+    ),
+    "share": Group(
+        "Share files and folders with people without an account.",
+        {
+            "add": Command(
+                runs("shares", "add"),
+                "Make a share link, and print its address, which is shown only now.",
+                (_share_add, profile_option, json_option),
+                "Examples:\n"
+                "  portico share add /reports/2026.pdf --expires 7d --max-downloads 1\n"
+                "  portico share add /inbox --kind request --title 'Your documents' --folder-per-sender",
+            ),
+            "list": Command(runs("shares", "list_"), "List your links.", (profile_option, json_option)),
+            "address": Command(
+                runs("shares", "address"),
+                "Give a link a new address, and print it. The former one does not work any more, also for those who have opened it.",
+                (_share_id, profile_option, json_option),
+            ),
+            "end": Command(
+                runs("shares", "end"), "End a link: nobody can use it any more.", (_share_id, profile_option)
+            ),
+            "log": Command(
+                runs("shares", "log"),
+                "Show who did what with a link, the newest first.",
+                (_share_id, profile_option, json_option),
+            ),
+        },
+    ),
+    "receipt": Group(
+        "Verify receipts: what a gateway says that it stored.",
+        {
+            "key": Command(
+                runs("receipts", "fetch_key"),
+                "Fetch the gateway's key for receipts, and keep it, so that receipts can be verified without the gateway.",
+                (_receipt_key, profile_option),
+            ),
+            "verify": Command(
+                runs("receipts", "verify_receipt"),
+                "Check that a receipt was signed by the gateway, and that a file is the one it speaks of. Nothing is sent.",
+                (_receipt_verify, json_option),
+                "Needs the package cryptography: pip install 'portico-gateway[receipts]'.\n\n"
+                "Example:\n"
+                "  portico receipt key                                      # once\n"
+                "  portico put --json report.pdf /reports/ > report.receipt\n"
+                "  portico receipt verify report.pdf report.receipt         # without the gateway",
+            ),
+        },
     ),
 }

@@ -1,17 +1,19 @@
-"""`portico get` and `portico cat`: downloads to local files or standard output."""
+"""`portico get` and `portico cat`: downloads to local files or standard output, or as one ZIP."""
 
 import os
+import posixpath
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 from portico.cli.console.exits import DONE, Missing, UsageMistake
 from portico.cli.console.output import print_json
 from portico.cli.console.terminal import standard_output
-from portico.cli.remote.archives import get_zip
+from portico.cli.remote import values
 from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import connect
 from portico.cli.remote.download_plan import DownloadPlan, RemoteSource
-from portico.cli.remote.report import Report, bare
+from portico.cli.remote.report import ProgressBar, Report, bare
 from portico.cli.remote.transfers import Item, print_plan, transfer
 from portico.cli.remote.values import (
     check_unique_names,
@@ -24,9 +26,10 @@ from portico.cli.remote.values import (
 )
 from portico.client.client import Client
 from portico.client.errors import ClientError, IsAFolder, Temporary
-from portico.client.paths import clean
+from portico.client.paths import clean, split
 from portico.client.transfers.downloads import RANGE
 from portico.client.transfers.progress import Progress, Receipt, Received
+from portico.model.visible_text import visible
 
 _NO_FOLDERS = "A folder cannot be written to standard output."
 
@@ -156,3 +159,43 @@ def _names(client: Client, wanted: RemoteSource) -> Iterator[str]:
         yield wanted.name
     else:
         yield from (entry.name for entry in client.list(wanted.entry.path))
+
+
+def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
+    with connect(options) as client:
+        paths = [clean(path) for path in expand_patterns(client, sources, folder=True)]
+        folder, chosen = _below_one_folder(paths)
+        place = _place(folder, target)
+        if options.dry_run:
+            if options.as_json:
+                print_json({"paths": paths, "target": place, "dryRun": True})
+            else:
+                print(visible(f"download {', '.join(paths)} to {place}"))
+            return DONE
+        if options.no_clobber and os.path.lexists(place):
+            print(f"'{visible(place)}' exists and is kept.", file=sys.stderr)
+            return DONE
+        report = Report("downloaded", options)
+        with ProgressBar(report), report_missing(paths[0]):
+            destination = standard_output().buffer if place == "-" else place
+            client.download_zip(folder, destination, paths=chosen, progress=report.progress)
+    if options.as_json:
+        print_json({"paths": paths, "target": place, "size": os.path.getsize(place)})
+    elif place != "-" and not options.quiet:
+        print(f"Downloaded {visible(place)}, {values.size(os.path.getsize(place))}.", file=sys.stderr)
+    return DONE
+
+
+def _below_one_folder(paths: list[str]) -> tuple[str, list[str]]:
+    """A folder that holds all of them, and their paths in it; for a single one, only that."""
+    if len(paths) == 1:
+        return paths[0], []
+    folder = posixpath.commonpath([split(path)[0] for path in paths])
+    return folder, [posixpath.relpath(path, folder) for path in paths]
+
+
+def _place(folder: str, target: str) -> str:
+    if target.endswith(os.sep) or os.path.isdir(target):
+        os.makedirs(target, exist_ok=True)
+        return os.path.normpath(os.path.join(target, f"{split(folder)[1] or 'files'}.zip"))
+    return target

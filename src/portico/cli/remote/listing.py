@@ -1,4 +1,4 @@
-"""`portico ls`."""
+"""`portico ls` and `portico find`."""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -8,12 +8,14 @@ from portico.cli.console.output import print_json
 from portico.cli.console.terminal import standard_output
 from portico.cli.remote import values
 from portico.cli.remote.connect import connect
-from portico.cli.remote.values import expand_patterns, find, report_missing
+from portico.cli.remote.values import ago, expand_patterns, find, parsed, report_missing
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import NotAFolder
 from portico.client.paths import clean, join
+from portico.client.search import Criteria
 from portico.model.visible_text import visible
+from portico.settings import parsers
 
 
 def ls(options: SimpleNamespace) -> int:
@@ -91,3 +93,32 @@ def _fields(entry: Entry) -> dict[str, object]:
         "contentType": entry.content_type,
         "lastModified": entry.last_modified,
     }
+
+
+def search(options: SimpleNamespace) -> int:
+    show = shown(options)
+    criteria = _criteria(options)
+    with connect(options) as client:
+        for path in options.paths or ["/"]:
+            with report_missing(path, folder=True):
+                for entry in client.search(path, **criteria):
+                    show(entry.path, entry)
+    return DONE
+
+
+def _criteria(options: SimpleNamespace) -> Criteria:
+    criteria: Criteria = {}
+    if options.name:
+        criteria["name"] = options.name
+        criteria["match_case"] = options.match_case
+    if options.type:
+        criteria["type"] = {"f": "file", "d": "folder"}.get(options.type, options.type)
+    if options.larger:
+        criteria["min_size"] = parsed("--larger", options.larger, parsers.size)
+    if options.smaller:
+        criteria["max_size"] = parsed("--smaller", options.smaller, parsers.size)
+    if options.newer:
+        criteria["modified_after"] = parsed("--newer", options.newer, ago)
+    if options.older:
+        criteria["modified_before"] = parsed("--older", options.older, ago)
+    return criteria
