@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 import multipart
 import pytest
-import requests
 from aiobotocore import utils
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
@@ -33,7 +32,6 @@ BOUNDED = {
     "azure-storage-blob": "azure",
     "azure-storage-file-share": "azure",
     "aiohttp": "azure",
-    "requests": "gcs",
     "granian": "server",
     "multipart": "server",
 }
@@ -75,7 +73,6 @@ def private_names() -> Iterator[tuple[str, object, str]]:
     yield azure, ExponentialRetry(), "increment"
     yield azure, ExponentialRetry(), "get_backoff_time"
     yield "src/portico/providers/wire/transport.py", aiohttp.ClientResponse, "_body"
-    yield "src/portico/providers/gcs/credentials.py", requests.Response(), "_content"
     yield "src/portico/api/multipart.py", multipart.PushMultipartParser, "_on_segment_headerline"
     yield "src/portico/server/worker.py", _signals, "set_loop_signals"
 

@@ -121,7 +121,7 @@ async def show_session(request: Request) -> Response:
         body.expires_at = timestamps.from_datetime(actor.session.expires_at)
     if (key := actor.context.key) is not None:
         body.key = KeyInUseBody(key.id, key.name, key.folder)
-    # So that a client knows whether it can rely on keys: older gateways ignore them.
+    # So that a client knows how long it can rely on keys.
     return JsonResponse(body, 200, (b"idempotency-key-lifetime", b"%d" % KEPT.total_seconds()))
 
 

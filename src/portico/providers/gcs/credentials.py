@@ -11,6 +11,7 @@ import os
 import re
 import time
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path as File
 from typing import Any
 
@@ -134,7 +135,7 @@ def _bounded_session() -> Any:
             error = ServiceError(response.status_code, read_error(content))
             if error.temporary:  # before google-auth, which would sleep in this thread, retries it
                 raise error
-            response._content = content
+            response.raw = BytesIO(content)
             return response
 
     session = Session()

@@ -150,7 +150,7 @@ def _read_part(snapshot: FolderSnapshot, descriptor: int, size: int, position: P
 def _encode(position: Position, began_ns: int) -> str:
     """The position, and when the walk began by the clock of this machine, which all its workers share.
 
-    No name has a slash. A token of an earlier version is a position only.
+    No name has a slash. Where machines cannot be told apart, the token is the position only.
     """
     in_files, name = position
     walk = f"{machine()}-{began_ns:x}/" if machine() else ""
