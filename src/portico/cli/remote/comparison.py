@@ -7,16 +7,22 @@ All others are equal only if their content is.
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
+from typing import Generic, TypeVar
 
 from portico.cli.remote.connect import Gateway
+from portico.cli.remote.report import Report
 from portico.cli.remote.transfer_record import Pair, TransferRecord, fingerprint
+from portico.cli.remote.transfers import Item
+from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.transfers.batches import SMALL
 from portico.client.transfers.content_comparer import Candidate, ContentComparer
 from portico.client.transfers.progress import Receipt
 from portico.client.transfers.sources import stable_status
+
+E = TypeVar("E")
 
 _SETTLES = 3600_000
 """How old a file must be, in milliseconds, before its time alone identifies its version, given clock skew."""
@@ -99,6 +105,41 @@ class Comparison:
     def _note(self, path: str, local: str, pair: Pair | None, known: Pair | None = None) -> None:
         if pair and pair != known and not self._dry:
             self._record.add(path, local, pair)
+
+
+class Plan(Generic[E]):
+    """Compares the files of both sides, folder by folder, and yields what to transfer."""
+
+    def __init__(
+        self,
+        client: Client,
+        options: SimpleNamespace,
+        report: Report,
+        comparison: Comparison,
+        *,
+        whole: bool = False,
+    ) -> None:
+        """If `whole`, `extra` collects what exists only at the target."""
+        self._client = client
+        self._options = options
+        self._report = report
+        self._comparison = comparison
+        self._candidates: list[tuple[Candidate, Entry, os.stat_result]] = []
+        self._whole = whole
+        self.extra: list[E] = []
+
+    def _resolved(self) -> Iterator[Item]:
+        """Compare the content of the remaining candidates."""
+        candidates, self._candidates = self._candidates, []
+        equal = self._comparison.equal(candidates)
+        for candidate, entry, status in candidates:
+            if candidate.path in equal:
+                self._report.skip()
+            else:
+                yield from self._different(candidate, entry, status)
+
+    def _different(self, candidate: Candidate, entry: Entry, status: os.stat_result) -> Iterator[Item]:
+        raise NotImplementedError
 
 
 def _seen(entry: Entry, status: os.stat_result, etag: str | None) -> Pair | None:

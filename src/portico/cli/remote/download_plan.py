@@ -4,14 +4,11 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
 
-from portico.cli.remote.comparison import Comparison
+from portico.cli.remote.comparison import Plan
 from portico.cli.remote.local_sources import is_partial_file
-from portico.cli.remote.report import Report
 from portico.cli.remote.transfers import Item
 from portico.cli.remote.values import report_missing
-from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import ClientError, NotPossible
 from portico.client.paths import check_name, join
@@ -27,26 +24,8 @@ class RemoteSource:
     """Its local name; empty for the content of a folder without the folder itself."""
 
 
-class DownloadPlan:
+class DownloadPlan(Plan[str]):
     """Compares remote with local files, folder by folder, and yields what to download."""
-
-    def __init__(
-        self,
-        client: Client,
-        options: SimpleNamespace,
-        report: Report,
-        comparison: Comparison,
-        *,
-        whole: bool = False,
-    ) -> None:
-        """If `whole`, `extra` collects the local paths that do not exist on the gateway."""
-        self._client = client
-        self._options = options
-        self._report = report
-        self._comparison = comparison
-        self._candidates: list[tuple[Candidate, Entry, os.stat_result]] = []
-        self._whole = whole
-        self.extra: list[str] = []
 
     def of(self, wanted: list[RemoteSource], target: str, *, into: bool) -> Iterator[Item]:
         for one in wanted:
@@ -123,12 +102,5 @@ class DownloadPlan:
         else:
             yield Item(remote, local, entry.size or 0, entry)
 
-    def _resolved(self) -> Iterator[Item]:
-        """Compare the content of the remaining candidates."""
-        candidates, self._candidates = self._candidates, []
-        equal = self._comparison.equal(candidates)
-        for candidate, entry, _ in candidates:
-            if candidate.path in equal:
-                self._report.skip()
-            else:
-                yield Item(candidate.path, candidate.local, entry.size or 0, entry)
+    def _different(self, candidate: Candidate, entry: Entry, status: os.stat_result) -> Iterator[Item]:
+        yield Item(candidate.path, candidate.local, entry.size or 0, entry)

@@ -13,7 +13,6 @@ from typing import TypeVar
 from portico.cli.console.exits import DONE
 from portico.cli.console.terminal import speaks_unicode
 from portico.cli.remote import values
-from portico.cli.remote import values as units
 from portico.cli.remote.command import common_code, sentence
 from portico.model.visible_text import visible
 
@@ -143,9 +142,9 @@ class Report:
         counts = {"skipped": self.skipped, deleted: self.deleted, "failed": len(self.failures)}
         parts = [files, *(f"{count} {word}" for word, count in counts.items() if count)]
         if self.dry:
-            return f"{', '.join(parts)}, {units.size(self.planned_bytes)}"
-        span = units.span(time.monotonic() - self.started)
-        return f"{', '.join(parts)}, {units.size(self.moved_bytes)} in {span}"
+            return f"{', '.join(parts)}, {values.size(self.planned_bytes)}"
+        span = values.span(time.monotonic() - self.started)
+        return f"{', '.join(parts)}, {values.size(self.moved_bytes)} in {span}"
 
 
 _INTERVAL_SECONDS = 0.2
@@ -188,12 +187,12 @@ class ProgressBar:
         if report.whole and report.planned_bytes:
             share = min(1.0, count / report.planned_bytes)
             parts.append(f"{int(share * 100):3}% {_blocks(share)}")
-            parts.append(f"{units.size(count)} of {units.size(report.planned_bytes)}")
+            parts.append(f"{values.size(count)} of {values.size(report.planned_bytes)}")
         else:
             parts.append(values.size(count))
-        parts.append(f"{units.size(speed)}/s")
+        parts.append(f"{values.size(speed)}/s")
         if report.whole and speed:
-            parts.append(f"{units.clock(max(0, report.planned_bytes - count) / speed)} left")
+            parts.append(f"{values.clock(max(0, report.planned_bytes - count) / speed)} left")
         if report.planned > 1 or not report.whole:
             parts.append(f"{files} of {report.planned}{'' if report.whole else '+'} files")
         return "  ".join(parts)

@@ -3,14 +3,11 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from portico.cli.console.output import print_json
-from portico.cli.remote.comparison import Comparison
+from portico.cli.remote.comparison import Plan
 from portico.cli.remote.local_sources import LocalSource, list_folder
-from portico.cli.remote.report import Report
 from portico.cli.remote.transfers import Item
-from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import ClientError, Forbidden, IsAFolder, NotAFolder, NotFound
 from portico.client.paths import check_name, clean, join, split
@@ -31,26 +28,8 @@ class Known:
     exists: bool = False
 
 
-class UploadPlan:
+class UploadPlan(Plan[Entry]):
     """Compares local with remote files, folder by folder, and yields what to upload."""
-
-    def __init__(
-        self,
-        client: Client,
-        options: SimpleNamespace,
-        report: Report,
-        comparison: Comparison,
-        *,
-        whole: bool = False,
-    ) -> None:
-        """If `whole`, `extra` collects the remote entries that do not exist locally."""
-        self._client = client
-        self._options = options
-        self._report = report
-        self._comparison = comparison
-        self._candidates: list[tuple[Candidate, Entry, os.stat_result]] = []
-        self._whole = whole
-        self.extra: list[Entry] = []
 
     def of_sources(self, sources: list[LocalSource], target: str, *, into: bool) -> Iterator[Item]:
         """The files of the sources to upload, into the target or, unless `into`, as the target."""
@@ -156,15 +135,8 @@ class UploadPlan:
             self._report.skip()
         return verdict is not False
 
-    def _resolved(self) -> Iterator[Item]:
-        """Compare the content of the remaining candidates."""
-        candidates, self._candidates = self._candidates, []
-        equal = self._comparison.equal(candidates)
-        for candidate, _, status in candidates:
-            if candidate.path in equal:
-                self._report.skip()
-            else:
-                yield from self._compared(candidate.local, status, candidate.path, None)
+    def _different(self, candidate: Candidate, entry: Entry, status: os.stat_result) -> Iterator[Item]:
+        yield from self._compared(candidate.local, status, candidate.path, None)
 
     def _make_folder(self, path: str) -> None:
         if self._options.dry_run and self._options.as_json:
