@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
-from portico.accounts import sessions as module
 from portico.accounts.credentials import CACHED_SECONDS
-from portico.accounts.sessions import Session, Sessions, session_of
+from portico.accounts.sessions import Sessions
 from portico.accounts.users import Users
 from portico.model.errors import NotSignedIn, Unavailable
-from portico.store.database import AnyRow, Database
+from portico.store.database import Database
+from portico.store.sessions import Session
 from portico.store.users import User
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -48,7 +48,7 @@ async def test_nobody_joins_a_read_from_before_the_end(
 ) -> None:
     pair = await tokens.issue(alice)
     arrived, go_on = asyncio.Event(), asyncio.Event()
-    ask = tokens._query
+    ask = tokens._records.find
 
     async def slow(digest: bytes) -> tuple[Session, int] | None:
         session = await ask(digest)
@@ -56,7 +56,7 @@ async def test_nobody_joins_a_read_from_before_the_end(
         await go_on.wait()
         return session
 
-    monkeypatch.setattr(tokens, "_query", slow)
+    monkeypatch.setattr(tokens._records, "find", slow)
     early = asyncio.create_task(tokens.session(pair.access_token))
     await arrived.wait()
     await users.change("alice", disabled=True)
@@ -73,11 +73,14 @@ async def test_what_was_read_before_the_end_is_not_kept(
 ) -> None:
     pair = await tokens.issue(alice)
 
-    def ended_meanwhile(row: AnyRow | None, now: int) -> Session | None:
-        tokens.forget()
-        return session_of(row, now)
+    find = tokens._records.find
 
-    monkeypatch.setattr(module, "session_of", ended_meanwhile)
+    async def ended_meanwhile(digest: bytes) -> tuple[Session, int] | None:
+        session = await find(digest)
+        tokens.forget()
+        return session
+
+    monkeypatch.setattr(tokens._records, "find", ended_meanwhile)
     for _ in range(2):
         await tokens.session(pair.access_token)
     assert len(queries) == 2

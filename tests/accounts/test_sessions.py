@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from portico.accounts.sessions import GRACE_SECONDS, Sessions
+from portico.accounts.sessions import Sessions
 from portico.accounts.users import Users
 from portico.model.errors import NotSignedIn
 from portico.model.rights import Right
 from portico.store.database import Database
+from portico.store.sessions import GRACE_SECONDS
 from portico.store.tables import access_tokens, families, metadata, refresh_tokens
 from portico.store.users import User
 

@@ -8,15 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from portico.accounts.guests import Guests
-from portico.accounts.link_usage import Access
 from portico.accounts.passwords import Passwords
-from portico.accounts.share_links import LinkKind, ShareLink, ShareLinks, SharePolicy, end_of
+from portico.accounts.share_links import ShareLinks, SharePolicy, end_of
 from portico.accounts.throttle import Throttle
 from portico.accounts.users import Users
 from portico.model.errors import LimitReached, NotFound, NotSignedIn, TooManyRequests
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.store.database import Database
+from portico.store.share_links import Access, LinkKind, ShareLink
 from portico.store.users import User
 
 from ..fixtures import Clock
@@ -120,7 +120,7 @@ async def test_a_folder_for_each_sender(links: ShareLinks, guests: Guests, share
 async def test_one_address_does_not_keep_others_out(
     links: ShareLinks, guests: Guests, sharer: User, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.accounts.guests.MAX_OF_ADDRESS", 2)
+    monkeypatch.setattr("portico.store.guests.MAX_OF_ADDRESS", 2)
     _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
     found = await links.find(token)
     assert found
@@ -146,7 +146,7 @@ async def test_one_address_does_not_keep_others_out(
 async def test_guests_at_once_pass_exactly_the_limit(
     links: ShareLinks, guests: Guests, sharer: User, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.accounts.guests.MAX_OF_ADDRESS", 3)
+    monkeypatch.setattr("portico.store.guests.MAX_OF_ADDRESS", 3)
     _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
     found = await links.find(token)
     assert found
@@ -164,9 +164,9 @@ async def test_guests_at_once_pass_exactly_the_limit(
 async def test_those_who_are_kept_for_an_upload_are_limited_too(
     links: ShareLinks, guests: Guests, sharer: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.accounts.guests.MAX_OF_ADDRESS", 1)
-    monkeypatch.setattr("portico.accounts.guests.MAX_GUESTS", 2)
-    monkeypatch.setattr("portico.accounts.guests.KEPT_FACTOR", 2)
+    monkeypatch.setattr("portico.store.guests.MAX_OF_ADDRESS", 1)
+    monkeypatch.setattr("portico.store.guests.MAX_GUESTS", 2)
+    monkeypatch.setattr("portico.store.guests.KEPT_FACTOR", 2)
     _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
     found = await links.find(token)
     assert found
@@ -227,8 +227,8 @@ async def test_an_expired_guest_is_kept_for_uploads_under_way(
 async def test_the_number_of_links_is_bounded(
     links: ShareLinks, sharer: User, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    monkeypatch.setattr("portico.accounts.share_links.MAX_LINKS", 3)
-    monkeypatch.setattr("portico.accounts.share_links.MAX_ENDED", 2)
+    monkeypatch.setattr("portico.store.share_links.MAX_LINKS", 3)
+    monkeypatch.setattr("portico.store.share_links.MAX_ENDED", 2)
     made = []
     for number in range(6):
         clock.advance(1)
@@ -288,7 +288,7 @@ async def test_what_is_old_is_removed(
     assert text
     for number in range(5):
         await links.usage.note(link.id, Access(clock.moment + number, "", "", "open", "", None))
-    monkeypatch.setattr("portico.accounts.link_usage.MAX_ACCESSES", 3)
+    monkeypatch.setattr("portico.store.share_links.MAX_ACCESSES", 3)
     await links.sweep(timedelta(days=1))
     assert len(await links.accesses(sharer, link.id, 100)) == 3
     clock.advance(2 * 86_400)

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import select
 
 from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import GRACE_SECONDS
 from portico.accounts.throttle import ADDRESS_FAILURES, CREDENTIAL_FAILURES, PAIR_FAILURES, attempt_of
 from portico.api.login import DEVICE_COOKIE
+from portico.store.sessions import GRACE_SECONDS
 from portico.store.tables import users
 
 from .conftest import Clock, OpenGateway

@@ -18,12 +18,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
 
 from portico.accounts.cluster import Cluster
-from portico.accounts.sessions import _ENABLED, _REFRESHABLE, SESSION
-from portico.accounts.tickets import _TICKET
 from portico.model.errors import InvalidRequest, NotPossible, Unavailable
 from portico.store import schema
 from portico.store.database import Database, upsert
 from portico.store.schema import is_current, migrate, newest_revision
+from portico.store.sessions import _BY_TICKET, _ENABLED, _REFRESHABLE, _SESSION
 from portico.store.tables import attempts, connections, metadata, users
 
 
@@ -295,7 +294,7 @@ def test_postgresql_understands_every_statement() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     for table in metadata.sorted_tables:
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
-    for query in (SESSION, _ENABLED, _REFRESHABLE, _TICKET):
+    for query in (_SESSION, _ENABLED, _REFRESHABLE, _BY_TICKET):
         assert "SELECT" in str(query.compile(dialect=dialect))
     assert "FOR SHARE" in str(select(users).with_for_update(read=True).compile(dialect=dialect))
     statement = upsert("postgresql", attempts, {"failures": attempts.c.failures + 1})

@@ -12,11 +12,12 @@ import msgspec
 
 from portico.accounts.names import name_key
 from portico.accounts.passwords import Passwords, busy, check_password, check_uncommon
-from portico.accounts.sessions import Session, Sessions, TokenPair
+from portico.accounts.sessions import Sessions, TokenPair
 from portico.accounts.throttle import KeyedLock, QueueFull, Throttle, TokenBucket, Treatment, attempt_of
 from portico.model.errors import AccountDisabled, NotSignedIn, WrongPassword
 from portico.runtime import clock
 from portico.store.database import Database
+from portico.store.sessions import Session
 from portico.store.users import UserRecords
 
 LIFETIME: Final = timedelta(days=90)

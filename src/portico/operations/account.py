@@ -5,12 +5,13 @@ from datetime import datetime
 import msgspec
 
 from portico.accounts.api_keys import ApiKey, ApiKeys, KeyScope, NewKey, parse_network
-from portico.accounts.sessions import OpenSession, Sessions
+from portico.accounts.sessions import Sessions
 from portico.accounts.sign_in import SignIn
 from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Actor
 from portico.operations.actors.auditing import Change
+from portico.store.sessions import OpenSession
 
 __all__ = [
     "AccountFacts",

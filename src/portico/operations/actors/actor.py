@@ -16,10 +16,10 @@ import structlog
 
 from portico.accounts.api_keys import ApiKeys, UnknownKey
 from portico.accounts.credentials import resembles_guest_token, resembles_key
-from portico.accounts.guests import Guest, Guests, link_ended
+from portico.accounts.guests import Guests, link_ended
 from portico.accounts.invitations import Invitation, Invitations, UnknownInvitation
 from portico.accounts.names import name_key
-from portico.accounts.sessions import Session, Sessions, TokenPair
+from portico.accounts.sessions import Sessions, TokenPair
 from portico.accounts.sign_in import LIFETIME as DEVICE_LIFETIME
 from portico.accounts.sign_in import SignedIn, SignIn
 from portico.accounts.throttle import network_of
@@ -42,6 +42,8 @@ from portico.observability.metrics import Metrics
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.request_context import KeyInUse, RequestContext
 from portico.runtime.fair_turns import Keys
+from portico.store.guests import Guest
+from portico.store.sessions import Session
 from portico.store.users import User
 
 __all__ = ["DEVICE_LIFETIME", "Actor", "Authentication", "SignedIn", "TokenPair"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from portico.accounts.share_links import OpenLink
 from portico.drive.connection_pool import Drives
 from portico.drive.drive import Drive
 from portico.model.entries import Chunks
@@ -17,6 +16,7 @@ from portico.model.rights import Right
 from portico.operations.actors.actor import Actor, Scope, Standing, Watch, WatchedChunks, Watches
 from portico.operations.actors.cancellation import CancellableWork
 from portico.operations.actors.request_context import Admission
+from portico.store.share_links import OpenLink
 
 
 class Trees(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from portico.accounts.guests import Guest, Guests
-from portico.accounts.share_links import LinkKind, OpenLink, ShareLinks, end_of
+from portico.accounts.guests import Guests
+from portico.accounts.share_links import ShareLinks, end_of
 from portico.drive.connection_pool import Drives
 from portico.model.entries import Entry
 from portico.model.errors import InvalidRequest, LimitReached, MoreNeeded, PorticoError
@@ -18,6 +18,8 @@ from portico.model.visible_text import is_deceptive
 from portico.observability.audit import DONE, AuditTrail
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.actors.tree import require_target
+from portico.store.guests import Guest
+from portico.store.share_links import LinkKind, OpenLink
 
 MAX_NAME = 100
 MAX_FOLDER_BYTES = 200

@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import structlog
 
-from portico.accounts.guests import Guest, Guests
-from portico.accounts.link_usage import Access, LinkUsage, takes_no_more
+from portico.accounts.guests import Guests
 from portico.accounts.throttle import network_of
 from portico.drive.drive import Drive
 from portico.model.entries import guess_content_type
@@ -16,6 +15,8 @@ from portico.model.errors import Forbidden, InvalidPath, PorticoError, Unsupport
 from portico.model.paths import Path
 from portico.model.visible_text import is_deceptive, visible
 from portico.operations.actors.actor import Actor
+from portico.store.guests import Guest
+from portico.store.share_links import Access, LinkUsage, takes_no_more
 from portico.store.users import User
 
 log = structlog.get_logger()

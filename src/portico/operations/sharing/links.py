@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from portico.accounts.guests import Guests
-from portico.accounts.link_usage import Access
 from portico.accounts.passwords import Passwords, check_password
-from portico.accounts.share_links import LinkKind, ShareLink, ShareLinks, end_of
+from portico.accounts.share_links import ShareLinks, end_of
 from portico.model.errors import Forbidden, InvalidRequest, not_found
 from portico.model.paths import Path
 from portico.model.rights import Right
@@ -18,6 +17,7 @@ from portico.observability.audit import AuditTrail
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.tree import Tree
 from portico.runtime import clock
+from portico.store.share_links import Access, LinkKind, ShareLink
 
 __all__ = ["Access", "LinkDetails", "LinkKind", "LinkOptions", "ShareServices", "Shares"]
 

@@ -1,0 +1,218 @@
+"""Sessions with their tokens. A session is a family of tokens; deleting its row ends them, and their tickets."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from portico.runtime import clock
+from portico.store.batched_lookups import BatchedLookups
+from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement
+from portico.store.tables import access_tokens, families, refresh_tokens, tickets, users
+from portico.store.tickets import Ticket, ticket_of
+from portico.store.users import USER_COLUMNS, User, user_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+GRACE_SECONDS: Final = 60
+"""How long a used refresh token still works, in seconds: for a second tab, or a response that got lost."""
+
+
+class Session(msgspec.Struct, frozen=True):
+    user: User
+    family: str
+    expires_at: datetime
+    token_digest: bytes
+
+    def __repr__(self) -> str:
+        return "Session(…)"
+
+
+class OpenSession(msgspec.Struct, frozen=True):
+    """A sign-in that has not ended, as its user is shown it. What is not known was begun by an older version."""
+
+    id: str
+    device: str | None
+    """The `User-Agent`, or what else a client calls itself."""
+    address: str | None
+    """Of the last refresh."""
+    created_at: datetime | None
+    used_at: datetime | None
+    """When it was begun, or refreshed last."""
+
+
+class NewTokens(msgspec.Struct, frozen=True):
+    """What is stored of a pair of tokens: digests, and when they expire."""
+
+    access: bytes
+    access_until: int
+    refresh: bytes
+    refresh_until: int
+
+
+_SESSION = (
+    select(
+        *USER_COLUMNS,
+        families.c.id.label("family"),
+        access_tokens.c.digest.label("token_digest"),
+        access_tokens.c.expires_at.label("token_expires_at"),
+    )
+    .select_from(access_tokens)
+    .join(families, access_tokens.c.family == families.c.id)
+    .join(users, families.c.user_id == users.c.id)
+)
+_BY_TICKET = (
+    _SESSION.add_columns(
+        tickets.c.path, tickets.c.place, tickets.c.is_folder, tickets.c.expires_at.label("ticket_expires_at")
+    )
+    .join(tickets, tickets.c.token == access_tokens.c.digest)
+    .where(tickets.c.digest == bindparam("digest"))
+)
+_REFRESHABLE = (
+    select(
+        *USER_COLUMNS,
+        refresh_tokens.c.family,
+        refresh_tokens.c.expires_at,
+        refresh_tokens.c.replaced_at,
+    )
+    .select_from(users)
+    .join(families, families.c.user_id == users.c.id)
+    .join(refresh_tokens, refresh_tokens.c.family == families.c.id)
+    .where(refresh_tokens.c.digest == bindparam("digest"))
+)
+# Locked from the user down to the family, as when a user is disabled.
+_LOCKED = _REFRESHABLE.with_for_update(of=[users, families], key_share=True)
+_ENABLED = select(*USER_COLUMNS).where(users.c.disabled.is_(False))
+
+
+class SessionRecords:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lookups = BatchedLookups(database, _SESSION, access_tokens.c.digest)
+        self._enabled = BatchedLookups(database, _ENABLED, users.c.id)
+
+    async def begin(
+        self, user: User, family: str, new: NewTokens, along: Sequence[Statement], device: str, address: str
+    ) -> User | None:
+        """Start a session; None if the user was disabled or deleted, or got a new password in the meantime."""
+
+        async def store(transaction: "AsyncConnection") -> User | None:
+            query = select(*USER_COLUMNS).where(users.c.id == user.id).with_for_update(read=True)
+            row = (await transaction.execute(query)).first()
+            if row is None or row.disabled or user_of(row).password_changed_at != user.password_changed_at:
+                return None
+            now = self._database.now()
+            begun = insert(families).values(
+                id=family,
+                user_id=user.id,
+                expires_at=max(new.access_until, new.refresh_until),
+                created_at=now,
+                used_at=now,
+                device=device[:256] or None,
+                address=address[:64] or None,
+            )
+            await self._store(transaction, begun, *_tokens(family, new), *along)
+            return user_of(row)
+
+        return await self._database.transact(store)
+
+    async def find(self, token: bytes) -> tuple[Session, int] | None:
+        """The session of an access token, and when that expires; None if it has, or the user is disabled."""
+        row = await self._lookups.first(token)
+        session = self._session_of(row)
+        return (session, row.token_expires_at) if session and row else None
+
+    async def by_ticket(self, digest: bytes) -> tuple[Session, Ticket] | None:
+        row = await self._database.first(_BY_TICKET, {"digest": digest})
+        session, ticket = self._session_of(row), row and ticket_of(row, self._database.now())
+        return (session, ticket) if session and ticket else None
+
+    async def refreshable(self, token: bytes) -> User | None:
+        """The user of a refresh token that has not expired."""
+        row = await self._database.first(_REFRESHABLE, {"digest": token})
+        return None if row is None or row.expires_at <= self._database.now() else user_of(row)
+
+    async def rotate(self, token: bytes, new: NewTokens, address: str) -> tuple[User | None, bool]:
+        """Replace a refresh token. If that was done long ago, the session ends instead: then the second value is true."""
+
+        async def store(transaction: "AsyncConnection") -> tuple[User | None, bool]:
+            row = (await transaction.execute(_LOCKED, {"digest": token})).first()
+            if row is None or row.disabled:
+                return None, False
+            now = self._database.now()
+            own = families.c.id == row.family
+            if row.replaced_at is not None and now - row.replaced_at > GRACE_SECONDS * 1000:
+                # The token was copied, and there is no telling which client is the owner.
+                await transaction.execute(delete(families).where(own))
+                return None, True
+            used_now: dict[str, int | str] = {
+                "expires_at": max(new.access_until, new.refresh_until),
+                "used_at": now,
+            }
+            if address:
+                used_now["address"] = address[:64]
+            first_use = refresh_tokens.c.digest == token, refresh_tokens.c.replaced_at.is_(None)
+            await self._store(
+                transaction,
+                update(families).where(own).values(used_now),
+                update(refresh_tokens).where(*first_use).values(replaced_at=now),
+                *_tokens(row.family, new),
+            )
+            return user_of(row), False
+
+        return await self._database.transact(store)
+
+    async def enabled_user(self, user_id: int) -> User | None:
+        row = await self._enabled.first(user_id)
+        return None if row is None else user_of(row)
+
+    async def all(self, user: User) -> list[OpenSession]:
+        """The user's sessions, the one that was used last first."""
+        query = select(families).where(
+            families.c.user_id == user.id, families.c.expires_at > self._database.now()
+        )
+        rows = sorted(await self._database.fetch(query), key=lambda row: row.used_at or 0, reverse=True)
+        return [
+            OpenSession(row.id, row.device, row.address, _moment(row.created_at), _moment(row.used_at))
+            for row in rows
+        ]
+
+    async def end(self, user: User, family: str) -> bool:
+        """Delete the session with its tokens and tickets; False if the user has no such session."""
+        own = families.c.user_id == user.id, families.c.id == family
+        return await self._database.execute(delete(families).where(*own)) > 0
+
+    async def end_others(self, session: Session) -> None:
+        """End all sessions of the user except this one."""
+        others = families.c.user_id == session.user.id, families.c.id != session.family
+        await self._database.execute(delete(families).where(*others))
+
+    async def sweep(self) -> None:
+        """Delete what has expired, tickets included."""
+        now = self._database.now()
+        for table in (families, refresh_tokens, access_tokens, tickets):
+            await self._database.execute(delete(table).where(table.c.expires_at <= now), wait=SWEEP_WAIT)
+
+    async def _store(self, transaction: "AsyncConnection", *statements: Statement) -> None:
+        async with self._database.batch(transaction):
+            for statement in statements:
+                await transaction.execute(statement)
+
+    def _session_of(self, row: AnyRow | None) -> Session | None:
+        if row is None or row.disabled or row.token_expires_at <= self._database.now():
+            return None
+        return Session(user_of(row), row.family, clock.to_datetime(row.token_expires_at), row.token_digest)
+
+
+def _tokens(family: str, new: NewTokens) -> tuple[Statement, Statement]:
+    return (
+        insert(access_tokens).values(digest=new.access, family=family, expires_at=new.access_until),
+        insert(refresh_tokens).values(digest=new.refresh, family=family, expires_at=new.refresh_until),
+    )
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else clock.to_datetime(milliseconds)
