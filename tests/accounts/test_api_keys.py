@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from portico.accounts import api_keys as module
 from portico.accounts.api_keys import (
     ApiKeys,
     KeyScope,
@@ -22,6 +21,7 @@ from portico.model.errors import AddressNotAllowed, InvalidRequest, NotFound, No
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS, Right
 from portico.runtime import clock as clock_module
+from portico.store import api_keys as module
 from portico.store.database import Database
 from portico.store.tables import metadata
 from portico.store.users import User

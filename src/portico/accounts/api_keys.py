@@ -11,45 +11,25 @@ import secrets
 import string
 from contextlib import suppress
 from datetime import datetime
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, Any, Final
+from ipaddress import ip_address, ip_network
+from typing import Any, Final
 from zlib import crc32
 
 import msgspec
-from sqlalchemy import delete, func, insert, or_, select, update
 
 from portico.accounts.credentials import KEY_LENGTH, KEY_PREFIX, CredentialCache, digest_of
 from portico.accounts.names import name_key
-from portico.model.errors import (
-    AddressNotAllowed,
-    InvalidRequest,
-    NotFound,
-    NotSignedIn,
-    PorticoError,
-    TooManyRequests,
-)
+from portico.model.errors import AddressNotAllowed, InvalidRequest, NotFound, NotSignedIn, PorticoError
 from portico.model.paths import Path
-from portico.model.rights import Right, format_rights, parse_rights
+from portico.model.rights import Right, format_rights
 from portico.runtime import clock
 from portico.runtime.tasks import SingleFlight
-from portico.store.batched_lookups import BatchedLookups
-from portico.store.database import SWEEP_WAIT, AnyRow, Database
-from portico.store.tables import api_keys, users
-from portico.store.users import USER_COLUMNS, User, user_of
+from portico.store.api_keys import USE_NOTED_SECONDS, ApiKey, KeyRecords, Network
+from portico.store.database import Database
+from portico.store.users import User
 
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-MAX_KEYS: Final = 100
-"""Keys of one user."""
 MAX_RANGES: Final = 32
 """Address ranges of one key."""
-USE_NOTED_SECONDS: Final = 60
-"""How often the last use of a key is written, at most."""
-KEPT_DAYS: Final = 30
-"""How long an expired key is still shown."""
-
-Network = IPv4Network | IPv6Network
 
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _CHECKSUM = 6
@@ -72,19 +52,6 @@ class KeyScope(msgspec.Struct, frozen=True):
     expires_at: datetime | None = None
 
 
-class ApiKey(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    rights: frozenset[Right]
-    folder: Path
-    addresses: tuple[Network, ...]
-    created_at: datetime
-    expires_at: datetime | None
-    used_at: datetime | None
-    """To the minute."""
-    used_from: str | None
-
-
 class NewKey(msgspec.Struct, frozen=True):
     key: ApiKey
     text: str
@@ -103,22 +70,6 @@ class KeyUse(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "KeyUse(…)"
-
-
-_KEY_COLUMNS = (
-    api_keys.c.id.label("key_id"),
-    api_keys.c.name.label("key_name"),
-    api_keys.c.rights.label("key_rights"),
-    api_keys.c.folder,
-    api_keys.c.addresses,
-    api_keys.c.created_at.label("key_created_at"),
-    api_keys.c.expires_at.label("key_expires_at"),
-    api_keys.c.used_at,
-    api_keys.c.used_from,
-)
-_WITH_OWNER = (
-    select(*USER_COLUMNS, *_KEY_COLUMNS).select_from(api_keys).join(users, api_keys.c.user_id == users.c.id)
-)
 
 
 def new_text() -> str:
@@ -152,7 +103,9 @@ class UnknownKey(NotSignedIn):
 class ApiKeys:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._lookups = BatchedLookups(database, _WITH_OWNER, api_keys.c.digest)
+        self._records = KeyRecords(database)
+        self.list = self._records.all
+        self.sweep = self._records.sweep
         self._cache: CredentialCache[KeyUse] = CredentialCache(self._query, database.now)
         self._checks: SingleFlight[bytes, User | None] = SingleFlight()
         self._noted_until: dict[str, float] = {}
@@ -175,7 +128,6 @@ class ApiKeys:
         values: dict[str, Any] = {
             "id": key_id,
             "digest": digest_of(text),
-            "user_id": user.id,
             "name": name,
             "folder": str(scope.folder),
             "addresses": " ".join(map(str, scope.addresses)),
@@ -183,45 +135,27 @@ class ApiKeys:
             "expires_at": expires_at,
         }
 
-        async def store(transaction: "AsyncConnection") -> ApiKey:
-            # Locked, so that the count holds.
-            query = select(*USER_COLUMNS).where(users.c.id == user.id).with_for_update()
-            row = (await transaction.execute(query)).first()
-            if row is None or row.disabled:
-                raise _unknown()
-            owner = user_of(row)
+        def rights_of(owner: User) -> frozenset[Right]:
             rights = owner.rights if scope.rights is None else scope.rights
             if missing := rights - owner.rights:
                 raise InvalidRequest(
                     f"A key cannot have rights that its owner has not: {format_rights(missing)}."
                 )
-            count = select(func.count()).select_from(api_keys).where(api_keys.c.user_id == user.id)
-            if (await transaction.execute(count)).scalar_one() >= MAX_KEYS:
-                raise TooManyRequests(
-                    f"A user can have {MAX_KEYS} keys; end one of them first.", retry_after=60
-                )
-            stored = insert(api_keys).values({**values, "rights": format_rights(rights)})
-            return _key_of((await transaction.execute(stored.returning(*_KEY_COLUMNS))).one())
+            return rights
 
-        return NewKey(await self._database.transact(store), text)
-
-    async def list(self, user: User) -> list[ApiKey]:
-        """The user's keys, newest first; expired ones too, for a while."""
-        query = select(*_KEY_COLUMNS).where(api_keys.c.user_id == user.id)
-        rows = await self._database.fetch(query.order_by(api_keys.c.created_at.desc(), api_keys.c.id))
-        return [_key_of(row) for row in rows]
+        key = await self._records.add(user.id, values, rights_of)
+        if key is None:
+            raise _unknown()
+        return NewKey(key, text)
 
     async def get(self, user: User, key_id: str) -> ApiKey:
-        query = select(*_KEY_COLUMNS).where(api_keys.c.user_id == user.id, api_keys.c.id == key_id)
-        row = await self._database.first(query)
-        if row is None:
+        if (key := await self._records.get(user, key_id)) is None:
             raise _no_key()
-        return _key_of(row)
+        return key
 
     async def end(self, user: User, key_id: str) -> None:
         """End a key of this user, here at once and elsewhere within a second; `NotFound` if there is none."""
-        own = api_keys.c.user_id == user.id, api_keys.c.id == key_id
-        if not await self._database.execute(delete(api_keys).where(*own)):
+        if not await self._records.end(user, key_id):
             raise _no_key()
         self.forget()
 
@@ -248,11 +182,6 @@ class ApiKeys:
         """
         return await self._checks.run(digest, lambda: self._check(digest))
 
-    async def sweep(self) -> None:
-        """Remove keys that expired long ago."""
-        before = self._database.now() - KEPT_DAYS * 86_400_000
-        await self._database.execute(delete(api_keys).where(api_keys.c.expires_at <= before), wait=SWEEP_WAIT)
-
     def forget(self) -> None:
         self._cache.forget()
 
@@ -262,61 +191,35 @@ class ApiKeys:
             await asyncio.wait(self._notes)
 
     async def _query(self, digest: bytes) -> tuple[KeyUse, int] | None:
-        return self._found(digest, await self._lookups.first(digest))
-
-    def _found(self, digest: bytes, row: AnyRow | None) -> tuple[KeyUse, int] | None:
-        if not self._is_open(row):
+        found = await self._records.find(digest)
+        if found is None or found.owner.disabled:
             return None
-        assert row is not None
-        key, owner = _key_of(row), user_of(row)
+        key, owner = found.key, found.owner
         use = KeyUse(key, owner, owner.limited_to(key.folder, key.rights), digest)
-        return use, row.key_expires_at or 2**62
+        return use, found.expires_at or 2**62
 
     async def _check(self, digest: bytes) -> User | None:
         self._checks.forget(digest)  # later callers need a newer answer
-        row = await self._lookups.first(digest)
-        if row is not None and row.disabled:
+        found = await self._records.find(digest)
+        if found is None:
+            return None
+        if found.owner.disabled:
             raise NotSignedIn("The account of the key's owner was disabled; ask your administrator.")
-        found = self._found(digest, row)
-        return found[0].user if found else None
-
-    def _is_open(self, row: AnyRow | None) -> bool:
-        if row is None or row.disabled:
-            return False
-        return row.key_expires_at is None or row.key_expires_at > self._database.now()
+        return found.owner.limited_to(found.key.folder, found.key.rights)
 
     def _note(self, key_id: str, address: str) -> None:
         """Write when and from where the key was used, while the request goes on."""
         if len(self._noted_until) >= _MAX_NOTED:
             self._noted_until.clear()
         self._noted_until[key_id] = clock.monotonic() + USE_NOTED_SECONDS
-        now = self._database.now()
-        due = or_(api_keys.c.used_at.is_(None), api_keys.c.used_at <= now - USE_NOTED_SECONDS * 1000)
-        statement = (
-            update(api_keys).where(api_keys.c.id == key_id, due).values(used_at=now, used_from=address[:64])
-        )
 
         async def write() -> None:
             with suppress(PorticoError):  # the next minute has another chance
-                await self._database.execute(statement)
+                await self._records.note_use(key_id, address)
 
         task = asyncio.create_task(write())
         self._notes.add(task)
         task.add_done_callback(self._notes.discard)
-
-
-def _key_of(row: AnyRow) -> ApiKey:
-    return ApiKey(
-        id=row.key_id,
-        name=row.key_name,
-        rights=parse_rights(row.key_rights),
-        folder=Path.parse(row.folder),
-        addresses=tuple(ip_network(each) for each in row.addresses.split()),
-        created_at=clock.to_datetime(row.key_created_at),
-        expires_at=None if row.key_expires_at is None else clock.to_datetime(row.key_expires_at),
-        used_at=None if row.used_at is None else clock.to_datetime(row.used_at),
-        used_from=row.used_from,
-    )
 
 
 def _within(address: str, networks: tuple[Network, ...]) -> bool:

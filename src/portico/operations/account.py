@@ -4,13 +4,14 @@ from datetime import datetime
 
 import msgspec
 
-from portico.accounts.api_keys import ApiKey, ApiKeys, KeyScope, NewKey, parse_network
+from portico.accounts.api_keys import ApiKeys, KeyScope, NewKey, parse_network
 from portico.accounts.sessions import Sessions
 from portico.accounts.sign_in import SignIn
 from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Actor
 from portico.operations.actors.auditing import Change
+from portico.store.api_keys import ApiKey
 from portico.store.sessions import OpenSession
 
 __all__ = [

@@ -14,7 +14,8 @@ from portico.runtime import clock
 from portico.settings import parsers
 
 if TYPE_CHECKING:
-    from portico.accounts.api_keys import ApiKey, ApiKeys, KeyScope, NewKey
+    from portico.accounts.api_keys import ApiKeys, KeyScope, NewKey
+    from portico.store.api_keys import ApiKey
     from portico.store.users import User
 
 
