@@ -24,8 +24,9 @@ FORBIDDEN: dict[str, set[str]] = {
 }
 """What a layer must not import although it is below."""
 READERS_OF_SETTINGS = {"settings", "server", "cli"}
-
-
+SQL = {"sqlalchemy", "psycopg", "sqlite3", "aiosqlite", "alembic"}
+WITH_SQL = {"portico.cli.remote.transfer_record": {"sqlite3"}}
+"""What `portico sync` remembers is in a file of the client: the store is the gateway's."""
 ONLY_WITH_HTTP = {"starlette", "granian", "http"}
 SHARED = {"contract", "wire", "multipart", "objects", "folders", "azure_common"}
 CONCRETE = {kind.implementation.split(".")[2] for kind in KINDS.values()}
@@ -167,3 +168,11 @@ def test_only_the_api_speaks_http() -> None:
         if layer(dotted(file)) in LAYERS[LAYERS.index("model") : LAYERS.index("web")]:
             used = {module.split(".")[0] for module in imports(file)}
             assert not ONLY_WITH_HTTP & used, dotted(file)
+
+
+def test_sql_is_in_the_store_only() -> None:
+    for file in MODULES:
+        if layer(dotted(file)) != "store":
+            used = {module for module in imports(file) if module.split(".")[0] in SQL}
+            used |= {module for module in imports(file) if module == "portico.store.tables"}
+            assert used <= WITH_SQL.get(dotted(file), set()), dotted(file)

@@ -114,7 +114,9 @@ class Misfit(PorticoError):
 
 
 @asynccontextmanager
-async def read(url: str, *, without: frozenset[str] = frozenset()) -> AsyncGenerator[Content]:
+async def read(
+    url: str, *, without: frozenset[str] = frozenset(), only: frozenset[str] = frozenset(metadata.tables)
+) -> AsyncGenerator[Content]:
     """The content as of now, except for the tables `without`."""
     database = Database(url)
     try:
@@ -128,7 +130,7 @@ async def read(url: str, *, without: frozenset[str] = frozenset()) -> AsyncGener
                     f"The database {database.name} was migrated by a newer version of Portico; "
                     "run this command with that version, which knows all tables."
                 )
-            tables = await connection.run_sync(lambda sync: _tables(sync, metadata.tables.keys() - without))
+            tables = await connection.run_sync(lambda sync: _tables(sync, set(only - without)))
             yield Content(revision, lambda: _batches(connection, tables))
     finally:
         await database.close()

@@ -17,7 +17,7 @@ _NODE: Final = "node:"
 _LIFETIME: Final = timedelta(minutes=5)
 """Longer than that of other leases: it is written more rarely, and nobody waits for its end."""
 
-IS_NODE: Final = leases.c.name.startswith(_NODE)
+_IS_NODE: Final = leases.c.name.startswith(_NODE)
 
 
 @asynccontextmanager
@@ -31,8 +31,17 @@ async def running_node(database: Database, node: str) -> AsyncGenerator[None]:
 
 async def running_nodes(database: Database) -> list[str]:
     """The names of the nodes that run, or have vanished on another machine within the last minutes."""
-    rows = await database.fetch(select(leases.c.owner).where(IS_NODE, leases.c.expires_at > database.now()))
+    rows = await database.fetch(select(leases.c.owner).where(_IS_NODE, leases.c.expires_at > database.now()))
     owners = [row.owner.rpartition("/") for row in rows]
     return sorted(
         {node for node, _, process in owners if processes.state_of(process) is not ProcessState.ENDED}
     )
+
+
+async def held_leases(database: Database) -> list[tuple[str, str, int]]:
+    """Those that are not of nodes: the name, the owner, and when it expires."""
+    columns = leases.c.name, leases.c.owner, leases.c.expires_at
+    query = select(*columns).where(leases.c.expires_at > database.now(), ~_IS_NODE)
+    return [
+        (row.name, row.owner, row.expires_at) for row in await database.fetch(query.order_by(leases.c.name))
+    ]

@@ -72,8 +72,6 @@ async def _backup(
 
 async def _note(settings: "Settings") -> None:
     """Note in the database when the backup was made, for the metrics of running nodes."""
-    from sqlalchemy.exc import ProgrammingError
-
     from portico.accounts.cluster import Cluster
     from portico.model.errors import Unavailable
     from portico.runtime import clock
@@ -82,7 +80,7 @@ async def _note(settings: "Settings") -> None:
     database = Database(settings.database_url, blocking=True)
     try:
         await Cluster(database).note_backup(clock.now() // 1000)
-    except (ProgrammingError, Unavailable):  # an older schema, a replica, a role that may only read
+    except Unavailable:  # an older schema, a replica, a role that may only read
         text = "Warning: the database can't be written, so the metrics don't show the time of this backup."
         print(text, file=sys.stderr)
     finally:
@@ -91,8 +89,6 @@ async def _note(settings: "Settings") -> None:
 
 async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
     """Of the key that the credentials are encrypted with."""
-    from sqlalchemy.exc import ProgrammingError
-
     from portico.accounts.cluster import Cluster, key_differs
     from portico.accounts.vault import SecretKey
     from portico.model.errors import Unavailable
@@ -102,7 +98,7 @@ async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
     database = Database(settings.database_url, blocking=True)
     try:
         agreed = (await Cluster(database).identity()).get(KEY)
-    except (ProgrammingError, Unavailable):
+    except Unavailable:
         agreed = None  # of an older schema; if it does not answer, reading it says so
     finally:
         await database.close()

@@ -62,39 +62,28 @@ def show(options: SimpleNamespace) -> None:
 
 
 async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
-    from sqlalchemy import select, text
-
     from portico.accounts.cluster import Cluster
     from portico.accounts.vault import SecretKey
     from portico.store.cluster import KEY
-    from portico.store.running_nodes import IS_NODE, running_nodes
-    from portico.store.schema import OLDEST_CODE, REVISIONS
-    from portico.store.tables import cluster, leases
+    from portico.store.running_nodes import held_leases, running_nodes
+    from portico.store.schema import OLDEST_CODE_VALUE
 
     agreed = await Cluster(database).identity()
-    revision = await database.first(text(f"SELECT version_num FROM {REVISIONS}"))  # noqa: S608
-    oldest = await database.first(select(cluster.c.value).where(cluster.c.name == OLDEST_CODE))
+    state = await database.state(OLDEST_CODE_VALUE)
     file = settings.secret_key_file
     mine = SecretKey.load(file).fingerprint() if SecretKey.exists(file) else ""
-    held = await database.fetch(
-        select(leases).where(leases.c.expires_at > database.now(), ~IS_NODE).order_by(leases.c.name)
-    )
     return {
         "database": database.name,
-        "schema": revision.version_num if revision else None,
-        "oldestCode": oldest.value if oldest else None,
+        "schema": state.revision or None,
+        "oldestCode": state.values[0],
         "secretKey": agreed.get(KEY, "")[:_SHOWN_DIGITS] or None,
         "secretKeyHere": mine[:_SHOWN_DIGITS] or None,
         "clientId": agreed.get("security.client-id"),
         "publicUrl": agreed.get("server.public-url"),
         "nodes": await running_nodes(database),
         "leases": [
-            {
-                "name": row.name,
-                "owner": row.owner,
-                "expiresAt": timestamps.from_epoch(row.expires_at),
-            }
-            for row in held
+            {"name": name, "owner": owner, "expiresAt": timestamps.from_epoch(expires_at)}
+            for name, owner, expires_at in await held_leases(database)
         ],
     }
 

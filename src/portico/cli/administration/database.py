@@ -67,7 +67,6 @@ async def _copy(
     from portico.cli.administration.restore import absolute_paths, note_key
     from portico.store import dump as content
     from portico.store.cluster import KEY
-    from portico.store.tables import metadata
 
     base = _home_of(source, home)
     stays = _is_inside(target, home)
@@ -83,7 +82,7 @@ async def _copy(
             moved.append(row["name"])
         return new
 
-    async with content.read(source, without=frozenset(metadata.tables) - {"cluster"}) as found:
+    async with content.read(source, only=frozenset({"cluster"})) as found:
         values.update(await content.values_in(found))
     async with content.read(source) as found:
         if not stays and base:
@@ -110,10 +109,9 @@ async def _key_to_note(source: str, home: Path, *, shared: bool) -> str | None:
     from portico.accounts.vault import BadSecretKey, SecretKey, Vault
     from portico.store import dump as content
     from portico.store.cluster import KEY
-    from portico.store.tables import metadata
 
     sealed: dict[str, bytes] = {}
-    async with content.read(source, without=frozenset(metadata.tables) - {"cluster", "connections"}) as found:
+    async with content.read(source, only=frozenset({"cluster", "connections"})) as found:
         async for batch in found.batches():
             for values in batch.rows:
                 row = dict(zip(batch.columns, values, strict=True))

@@ -189,7 +189,7 @@ def _forget_old_password(settings: "Settings") -> None:
     """Remove the file of the first password, if the restored user has another one."""
     from portico.accounts.passwords import Passwords
     from portico.store.database import Database
-    from portico.store.tables import users
+    from portico.store.users import UserRecords
 
     file = settings.home / homes.PASSWORD_FILE
     if not file.exists():
@@ -198,8 +198,8 @@ def _forget_old_password(settings: "Settings") -> None:
     async def is_valid() -> bool:
         database, passwords = Database(settings.database_url, blocking=True), Passwords()
         try:
-            row = await database.first(users.select().where(users.c.name_key == FIRST_USER))
-            return row is not None and await passwords.verify(row.password_hash, file.read_text().strip())
+            _, hashed = await UserRecords(database).find(FIRST_USER)
+            return await passwords.verify(hashed, file.read_text().strip())
         finally:
             passwords.close()
             await database.close()
