@@ -9,10 +9,9 @@ import pytest
 
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import Sessions
+from portico.accounts.sessions import Sessions, Tickets
 from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
-from portico.accounts.tickets import Tickets
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.model.paths import Path

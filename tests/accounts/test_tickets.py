@@ -3,8 +3,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from portico.accounts.sessions import Sessions
-from portico.accounts.tickets import Tickets
+from portico.accounts.sessions import Sessions, Tickets
 from portico.accounts.users import Users
 from portico.model.errors import NotSignedIn
 from portico.model.paths import Path

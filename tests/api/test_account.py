@@ -6,9 +6,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.accounts.invitations import Invitations
 from portico.accounts.passwords import Passwords
 from portico.accounts.throttle import CREDENTIAL_FAILURES, PAIR_FAILURES
+from portico.accounts.users import Invitations
 from portico.api.account import ACCOUNT, INVITATION, INVITATION_PASSWORD, PASSWORD, SESSIONS
 from portico.store.database import Database
 

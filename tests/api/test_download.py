@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from portico.accounts.tickets import Tickets
+from portico.accounts.sessions import Tickets
 from portico.api.download import content_disposition
 from portico.model.rights import Right
 from portico.runtime.threads import ThreadPool

@@ -22,8 +22,9 @@ from portico.model.errors import InvalidRequest, NotPossible, Unavailable
 from portico.store import schema
 from portico.store.database import Database, upsert
 from portico.store.schema import is_current, migrate, newest_revision
-from portico.store.sessions import _BY_TICKET, _ENABLED, _REFRESHABLE, _SESSION
+from portico.store.sessions import _ENABLED, _REFRESHABLE, SESSION
 from portico.store.tables import attempts, connections, metadata, users
+from portico.store.tickets import BY_TICKET
 
 
 async def add_connection(database: Database, name: str) -> None:
@@ -294,7 +295,7 @@ def test_postgresql_understands_every_statement() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     for table in metadata.sorted_tables:
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
-    for query in (_SESSION, _ENABLED, _REFRESHABLE, _BY_TICKET):
+    for query in (SESSION, _ENABLED, _REFRESHABLE, BY_TICKET):
         assert "SELECT" in str(query.compile(dialect=dialect))
     assert "FOR SHARE" in str(select(users).with_for_update(read=True).compile(dialect=dialect))
     statement = upsert("postgresql", attempts, {"failures": attempts.c.failures + 1})

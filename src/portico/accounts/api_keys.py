@@ -24,7 +24,7 @@ from portico.model.paths import Path
 from portico.model.rights import Right, format_rights
 from portico.runtime import clock
 from portico.runtime.tasks import SingleFlight
-from portico.store.api_keys import USE_NOTED_SECONDS, ApiKey, KeyRecords, Network
+from portico.store.api_keys import USE_NOTED_SECONDS, ApiKey, KeyRecords, KeyUse, Network
 from portico.store.database import Database
 from portico.store.users import User
 
@@ -59,17 +59,6 @@ class NewKey(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "NewKey(…)"
-
-
-class KeyUse(msgspec.Struct, frozen=True):
-    key: ApiKey
-    owner: User
-    user: User
-    """The owner, limited to what the key gives."""
-    digest: bytes
-
-    def __repr__(self) -> str:
-        return "KeyUse(…)"
 
 
 def new_text() -> str:
@@ -192,20 +181,15 @@ class ApiKeys:
 
     async def _query(self, digest: bytes) -> tuple[KeyUse, int] | None:
         found = await self._records.find(digest)
-        if found is None or found.owner.disabled:
-            return None
-        key, owner = found.key, found.owner
-        use = KeyUse(key, owner, owner.limited_to(key.folder, key.rights), digest)
-        return use, found.expires_at or 2**62
+        return None if found is None or found[0].owner.disabled else found
 
     async def _check(self, digest: bytes) -> User | None:
         self._checks.forget(digest)  # later callers need a newer answer
-        found = await self._records.find(digest)
-        if found is None:
+        if (found := await self._records.find(digest)) is None:
             return None
-        if found.owner.disabled:
+        if found[0].owner.disabled:
             raise NotSignedIn("The account of the key's owner was disabled; ask your administrator.")
-        return found.owner.limited_to(found.key.folder, found.key.rights)
+        return found[0].user
 
     def _note(self, key_id: str, address: str) -> None:
         """Write when and from where the key was used, while the request goes on."""

@@ -8,16 +8,15 @@ import msgspec
 
 from portico.accounts.credentials import GUEST_PREFIX, CredentialCache, digest_of
 from portico.accounts.passwords import Passwords
+from portico.accounts.sessions import opens, ticket_for, ticket_refused
 from portico.accounts.share_links import ShareLinks, no_such_link, usable
 from portico.accounts.throttle import Throttle, Treatment, attempt_of, network_of, too_many_attempts
-from portico.accounts.tickets import opens, ticket_for, ticket_refused
 from portico.model.errors import NotSignedIn, TooManyRequests, WrongPassword, target_gone
 from portico.model.paths import Path
 from portico.runtime import clock
 from portico.store.database import Database
-from portico.store.guests import Guest, GuestRecords
+from portico.store.guests import Guest, GuestRecords, GuestTickets
 from portico.store.share_links import Access, OpenLink
-from portico.store.tickets import of_guests
 from portico.store.users import User
 
 MAX_LIFETIME: Final = timedelta(days=30)
@@ -33,7 +32,7 @@ class Guests:
         self._passwords = passwords
         self._throttle = throttle
         self._records = GuestRecords(database)
-        self._tickets = of_guests(database)
+        self._tickets = GuestTickets(database)
         self.sweep = self._records.sweep
         self._cache: CredentialCache[Guest] = CredentialCache(self._query, database.now)
 
@@ -122,7 +121,7 @@ class Guests:
 
     async def redeem(self, ticket: str, path: Path) -> tuple[Guest, bool]:
         """The guest with a ticket for this path, and whether that is a folder."""
-        found = await self._records.by_ticket(digest_of(ticket))
+        found = await self._tickets.find(digest_of(ticket))
         if found is None or not self._is_usable(found[0]) or not opens(found[1], found[0].user, path):
             raise ticket_refused()
         guest, opened = found

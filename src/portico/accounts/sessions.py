@@ -13,11 +13,12 @@ import msgspec
 
 from portico.accounts.credentials import CredentialCache, digest_of
 from portico.model.errors import NotFound, NotSignedIn
+from portico.model.paths import Path
 from portico.model.rights import format_rights
-from portico.runtime import clock
 from portico.runtime.tasks import SingleFlight
 from portico.store.database import Database, Statement
-from portico.store.sessions import NewTokens, Session, SessionRecords
+from portico.store.sessions import Digests, Session, SessionRecords
+from portico.store.tickets import LIFETIME, SessionTickets, Ticket
 from portico.store.users import User
 
 
@@ -47,8 +48,7 @@ class Sessions:
     """Issues and checks sessions."""
 
     def __init__(self, database: Database, *, token_lifetime: timedelta, refresh_lifetime: timedelta) -> None:
-        self._database = database
-        self._records = SessionRecords(database)
+        self._records = SessionRecords(database, token_lifetime, refresh_lifetime)
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
         self._cache: CredentialCache[Session] = CredentialCache(
@@ -65,12 +65,11 @@ class Sessions:
 
         The statements in `along` are part of the same transaction. `device` and `address` are shown to the user.
         """
-        access, refresh, new = self._new_tokens()
-        family = secrets.token_hex(16)
-        current = await self._records.begin(user, family, new, along, device, address)
+        tokens = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        current = await self._records.begin(user, _digests(tokens), along, device, address)
         if current is None:
             raise not_signed_in()
-        return self._pair(access, refresh, current)
+        return self._pair(tokens, current)
 
     async def refresh(
         self,
@@ -89,14 +88,14 @@ class Sessions:
             raise not_signed_in()
         if begin:
             await begin(found.name)
-        access, refresh, new = self._new_tokens()
-        user, was_reused = await self._records.rotate(digest, new, address)
+        tokens = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        user, was_reused = await self._records.rotate(digest, _digests(tokens), address)
         if was_reused:
             self.forget()
             raise TokenReused(not_signed_in().detail)
         if user is None:
             raise not_signed_in()
-        return self._pair(access, refresh, user)
+        return self._pair(tokens, user)
 
     async def session(self, access_token: str) -> Session:
         """The session of an access token; `NotSignedIn` if it is unknown, expired or ended, or its user disabled."""
@@ -133,25 +132,64 @@ class Sessions:
         self._checks.forget(user_id)  # later callers need a newer answer
         return await self._records.enabled_user(user_id)
 
-    def _new_tokens(self) -> tuple[str, str, NewTokens]:
-        access, refresh, now = secrets.token_urlsafe(32), secrets.token_urlsafe(32), self._database.now()
-        return (
-            access,
-            refresh,
-            NewTokens(
-                digest_of(access),
-                now + clock.milliseconds(self._token_lifetime),
-                digest_of(refresh),
-                now + clock.milliseconds(self._refresh_lifetime),
-            ),
-        )
-
-    def _pair(self, access: str, refresh: str, user: User) -> TokenPair:
+    def _pair(self, tokens: tuple[str, str], user: User) -> TokenPair:
         return TokenPair(
-            access,
-            refresh,
+            *tokens,
             expires_in=int(self._token_lifetime.total_seconds()),
             scope=format_rights(user.rights),
             user=user,
             refresh_expires_in=int(self._refresh_lifetime.total_seconds()),
         )
+
+
+def _digests(tokens: tuple[str, str]) -> Digests:
+    return digest_of(tokens[0]), digest_of(tokens[1])
+
+
+def ticket_for(user: User, path: Path, *, is_folder: bool) -> Ticket:
+    """A ticket for what this user has at the path."""
+    place = f"{user.connection}{path.under(Path.parse(user.root))}"
+    return Ticket(str(path), place, is_folder)
+
+
+def opens(ticket: Ticket, user: User, path: Path) -> bool:
+    """Whether a ticket is for what this user has at the path now."""
+    return ticket.place == ticket_for(user, path, is_folder=ticket.is_folder).place
+
+
+def ticket_refused() -> NotSignedIn:
+    return NotSignedIn("The ticket is unknown, expired or for another path; ask for a new one.")
+
+
+class Tickets:
+    """A browser that follows a link cannot send a token, so it uses a ticket for one file or folder.
+
+    A ticket is for a place in the storage: it opens nothing else if its path leads elsewhere.
+    """
+
+    LIFETIME = LIFETIME
+
+    def __init__(self, database: Database) -> None:
+        self._records = SessionTickets(database)
+
+    async def issue(self, session: Session, path: Path, *, is_folder: bool) -> str:
+        ticket = secrets.token_urlsafe(32)
+        new = ticket_for(session.user, path, is_folder=is_folder)
+        if not await self._records.add(digest_of(ticket), session.token_digest, new):
+            raise not_signed_in()
+        return ticket
+
+    async def renew(self, session: Session, ticket: str, path: Path, *, is_folder: bool) -> bool:
+        """Give a ticket of the same sign-in another lifetime; False if there is none for this file or folder."""
+        same = ticket_for(session.user, path, is_folder=is_folder)
+        return await self._records.renew(digest_of(ticket), session.token_digest, same)
+
+    async def redeem(self, ticket: str, path: Path) -> tuple[Session, bool]:
+        """The session of a ticket for this path, and whether that is a folder.
+
+        A ticket ends with its access token at the latest.
+        """
+        found = await self._records.find(digest_of(ticket))
+        if found is None or not opens(found[1], found[0].user, path):
+            raise ticket_refused()
+        return found[0], found[1].is_folder

@@ -257,6 +257,7 @@ class Throttle:
         self._counting: SingleFlight[None, None] = SingleFlight()
         self._write_lock = asyncio.Lock()
         self._records = AttemptRecords(database)
+        self.sweep = self._records.sweep
         self._pacing = Pacing(database, self._records)
 
     async def check(self, attempt: SignInAttempt) -> Treatment:
@@ -305,9 +306,6 @@ class Throttle:
             await self._counting.run(None, self._count)
         elif pause := await self._pacing.admit(key):
             raise too_many_attempts(pause)
-
-    async def sweep(self) -> None:
-        await self._records.sweep()
 
     async def _count(self) -> None:
         async with self._write_lock:

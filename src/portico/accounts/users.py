@@ -1,17 +1,29 @@
-"""Web Users: who may sign in, where their tree is, and what they may do."""
+"""Web Users: who may sign in, where their tree is, and what they may do; and invitations to set a password.
 
+An invitation is a link, so that nobody types somebody else's password. Its token is stored as SHA-256 only. A user has one
+at most; it ends when it is used, after a week, when a new one is made, and when the user is disabled or deleted.
+"""
+
+import secrets
 from collections.abc import Iterable
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
 
 from portico.accounts.connections import stored_name
+from portico.accounts.credentials import digest_of
 from portico.accounts.names import check_name, name_key
-from portico.accounts.passwords import Passwords, check_password
+from portico.accounts.passwords import Passwords, check_password, check_uncommon
 from portico.accounts.throttle import address_digest, name_digest
-from portico.model.errors import NotFound
+from portico.model.errors import NotFound, NotPossible
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS, Right, format_rights
+from portico.runtime import clock
 from portico.store.database import Database
 from portico.store.users import User, UserRecords, taken
+
+INVITATION_LIFETIME: Final = timedelta(days=7)
 
 
 class Users:
@@ -101,6 +113,55 @@ class Users:
             raise unknown_user(name)
 
 
+class Invitation(msgspec.Struct, frozen=True):
+    user: User
+    expires_at: datetime
+    token: str
+
+    def __repr__(self) -> str:
+        return "Invitation(…)"
+
+
+class UnknownInvitation(NotFound):
+    """It was never made, has expired, or was used or replaced."""
+
+
+class Invitations:
+    def __init__(self, database: Database, passwords: Passwords) -> None:
+        self._database = database
+        self._passwords = passwords
+        self._records = UserRecords(database)
+        self.sweep = self._records.sweep_invitations
+
+    async def make(self, name: str) -> Invitation:
+        """An invitation for this user, which replaces an earlier one. The token is known only now."""
+        token = secrets.token_urlsafe(32)
+        expires_at = self._database.now() + clock.milliseconds(INVITATION_LIFETIME)
+        user = await self._records.invite(name_key(name), digest_of(token), expires_at)
+        if user is None:
+            raise unknown_user(name)
+        if user.disabled:
+            raise NotPossible(f"The user {user.name} is disabled; enable the user first.")
+        return Invitation(user, clock.to_datetime(expires_at), token)
+
+    async def find(self, token: str) -> Invitation:
+        """The invitation of this token; `UnknownInvitation`."""
+        if (found := await self._records.invited(digest_of(token))) is None:
+            raise _unknown_invitation()
+        return Invitation(found[0], clock.to_datetime(found[1]), token)
+
+    async def accept(self, token: str, password: str) -> User:
+        """Set the password, sign the user out everywhere, and end the invitation."""
+        user = (await self.find(token)).user
+        check_password(password)
+        check_uncommon(password, user.name)
+        hashed = await self._passwords.hash(password)
+        accepted = await self._records.accept(digest_of(token), user, hashed, name_digest(user.name))
+        if accepted is None:
+            raise _unknown_invitation()
+        return accepted
+
+
 def _known(user: User | None, name: str) -> User:
     if user is None:
         raise unknown_user(name)
@@ -109,3 +170,9 @@ def _known(user: User | None, name: str) -> User:
 
 def unknown_user(name: str) -> NotFound:
     return NotFound(f"There is no user {name[:64]!r}; 'portico user list' shows all users.")
+
+
+def _unknown_invitation() -> UnknownInvitation:
+    return UnknownInvitation(
+        "This invitation was used, replaced or has expired; ask the administrator for a new one."
+    )

@@ -14,13 +14,12 @@ from portico.accounts.api_keys import ApiKeys
 from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections, HomePaths
 from portico.accounts.guests import Guests
-from portico.accounts.invitations import Invitations
 from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import Sessions
+from portico.accounts.sessions import Sessions, Tickets
 from portico.accounts.share_links import ShareLinks, SharePolicy
 from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
-from portico.accounts.tickets import Tickets
+from portico.accounts.users import Invitations
 from portico.accounts.vault import SecretKey, Vault
 from portico.drive.connection_pool import Drives
 from portico.drive.cursors import CursorSeal

@@ -43,11 +43,15 @@ class ApiKey(msgspec.Struct, frozen=True):
     used_from: str | None
 
 
-class FoundKey(msgspec.Struct, frozen=True):
+class KeyUse(msgspec.Struct, frozen=True):
     key: ApiKey
     owner: User
-    expires_at: int | None
-    """In milliseconds."""
+    user: User
+    """The owner, limited to what the key gives."""
+    digest: bytes
+
+    def __repr__(self) -> str:
+        return "KeyUse(…)"
 
 
 _KEY_COLUMNS = (
@@ -108,12 +112,14 @@ class KeyRecords:
         own = api_keys.c.user_id == user.id, api_keys.c.id == key_id
         return await self._database.execute(delete(api_keys).where(*own)) > 0
 
-    async def find(self, digest: bytes) -> FoundKey | None:
-        """The key, unless it has expired; with its owner, who may be disabled."""
+    async def find(self, digest: bytes) -> tuple[KeyUse, int] | None:
+        """What a key gives, and when it expires, unless it has; the owner may be disabled."""
         row = await self._lookups.first(digest)
         if row is None or (row.key_expires_at is not None and row.key_expires_at <= self._database.now()):
             return None
-        return FoundKey(_key_of(row), user_of(row), row.key_expires_at)
+        key, owner = _key_of(row), user_of(row)
+        use = KeyUse(key, owner, owner.limited_to(key.folder, key.rights), digest)
+        return use, row.key_expires_at or 2**62
 
     async def note_use(self, key_id: str, address: str) -> None:
         now = self._database.now()

@@ -22,7 +22,7 @@ from portico.store.share_links import (
     open_link_of,
 )
 from portico.store.tables import guest_tickets, guests, share_links, users
-from portico.store.tickets import Ticket, ticket_of
+from portico.store.tickets import Ticket, TicketRecords, ticket_of
 from portico.store.users import USER_COLUMNS, User
 
 if TYPE_CHECKING:
@@ -175,13 +175,6 @@ class GuestRecords:
         row = await self._lookups.first(digest)
         return None if row is None else (_guest_of(row), row.guest_expires_at)
 
-    async def by_ticket(self, digest: bytes) -> tuple[Guest, Ticket] | None:
-        """The guest with a ticket, neither of which has expired."""
-        row, now = await self._database.first(_BY_TICKET, {"digest": digest}), self._database.now()
-        if row is None or row.guest_expires_at <= now or (ticket := ticket_of(row, now)) is None:
-            return None
-        return _guest_of(row), ticket
-
     async def keep(self, digest: bytes, until: int) -> None:
         mine = guests.c.digest == digest, guests.c.expires_at < until
         await self._database.execute(update(guests).where(*mine).values(expires_at=until))
@@ -190,6 +183,15 @@ class GuestRecords:
         now = self._database.now()
         for table, until in ((guest_tickets, now), (guests, now - clock.milliseconds(KEPT))):
             await self._database.execute(delete(table).where(table.c.expires_at <= until), wait=SWEEP_WAIT)
+
+
+class GuestTickets(TicketRecords):
+    _table, _owner = guest_tickets, guest_tickets.c.guest
+
+    async def find(self, digest: bytes) -> tuple[Guest, Ticket] | None:
+        row, now = await self._database.first(_BY_TICKET, {"digest": digest}), self._database.now()
+        ticket = ticket_of(row, now)
+        return (_guest_of(row), ticket) if row and ticket and row.guest_expires_at > now else None
 
 
 def _guest_of(row: AnyRow) -> Guest:

@@ -1,8 +1,9 @@
 """Sessions with their tokens. A session is a family of tokens; deleting its row ends them, and their tickets."""
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Final
+import secrets
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
@@ -11,7 +12,6 @@ from portico.runtime import clock
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement
 from portico.store.tables import access_tokens, families, refresh_tokens, tickets, users
-from portico.store.tickets import Ticket, ticket_of
 from portico.store.users import USER_COLUMNS, User, user_of
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS: Final = 60
 """How long a used refresh token still works, in seconds: for a second tab, or a response that got lost."""
+
+
+Digests: TypeAlias = tuple[bytes, bytes]
+"""Of an access token and a refresh token."""
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -44,16 +48,7 @@ class OpenSession(msgspec.Struct, frozen=True):
     """When it was begun, or refreshed last."""
 
 
-class NewTokens(msgspec.Struct, frozen=True):
-    """What is stored of a pair of tokens: digests, and when they expire."""
-
-    access: bytes
-    access_until: int
-    refresh: bytes
-    refresh_until: int
-
-
-_SESSION = (
+SESSION = (
     select(
         *USER_COLUMNS,
         families.c.id.label("family"),
@@ -63,13 +58,6 @@ _SESSION = (
     .select_from(access_tokens)
     .join(families, access_tokens.c.family == families.c.id)
     .join(users, families.c.user_id == users.c.id)
-)
-_BY_TICKET = (
-    _SESSION.add_columns(
-        tickets.c.path, tickets.c.place, tickets.c.is_folder, tickets.c.expires_at.label("ticket_expires_at")
-    )
-    .join(tickets, tickets.c.token == access_tokens.c.digest)
-    .where(tickets.c.digest == bindparam("digest"))
 )
 _REFRESHABLE = (
     select(
@@ -89,32 +77,33 @@ _ENABLED = select(*USER_COLUMNS).where(users.c.disabled.is_(False))
 
 
 class SessionRecords:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, access_lifetime: timedelta, refresh_lifetime: timedelta) -> None:
         self._database = database
-        self._lookups = BatchedLookups(database, _SESSION, access_tokens.c.digest)
+        self._lifetimes = clock.milliseconds(access_lifetime), clock.milliseconds(refresh_lifetime)
+        self._lookups = BatchedLookups(database, SESSION, access_tokens.c.digest)
         self._enabled = BatchedLookups(database, _ENABLED, users.c.id)
 
     async def begin(
-        self, user: User, family: str, new: NewTokens, along: Sequence[Statement], device: str, address: str
+        self, user: User, digests: Digests, along: Sequence[Statement], device: str, address: str
     ) -> User | None:
-        """Start a session; None if the user was disabled or deleted, or got a new password in the meantime."""
+        """Start a session with these tokens; None if the user was disabled or deleted, or got a new password in the meantime."""
 
         async def store(transaction: "AsyncConnection") -> User | None:
             query = select(*USER_COLUMNS).where(users.c.id == user.id).with_for_update(read=True)
             row = (await transaction.execute(query)).first()
             if row is None or row.disabled or user_of(row).password_changed_at != user.password_changed_at:
                 return None
-            now = self._database.now()
+            now, family = self._database.now(), secrets.token_hex(16)
             begun = insert(families).values(
                 id=family,
                 user_id=user.id,
-                expires_at=max(new.access_until, new.refresh_until),
+                expires_at=now + max(self._lifetimes),
                 created_at=now,
                 used_at=now,
                 device=device[:256] or None,
                 address=address[:64] or None,
             )
-            await self._store(transaction, begun, *_tokens(family, new), *along)
+            await self._store(transaction, begun, *self._tokens(family, digests), *along)
             return user_of(row)
 
         return await self._database.transact(store)
@@ -122,20 +111,15 @@ class SessionRecords:
     async def find(self, token: bytes) -> tuple[Session, int] | None:
         """The session of an access token, and when that expires; None if it has, or the user is disabled."""
         row = await self._lookups.first(token)
-        session = self._session_of(row)
+        session = session_of(row, self._database.now())
         return (session, row.token_expires_at) if session and row else None
-
-    async def by_ticket(self, digest: bytes) -> tuple[Session, Ticket] | None:
-        row = await self._database.first(_BY_TICKET, {"digest": digest})
-        session, ticket = self._session_of(row), row and ticket_of(row, self._database.now())
-        return (session, ticket) if session and ticket else None
 
     async def refreshable(self, token: bytes) -> User | None:
         """The user of a refresh token that has not expired."""
         row = await self._database.first(_REFRESHABLE, {"digest": token})
         return None if row is None or row.expires_at <= self._database.now() else user_of(row)
 
-    async def rotate(self, token: bytes, new: NewTokens, address: str) -> tuple[User | None, bool]:
+    async def rotate(self, token: bytes, digests: Digests, address: str) -> tuple[User | None, bool]:
         """Replace a refresh token. If that was done long ago, the session ends instead: then the second value is true."""
 
         async def store(transaction: "AsyncConnection") -> tuple[User | None, bool]:
@@ -148,10 +132,7 @@ class SessionRecords:
                 # The token was copied, and there is no telling which client is the owner.
                 await transaction.execute(delete(families).where(own))
                 return None, True
-            used_now: dict[str, int | str] = {
-                "expires_at": max(new.access_until, new.refresh_until),
-                "used_at": now,
-            }
+            used_now: dict[str, int | str] = {"expires_at": now + max(self._lifetimes), "used_at": now}
             if address:
                 used_now["address"] = address[:64]
             first_use = refresh_tokens.c.digest == token, refresh_tokens.c.replaced_at.is_(None)
@@ -159,7 +140,7 @@ class SessionRecords:
                 transaction,
                 update(families).where(own).values(used_now),
                 update(refresh_tokens).where(*first_use).values(replaced_at=now),
-                *_tokens(row.family, new),
+                *self._tokens(row.family, digests),
             )
             return user_of(row), False
 
@@ -201,17 +182,18 @@ class SessionRecords:
             for statement in statements:
                 await transaction.execute(statement)
 
-    def _session_of(self, row: AnyRow | None) -> Session | None:
-        if row is None or row.disabled or row.token_expires_at <= self._database.now():
-            return None
-        return Session(user_of(row), row.family, clock.to_datetime(row.token_expires_at), row.token_digest)
+    def _tokens(self, family: str, digests: Digests) -> Iterator[Statement]:
+        new = zip((access_tokens, refresh_tokens), digests, self._lifetimes, strict=True)
+        for table, digest, lifetime in new:
+            expires_at = self._database.now() + lifetime
+            yield insert(table).values(digest=digest, family=family, expires_at=expires_at)
 
 
-def _tokens(family: str, new: NewTokens) -> tuple[Statement, Statement]:
-    return (
-        insert(access_tokens).values(digest=new.access, family=family, expires_at=new.access_until),
-        insert(refresh_tokens).values(digest=new.refresh, family=family, expires_at=new.refresh_until),
-    )
+def session_of(row: AnyRow | None, now: int) -> Session | None:
+    """The session in a row of `SESSION`; None if it has ended by `now`."""
+    if row is None or row.disabled or row.token_expires_at <= now:
+        return None
+    return Session(user_of(row), row.family, clock.to_datetime(row.token_expires_at), row.token_digest)
 
 
 def _moment(milliseconds: int | None) -> datetime | None:

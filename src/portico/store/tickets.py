@@ -1,14 +1,14 @@
 """Tickets of sessions and of guests. One is for a place in the storage, and ends with what it was issued to."""
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Table, insert, select, update
+from sqlalchemy import Column, ColumnElement, Table, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from portico.store.database import AnyRow, Database
-from portico.store.tables import access_tokens, guest_tickets, tickets
+from portico.store.sessions import SESSION, Session, session_of
+from portico.store.tables import access_tokens, tickets
 
 LIFETIME: Final = 60
 """Seconds. A ticket may be used any number of times: a player requests range after range."""
@@ -21,19 +21,24 @@ class Ticket(msgspec.Struct, frozen=True):
     is_folder: bool
 
 
+BY_TICKET: Final = (
+    SESSION.add_columns(
+        tickets.c.path, tickets.c.place, tickets.c.is_folder, tickets.c.expires_at.label("ticket_expires_at")
+    )
+    .join(tickets, tickets.c.token == access_tokens.c.digest)
+    .where(tickets.c.digest == bindparam("digest"))
+)
+
+
 class TicketRecords:
-    def __init__(
-        self,
-        database: Database,
-        table: Table,
-        owner: Column[bytes],
-        shared_by: Callable[[bytes], ColumnElement[bool]],
-    ) -> None:
-        """`owner`: what a ticket was issued to. `shared_by`: whether this one may renew it."""
+    _table: Table
+    _owner: Column[bytes]
+
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._table = table
-        self._owner = owner
-        self._shared_by = shared_by
+
+    def _renewable_by(self, owner: bytes) -> ColumnElement[bool]:
+        return self._owner == owner
 
     async def add(self, digest: bytes, owner: bytes, ticket: Ticket) -> bool:
         """Whether the owner still exists."""
@@ -53,27 +58,28 @@ class TicketRecords:
             columns.place == ticket.place,
             columns.is_folder == ticket.is_folder,
             columns.expires_at > now,
-            self._shared_by(owner),
+            self._renewable_by(owner),
         )
         renewed = statement.values({self._owner.name: owner, "expires_at": now + LIFETIME * 1000})
         return await self._database.execute(renewed, durable=False) > 0
 
 
-def of_sessions(database: Database) -> TicketRecords:
-    """A player goes on with the address that it has, also after the session has got another access token."""
+class SessionTickets(TicketRecords):
+    _table, _owner = tickets, tickets.c.token
 
-    def shared_by(token: bytes) -> ColumnElement[bool]:
+    async def find(self, digest: bytes) -> tuple[Session, Ticket] | None:
+        row, now = await self._database.first(BY_TICKET, {"digest": digest}), self._database.now()
+        session, ticket = session_of(row, now), ticket_of(row, now)
+        return (session, ticket) if session and ticket else None
+
+    def _renewable_by(self, token: bytes) -> ColumnElement[bool]:
+        # A player goes on with the address that it has, also after the session has got another access token.
         family = select(access_tokens.c.family).where(access_tokens.c.digest == token).scalar_subquery()
-        return tickets.c.token.in_(select(access_tokens.c.digest).where(access_tokens.c.family == family))
-
-    return TicketRecords(database, tickets, tickets.c.token, shared_by)
+        return self._owner.in_(select(access_tokens.c.digest).where(access_tokens.c.family == family))
 
 
-def of_guests(database: Database) -> TicketRecords:
-    owner = guest_tickets.c.guest
-    return TicketRecords(database, guest_tickets, owner, lambda guest: owner == guest)
-
-
-def ticket_of(row: AnyRow, now: int) -> Ticket | None:
-    """The ticket in a row of its columns; None if it has expired."""
-    return Ticket(row.path, row.place, row.is_folder) if row.ticket_expires_at > now else None
+def ticket_of(row: AnyRow | None, now: int) -> Ticket | None:
+    """The ticket in a row of a ticket's columns; None if it has expired."""
+    if row is None or row.ticket_expires_at <= now:
+        return None
+    return Ticket(row.path, row.place, row.is_folder)

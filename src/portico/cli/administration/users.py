@@ -78,8 +78,8 @@ def invite(options: SimpleNamespace) -> None:
 
 async def _invitation(accounts: Accounts, name: str) -> Invited:
     """The link of a new invitation. The token is in its fragment, which browsers do not send: no log has it."""
-    from portico.accounts.invitations import Invitations
     from portico.accounts.passwords import Passwords
+    from portico.accounts.users import Invitations
 
     passwords = Passwords()
     try:

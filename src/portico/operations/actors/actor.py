@@ -17,13 +17,12 @@ import structlog
 from portico.accounts.api_keys import ApiKeys, UnknownKey
 from portico.accounts.credentials import resembles_guest_token, resembles_key
 from portico.accounts.guests import Guests, link_ended
-from portico.accounts.invitations import Invitation, Invitations, UnknownInvitation
 from portico.accounts.names import name_key
-from portico.accounts.sessions import Sessions, TokenPair
+from portico.accounts.sessions import Sessions, Tickets, TokenPair
 from portico.accounts.sign_in import LIFETIME as DEVICE_LIFETIME
 from portico.accounts.sign_in import SignedIn, SignIn
 from portico.accounts.throttle import network_of
-from portico.accounts.tickets import Tickets
+from portico.accounts.users import Invitation, Invitations, UnknownInvitation
 from portico.drive.drive import RIGHT_MISSING
 from portico.model.entries import Chunks
 from portico.model.errors import (

@@ -12,8 +12,8 @@ import msgspec
 import structlog
 
 from portico.accounts.guests import Guests
+from portico.accounts.sessions import Tickets
 from portico.accounts.share_links import ShareLinks
-from portico.accounts.tickets import Tickets
 from portico.drive.drive import Drive, OnConflict
 from portico.model.entries import Download, Entry, Page
 from portico.model.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folder
