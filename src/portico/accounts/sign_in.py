@@ -13,12 +13,20 @@ import msgspec
 from portico.accounts.names import name_key
 from portico.accounts.passwords import Passwords, busy, check_password, check_uncommon
 from portico.accounts.sessions import Sessions, TokenPair
-from portico.accounts.throttle import KeyedLock, QueueFull, Throttle, TokenBucket, Treatment, attempt_of
+from portico.accounts.throttle import (
+    KeyedLock,
+    QueueFull,
+    SignInAttempt,
+    Throttle,
+    TokenBucket,
+    Treatment,
+    attempt_of,
+)
 from portico.model.errors import AccountDisabled, NotSignedIn, WrongPassword
 from portico.runtime import clock
 from portico.store.database import Database
 from portico.store.sessions import Session
-from portico.store.users import UserRecords
+from portico.store.users import User, UserRecords
 
 LIFETIME: Final = timedelta(days=90)
 MAX_PROOFS: Final = 4
@@ -110,6 +118,26 @@ class SignIn:
 
         `device` is an earlier `SignedIn.device`, if there is one; `agent` is what the client calls itself.
         """
+        user, hashed, attempt = await self._verified(username, password, address, device)
+        try:
+            # One at a time for each user, so that one account does not fill the queue of writers.
+            async with self._writes.hold(attempt.name):
+                pair = await self._sessions.issue(
+                    user, along=[self._throttle.success(attempt)], device=agent, address=address
+                )
+        except QueueFull:
+            raise busy() from None
+        except NotSignedIn:  # the user changed while the password was verified
+            raise _wrong_password() from None
+        return SignedIn(pair, self._devices.renewed(device, user.id, hashed or ""))
+
+    async def verify(self, username: str, password: str, address: str) -> User:
+        """The user with this name and password, without a session; the errors are those of `with_password`."""
+        return (await self._verified(username, password, address))[0]
+
+    async def _verified(
+        self, username: str, password: str, address: str, device: str = ""
+    ) -> tuple[User, str | None, SignInAttempt]:
         user, hashed = await self._users.find(name_key(username))
         # For an unknown user this finds nothing, in the same time.
         known = self._devices.known(device, user.id if user else 0, hashed or "")
@@ -124,17 +152,7 @@ class SignIn:
         if not matches or user is None or user.disabled:
             await self._throttle.failed(attempt)
             raise AccountDisabled(_wrong_password().detail) if matches and user else _wrong_password()
-        try:
-            # One at a time for each user, so that one account does not fill the queue of writers.
-            async with self._writes.hold(attempt.name):
-                pair = await self._sessions.issue(
-                    user, along=[self._throttle.success(attempt)], device=agent, address=address
-                )
-        except QueueFull:
-            raise busy() from None
-        except NotSignedIn:  # the user changed while the password was verified
-            raise _wrong_password() from None
-        return SignedIn(pair, self._devices.renewed(device, user.id, hashed or ""))
+        return user, hashed, attempt
 
     async def change_password(self, session: Session, old: str, new: str, address: str) -> None:
         """Set another password and end all other sessions of the user. The old password is throttled as a sign-in is."""
