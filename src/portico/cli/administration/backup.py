@@ -52,17 +52,17 @@ async def _backup(
     from portico.model import timestamps
     from portico.runtime import clock
     from portico.store import backup_file as backup
-    from portico.store import dump as content
+    from portico.store import dump
 
     key = await _fingerprint(settings, with_key=with_key)
     files = {}
     if with_key:
         files = {KEY_FILE: f"{_own_key(settings).text()}\n"}
         files[settings.properties_file.name] = settings.properties_file.read_text("utf-8")
-    without = content.MOMENTARY - (content.SESSIONS if with_sessions else frozenset())
-    async with content.read(settings.database_url, without=without) as found:
+    without = dump.MOMENTARY - (dump.SESSIONS if with_sessions else frozenset())
+    async with dump.read(settings.database_url, without=without) as found:
         if settings.database_in_home:  # a shared database has the client of all nodes
-            found = content.with_values(found, settings.client())
+            found = dump.with_values(found, settings.client())
         created = timestamps.from_epoch(clock.now())
         facts = backup.Facts(__version__, found.revision, created, key, files)
         counts = await backup.write(file, facts, found, passphrase)

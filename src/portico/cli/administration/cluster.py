@@ -16,6 +16,7 @@ from portico.model import timestamps
 from portico.model.errors import NotPossible, Unavailable
 
 if TYPE_CHECKING:
+    from portico.settings.settings import Settings
     from portico.store.database import Database
 
 
@@ -38,10 +39,6 @@ async def check_stopped(database: "Database", *, force: bool) -> None:
 def force_option(parser: Parser) -> None:
     parser.add_flag("--force", help="Go on although nodes are running.")
 
-
-if TYPE_CHECKING:
-    from portico.settings.settings import Settings
-    from portico.store.database import Database
 
 _SHOWN_DIGITS = 16
 

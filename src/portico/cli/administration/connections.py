@@ -110,9 +110,6 @@ def _other_home(folder: str, home: Path) -> Path | None:
     return None
 
 
-if TYPE_CHECKING:
-    from portico.accounts.connections import Connection
-
 Text = TypeVar("Text", str, str | None)
 
 

@@ -65,7 +65,7 @@ async def _copy(
 ) -> "Counts":
     """`moved` gets the connections whose paths became absolute, `values` what the nodes on the source agree on."""
     from portico.cli.administration.restore import absolute_paths, note_key
-    from portico.store import dump as content
+    from portico.store import dump
     from portico.store.cluster import KEY
 
     base = _home_of(source, home)
@@ -82,12 +82,12 @@ async def _copy(
             moved.append(row["name"])
         return new
 
-    async with content.read(source, only=frozenset({"cluster"})) as found:
-        values.update(await content.values_in(found))
-    async with content.read(source) as found:
+    async with dump.read(source, only=frozenset({"cluster"})) as found:
+        values.update(await dump.values_in(found))
+    async with dump.read(source) as found:
         if not stays and base:
-            found = content.with_values(found, _client_of(base))
-        counts = await content.load(target, found, change=change)
+            found = dump.with_values(found, _client_of(base))
+        counts = await dump.load(target, found, change=change)
     if key:
         await note_key(target, key)
     return counts
@@ -107,11 +107,11 @@ async def _key_to_note(source: str, home: Path, *, shared: bool) -> str | None:
     """The fingerprint of the key that belongs to the data, unless the source has it or there is nothing that needs it."""
     from portico.accounts.cluster import key_differs, key_missing
     from portico.accounts.vault import BadSecretKey, SecretKey, Vault
-    from portico.store import dump as content
+    from portico.store import dump
     from portico.store.cluster import KEY
 
     sealed: dict[str, bytes] = {}
-    async with content.read(source, only=frozenset({"cluster", "connections"})) as found:
+    async with dump.read(source, only=frozenset({"cluster", "connections"})) as found:
         async for batch in found.batches():
             for values in batch.rows:
                 row = dict(zip(batch.columns, values, strict=True))

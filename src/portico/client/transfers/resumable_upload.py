@@ -27,12 +27,12 @@ from portico.client.errors import (
 from portico.client.files import OnConflict
 from portico.client.http.effects import Concurrently, Operation, Response, blocking
 from portico.client.paths import path_of
-from portico.client.transfers import tus as part_size
 from portico.client.transfers.multipart import UploadItem, reported
 from portico.client.transfers.progress import Meter, Progress, Resumed
 from portico.client.transfers.sources import BytesSource, FileSource
 from portico.client.transfers.tus import (
     MAX_METADATA,
+    PART,
     InParts,
     NotSupported,
     Part,
@@ -258,7 +258,7 @@ class ResumableUploads:
         self._records = records
         self._supported = True
         """Whether they have not been refused, by the gateway or by a proxy."""
-        self._most = part_size.PART
+        self._most = PART
         """The largest part that the proxies between here and the gateway let through, as far as is known."""
         self.unfinished: set[str] = set()
         """The paths of files that another call, or another run, can go on with."""
