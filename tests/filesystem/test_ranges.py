@@ -1,18 +1,15 @@
-"""Tables on S3, through the gateway: how much is read, and with how many requests."""
+"""Tables on S3, through the gateway: how much is read, and with how many requests.
+
+What reads tables is imported where it is used: 100 MB and a second, which a process without these tests saves."""
 
 import asyncio
 import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import fsspec
-import numpy
-import pandas
-import pyarrow.dataset
-import pyarrow.parquet
 import pytest
 
 from portico.filesystem import PorticoFileSystem
@@ -20,6 +17,9 @@ from portico.filesystem import PorticoFileSystem
 from ..gateways import FILES, Gateway, wait_until
 from ..servers.moto_s3 import KEYS, moto_s3
 from ..servers.s3_buckets import make_buckets, remove_buckets
+
+if TYPE_CHECKING:
+    import pandas
 
 COLUMNS, GROUPS, ROWS = 8, 10, 25_000
 MARK = "/backend/no-such-page"
@@ -85,8 +85,11 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 
 @pytest.fixture(scope="module")
-def table(cloud: Cloud) -> pandas.DataFrame:
+def table(cloud: Cloud) -> "pandas.DataFrame":
     """Numbers that cannot be compressed, so that a column of a row group has a size that is known."""
+    import numpy
+    import pandas
+
     random = numpy.random.default_rng(1)
     values = random.integers(0, 2**62, (GROUPS * ROWS, COLUMNS))
     table = pandas.DataFrame(values, columns=[f"c{number}" for number in range(COLUMNS)])
@@ -103,6 +106,8 @@ CHUNK = ROWS * 8
 
 
 def pandas_column(cloud: Cloud) -> int:
+    import pandas
+
     found = pandas.read_parquet(
         "portico:///tables/numbers.parquet",
         columns=["c5"],
@@ -113,12 +118,16 @@ def pandas_column(cloud: Cloud) -> int:
 
 
 def arrow_column(cloud: Cloud) -> int:
+    import pyarrow.parquet
+
     with cloud.fs.open("/tables/numbers.parquet") as file:
         group = pyarrow.parquet.ParquetFile(file).read_row_group(3, ["c5"])
     return int(group["c5"][0].as_py())
 
 
 def duckdb_column(cloud: Cloud) -> int:
+    import duckdb
+
     with duckdb.connect() as connection:
         connection.register_filesystem(cloud.fs)
         found = connection.sql(
@@ -129,7 +138,7 @@ def duckdb_column(cloud: Cloud) -> int:
 
 @pytest.mark.parametrize("read", [pandas_column, arrow_column, duckdb_column])
 def test_a_column_of_a_row_group_is_read_by_its_ranges(
-    cloud: Cloud, table: pandas.DataFrame, read: Callable[[Cloud], int]
+    cloud: Cloud, table: "pandas.DataFrame", read: Callable[[Cloud], int]
 ) -> None:
     size = cloud.fs.size("/tables/numbers.parquet")
     cloud.traffic()
@@ -141,7 +150,10 @@ def test_a_column_of_a_row_group_is_read_by_its_ranges(
     assert traffic.others <= 6
 
 
-def test_threads_that_read_one_file_get_what_it_holds(cloud: Cloud, table: pandas.DataFrame) -> None:
+def test_threads_that_read_one_file_get_what_it_holds(cloud: Cloud, table: "pandas.DataFrame") -> None:
+    import duckdb
+    import pandas
+
     sums = [int(table[name].mod(1000).sum()) for name in table]
     with duckdb.connect(config={"threads": 8}) as connection:
         connection.register_filesystem(cloud.fs)
@@ -152,7 +164,10 @@ def test_threads_that_read_one_file_get_what_it_holds(cloud: Cloud, table: panda
     assert whole.equals(table)
 
 
-def test_a_folder_is_read_as_one_table(cloud: Cloud, table: pandas.DataFrame) -> None:
+def test_a_folder_is_read_as_one_table(cloud: Cloud, table: "pandas.DataFrame") -> None:
+    import duckdb
+    import pandas
+
     for number in range(3):
         part = table.iloc[number * ROWS : (number + 1) * ROWS]
         part.to_parquet(f"portico:///parts/{number}.parquet", storage_options=cloud.options)
@@ -175,6 +190,8 @@ def test_a_folder_is_read_as_one_table(cloud: Cloud, table: pandas.DataFrame) ->
 
 
 def test_a_file_that_is_read_in_order_is_read_once_and_ahead(cloud: Cloud) -> None:
+    import pandas
+
     lines = b"".join(b"%08d,%08d\n" % (number, number) for number in range(500_000))
     cloud.fs.pipe_file("/lines.csv", lines)
     cloud.traffic()
