@@ -41,7 +41,7 @@ def hold(url: str, *names: str, until: int) -> None:
     async def add() -> None:
         database = Database(url)
         for name in names:
-            row = {"name": name, "owner": "node-1/abc", "fence": 1, "expires_at": until}
+            row = {"name": name, "owner": "abc@node-1", "owned_until": until}
             await database.execute(insert(leases).values(row))
         await database.close()
 
@@ -54,12 +54,12 @@ def test_show(portico: Portico, shared: str) -> None:
     facts = portico("cluster", "show", "--json").data
     assert facts["secretKey"] == facts["secretKeyHere"]
     assert len(facts["secretKey"]) == 16
-    assert (facts["schema"], facts["oldestCode"], facts["clientId"]) == ("0010", "0010", None)
-    expected = {"name": "sweep", "owner": "node-1/abc", "expiresAt": "2096-10-02T07:06:40.000Z"}
+    assert (facts["schema"], facts["oldestCode"], facts["clientId"]) == ("0011", "0011", None)
+    expected = {"name": "sweep", "owner": "abc@node-1", "expiresAt": "2096-10-02T07:06:40.000Z"}
     assert facts["leases"] == [expected]
     outcome = portico("cluster", "show")
     assert outcome.code == 0
-    assert "leases           sweep: node-1/abc until 2096-10-02T07:06:40.000Z\n" in outcome.out
+    assert "leases           sweep: abc@node-1 until 2096-10-02T07:06:40.000Z\n" in outcome.out
     assert "p@ss" not in outcome.out + json.dumps(facts)
     assert "p%40ss" not in outcome.out + json.dumps(facts)
 

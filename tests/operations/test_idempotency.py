@@ -64,8 +64,8 @@ def _is_body(argument: object) -> bool:
 
 async def _vanish(attempt: Attempt) -> None:
     claim: Claim = attempt._claim
-    await claim._renewals.remove(claim)
-    await claim._change(owned_until=0)
+    await claim.let_go()
+    await claim.change(owned_until=0)
 
 
 @pytest.fixture
@@ -185,8 +185,8 @@ async def test_an_attempt_that_was_taken_over_changes_nothing(
 
     async def overtake() -> None:
         [claim] = claims
-        await claim._renewals.remove(claim)
-        await claim._change(owned_until=0)
+        await claim.let_go()
+        await claim.change(owned_until=0)
         claim.owned_until = 0
         await repeating.send("k", "store", at("/a"), chunks(b"1"), None, OnConflict.REPLACE)
         (installation.files / "a").unlink()

@@ -47,9 +47,7 @@ async def filled(database: Database, url: str, monkeypatch: pytest.MonkeyPatch) 
         for name, rows in ROWS.items():
             await transaction.execute(insert(metadata.tables[name]), rows)
         await transaction.execute(insert(cluster), [{"name": "secret-key", "value": "f1"}])
-        await transaction.execute(
-            insert(leases), [{"name": "l", "owner": "n", "fence": 2**40, "expires_at": 2**41}]
-        )
+        await transaction.execute(insert(leases), [{"name": "l", "owner": "n", "owned_until": 2**41}])
         line = {"node": "n", "user": None, "action": "a", "outcome": "done", "line": '{"x": "ü"}'}
         await transaction.execute(
             insert(audit_lines), [{"id": number, "at": number, **line} for number in range(1, 11)]

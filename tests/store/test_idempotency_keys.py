@@ -39,7 +39,7 @@ async def rows(database: Database) -> int:
 
 async def vanish(claim: Claim) -> None:
     """As if its process had ended on another machine."""
-    await claim._renewals.remove(claim)
+    await claim.let_go()
 
 
 async def test_an_answer_is_kept_for_a_day(keys: IdempotencyKeys, database: Database, clock: Any) -> None:
@@ -160,7 +160,7 @@ async def test_a_running_request_is_renewed(database: Database) -> None:
     while (await database.fetch(select(idempotency_keys)))[0].owned_until <= row.owned_until:
         await asyncio.sleep(0.01)
     await claim.answer(b"")
-    assert claim not in claim._renewals
+    assert claim not in claim._rows.renewals
 
 
 async def test_answers_of_one_actor_are_limited(

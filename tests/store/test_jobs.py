@@ -108,7 +108,7 @@ async def test_a_dead_process_leaves_an_interrupted_job(
     cancelled = asyncio.Event()
     job = await node.add(record, Tally(), cancelled.set, most=10)
     assert job
-    await node._renewals.remove(job)
+    await job.let_go()
     if silent:
         await database.execute(update(jobs).values(owned_until=database.now()))
     else:
@@ -120,7 +120,7 @@ async def test_a_dead_process_leaves_an_interrupted_job(
     assert seen
     assert seen.state == INTERRUPTED
     assert seen.ended_at
-    await node._save([job])  # it was only asleep
+    await node.renew([job])  # it was only asleep
     assert cancelled.is_set()
     await node.end(job, DONE)
     assert await other_node.get(record.namespace, record.id) == seen, "what was said is not taken back"
@@ -154,7 +154,7 @@ async def test_the_sweep_forgets_after_a_day(
     lost = replace(record, id="b" * 32)
     job = await node.add(lost, Tally(), lambda: None, most=10)
     assert job
-    await node._renewals.remove(job)
+    await job.let_go()
     clock.advance(LIFETIME.total_seconds() + 1)
     await other_node.sweep()
     assert {row.id: row.state for row in await database.fetch(select(jobs))} == {

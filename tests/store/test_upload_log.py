@@ -96,7 +96,7 @@ async def test_a_state_that_could_not_be_written_is_written_later(
     with monkeypatch.context() as down:
         refused = asyncio.Event()
 
-        async def refuse(*_: Any) -> int:
+        async def refuse(*_: Any, **__: Any) -> int:
             refused.set()
             raise Unavailable("Not now.", retry_after=1)
 

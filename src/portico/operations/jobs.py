@@ -138,7 +138,7 @@ class Jobs:
         if job is None:
             return False
         place.taken = True
-        self._running[job.id] = job
+        self._running[job.key] = job
         task = asyncio.create_task(self._conclude(job, record.namespace, work, context))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -151,7 +151,7 @@ class Jobs:
         state, outcome = self._outcome(work)
         if context.trashed:
             outcome.trash_id = context.trashed[0]
-        del self._running[job.id]
+        del self._running[job.key]
         self._leave(namespace)
         await self.records.end(job, state, msgspec.json.encode(outcome).decode())
 

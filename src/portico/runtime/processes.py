@@ -77,6 +77,11 @@ def machine() -> str:
         return ""
 
 
+def has_ended(name: str | None) -> bool:
+    """Whether the process is known to have ended; see `state_of`."""
+    return name is not None and state_of(name) is ProcessState.ENDED
+
+
 def _started(process: int) -> int | None:
     """When the process started, in clock ticks since the boot; 0 if it has ended, None if it cannot be seen."""
     try:

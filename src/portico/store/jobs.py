@@ -6,22 +6,19 @@ has not been heard of for a while, is turned into an interrupted one by the firs
 given up for dead finds that out with its next save, and ends its work.
 """
 
-import os
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
 from sqlalchemy import BigInteger, and_, bindparam, delete, func, or_, select, update
 
 from portico.model.errors import PorticoError
-from portico.runtime import processes
-from portico.runtime.processes import ProcessState
+from portico.runtime import clock
 from portico.runtime.progress_counter import Tally
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
-from portico.store.heartbeats import Renewals
+from portico.store.ownership import Owned, Ownership, is_mine
 from portico.store.prepared import inserting, new_row
 from portico.store.tables import jobs, users
 
@@ -38,8 +35,6 @@ LIFETIME: Final = timedelta(seconds=15)
 """After which a job whose process is silent counts as interrupted, if nobody can see that the process has ended."""
 RENEWAL: Final = timedelta(seconds=1)
 
-_MILLISECOND = timedelta(milliseconds=1)
-
 _RUNNING_OF: Final = and_(
     jobs.c.namespace == bindparam("whose"),
     jobs.c.state == RUNNING,
@@ -49,7 +44,7 @@ _RUNNING_NUMBER: Final = select(func.count().label("number")).select_from(jobs).
 _ADD: Final = inserting(jobs, _RUNNING_NUMBER.scalar_subquery() < bindparam("most", type_=BigInteger))
 _SAVE: Final = (
     update(jobs)
-    .where(jobs.c.id == bindparam("job_id"), jobs.c.owner == bindparam("me"), jobs.c.state == RUNNING)
+    .where(is_mine(jobs), jobs.c.state == RUNNING)
     .values(
         state=bindparam("new_state"),
         entries=bindparam("done"),
@@ -64,7 +59,7 @@ _SAVE: Final = (
 log = structlog.get_logger()
 
 
-class JobRecord(msgspec.Struct, frozen=True):
+class JobRecord(msgspec.Struct, frozen=True, rename={"size": "bytes"}):
     id: str
     user_id: int
     namespace: str
@@ -82,26 +77,35 @@ class JobRecord(msgspec.Struct, frozen=True):
     ended_at: int | None
 
 
-class OwnedJob(msgspec.Struct, eq=False):
+class OwnedJob(Owned):
     """A job of this process."""
 
-    id: str
-    tally: Tally
-    cancel: Callable[[], None]
-    """Called when it is to end early; it may be called again."""
-    state: str = RUNNING
-    outcome: str | None = None
-    ended_at: int | None = None
+    def __init__(
+        self,
+        rows: "JobRecords",
+        job_id: str,
+        claim: Mapping[str, Any],
+        tally: Tally,
+        cancel: Callable[[], None],
+    ) -> None:
+        """`cancel` is called when it is to end early; it may be called again."""
+        super().__init__(rows, job_id, claim)
+        self.tally = tally
+        self.cancel = cancel
+        self.state = RUNNING
+        self.outcome: str | None = None
+        self.ended_at: int | None = None
+
+    def renewed(self, row: AnyRow | None, until: int) -> None:
+        if row is None or row.unwanted:
+            self.cancel()
 
 
-class JobRecords:
+class JobRecords(Ownership[OwnedJob]):
     def __init__(
         self, database: Database, node: str, *, lifetime: timedelta = LIFETIME, renewal: timedelta = RENEWAL
     ) -> None:
-        self._database = database
-        self._owner = f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{node[:40]}"
-        self._lifetime = lifetime
-        self._renewals = Renewals("job", renewal, self._save)
+        super().__init__(database, jobs, "job", node, lifetime=lifetime, renewal=renewal)
         self._mine: set[str] = set()
         """The jobs of this process that have not ended in the database."""
 
@@ -111,47 +115,39 @@ class JobRecords:
         self, record: JobRecord, tally: Tally, cancel: Callable[[], None], *, most: int
     ) -> OwnedJob | None:
         """The job; None if `most` of its namespace are running, on whatever node."""
-        row = msgspec.structs.asdict(record) | {
-            "state": RUNNING,
-            "bytes": record.size,
-            "owner": self._owner,
-            "owned_until": self._until(),
-            "cancel_wanted": False,
-        }
-        counted = {"whose": record.namespace, "now": self._database.now(), "most": most}
+        claim = self.new_claim()
+        values = {"state": RUNNING, "bytes": record.size, "cancel_wanted": False, **claim}
+        row = msgspec.structs.asdict(record) | values
+        counted = {"whose": record.namespace, "now": self.database.now(), "most": most}
         user = select(users.c.id).where(users.c.id == record.user_id)
         self._mine.add(record.id)
         try:
-            added = await self._database.write_in_turn(user, _ADD, new_row(jobs, row) | counted)
+            added = await self.database.write_in_turn(user, _ADD, new_row(jobs, row) | counted)
         except BaseException:  # it may have been inserted, and then counts as interrupted soon
             self._mine.discard(record.id)
             raise
         if not added:
             self._mine.discard(record.id)
             return None
-        job = OwnedJob(record.id, tally, cancel)
-        self._renewals.add(job)
-        return job
+        return OwnedJob(self, record.id, claim, tally, cancel)
 
     async def end(self, job: OwnedJob, state: str, outcome: str | None = None) -> None:
         """If the database does not answer, it is tried again with the next save."""
-        await self._renewals.remove(job)
-        job.state, job.outcome, job.ended_at = state, outcome, self._database.now()
+        await job.let_go()
+        job.state, job.outcome, job.ended_at = state, outcome, self.database.now()
         try:
-            await self._save([job])
+            await self.renew([job])
         except PorticoError as error:
             log.warning("job-not-ended", cause=error.cause)
-            self._renewals.add(job)
+            self.renewals.add(job)
 
-    async def _save(self, held: Sequence[OwnedJob]) -> list[OwnedJob]:
-        """Those that go on."""
-        until = self._until()
-        await self._database.execute(
+    async def renew(self, held: Sequence[OwnedJob]) -> Sequence[OwnedJob]:
+        until = self.renewed_values()["owned_until"]
+        await self.database.execute(
             _SAVE,
             [
                 {
-                    "job_id": job.id,
-                    "me": self._owner,
+                    **job.me,
                     "new_state": job.state,
                     "done": job.tally.entries,
                     "size": job.tally.size,
@@ -164,93 +160,71 @@ class JobRecords:
             ],
         )
         running = [job for job in held if job.state == RUNNING]
-        self._mine.difference_update(job.id for job in held if job.state != RUNNING)
+        self._mine.difference_update(job.key for job in held if job.state != RUNNING)
         if not running:
             return []
-        columns = jobs.c.id, or_(jobs.c.cancel_wanted, users.c.disabled).label("unwanted")
-        mine = and_(
-            jobs.c.id.in_([job.id for job in running]), jobs.c.owner == self._owner, jobs.c.state == RUNNING
+        columns = jobs.c.owner, or_(jobs.c.cancel_wanted, users.c.disabled).label("unwanted")
+        mine = and_(jobs.c.owner.in_([job.owner for job in running]), jobs.c.state == RUNNING)
+        query = (
+            select(*columns).join_from(jobs, users).where(mine, jobs.c.id.in_([job.key for job in running]))
         )
-        query = select(*columns).join_from(jobs, users).where(mine)
-        unwanted = {row.id: row.unwanted for row in await self._database.fetch(query)}
+        rows = {row.owner: row for row in await self.database.fetch(query)}
         for job in running:
-            if unwanted.get(job.id, True):  # or it is lost
-                job.cancel()
-        return [job for job in running if job.id in unwanted]
-
-    def _until(self) -> int:
-        return self._database.now() + self._lifetime // _MILLISECOND
+            job.renewed(rows.get(job.owner), until)
+        return [job for job in running if job.owner in rows]
 
     # Those who ask
 
     async def running_by(self, namespace: str) -> int:
-        values = {"whose": namespace, "now": self._database.now()}
-        row = await self._database.first(_RUNNING_NUMBER, values)
+        values = {"whose": namespace, "now": self.database.now()}
+        row = await self.database.first(_RUNNING_NUMBER, values)
         return int(row.number) if row else 0
 
     async def get(self, namespace: str, job_id: str) -> JobRecord | None:
         query = select(jobs).where(jobs.c.id == job_id, jobs.c.namespace == namespace)
-        row = await self._database.first(query)
+        row = await self.database.first(query)
         if row is not None and self._is_dead(row):
             await self._interrupt(row)
-            row = await self._database.first(query)
+            row = await self.database.first(query)
         return _record(row) if row is not None else None
 
     async def list(self, namespace: str, limit: int) -> list[JobRecord]:
         """The newest first."""
         query = select(jobs).where(jobs.c.namespace == namespace)
         query = query.order_by(jobs.c.started_at.desc(), jobs.c.id).limit(limit)
-        rows = await self._database.fetch(query)
+        rows = await self.database.fetch(query)
         if dead := [row for row in rows if self._is_dead(row)]:
             for row in dead:
                 await self._interrupt(row)
-            rows = await self._database.fetch(query)
+            rows = await self.database.fetch(query)
         return [_record(row) for row in rows]
 
     async def want_cancel(self, job_id: str) -> None:
         mine = and_(jobs.c.id == job_id, jobs.c.state == RUNNING)
-        await self._database.execute(update(jobs).where(mine).values(cancel_wanted=True))
+        await self.database.execute(update(jobs).where(mine).values(cancel_wanted=True))
 
     async def forget(self, job_id: str) -> bool:
         """False if it is still running."""
         ended = and_(jobs.c.id == job_id, jobs.c.state != RUNNING)
-        return await self._database.execute(delete(jobs).where(ended)) > 0
+        return await self.database.execute(delete(jobs).where(ended)) > 0
 
     async def sweep(self) -> None:
         """Remove jobs that have ended a day ago; notice those whose process has died."""
         running = select(jobs).where(jobs.c.state == RUNNING).limit(1000)
-        for row in await self._database.fetch(running):
+        for row in await self.database.fetch(running):
             if self._is_dead(row):
                 await self._interrupt(row)
-        old = jobs.c.ended_at <= self._database.now() - KEPT // _MILLISECOND
-        await self._database.execute(delete(jobs).where(old), wait=SWEEP_WAIT)
+        old = jobs.c.ended_at <= self.database.now() - clock.milliseconds(KEPT)
+        await self.database.execute(delete(jobs).where(old), wait=SWEEP_WAIT)
 
     def _is_dead(self, row: AnyRow) -> bool:
-        if row.state != RUNNING or row.id in self._mine:
-            return False
-        expired: bool = row.owned_until <= self._database.now()
-        return expired or processes.state_of(row.owner) is ProcessState.ENDED
+        return row.state == RUNNING and row.id not in self._mine and self.is_over(row)
 
     async def _interrupt(self, row: AnyRow) -> None:
         its = and_(jobs.c.id == row.id, jobs.c.state == RUNNING, jobs.c.owned_until == row.owned_until)
-        values = {"state": INTERRUPTED, "ended_at": self._database.now()}
-        await self._database.execute(update(jobs).where(its).values(values))
+        values = {"state": INTERRUPTED, "ended_at": self.database.now()}
+        await self.database.execute(update(jobs).where(its).values(values))
 
 
 def _record(row: AnyRow) -> JobRecord:
-    return JobRecord(
-        row.id,
-        row.user_id,
-        row.namespace,
-        row.kind,
-        row.state,
-        row.source,
-        row.target,
-        row.entries,
-        row.bytes,
-        row.total,
-        row.outcome,
-        row.request_id,
-        row.started_at,
-        row.ended_at,
-    )
+    return JobRecord(*(getattr(row, name) for name in JobRecord.__struct_encode_fields__))

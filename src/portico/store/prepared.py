@@ -1,4 +1,9 @@
-"""Statements that run so often that SQLAlchemy's own work counts: several times what SQLite needs for one."""
+"""Statements that run so often that SQLAlchemy's own work counts: several times what SQLite needs for one.
+
+Measured with the bench's line of tus in parts of 8 MiB, 1 GiB, against the same statements through SQLAlchemy: 2.73 instead
+of 2.97 s of the gateway's processor time (8 %), the median of ten rounds in turns on a busy machine. In parts of 1 MiB, 64
+MiB: 0.46 instead of 0.55 s (16 %).
+"""
 
 import sqlite3
 from collections import namedtuple

@@ -8,8 +8,7 @@ from typing import Final
 
 from sqlalchemy import select
 
-from portico.runtime import processes
-from portico.runtime.processes import ProcessState
+from portico.runtime.processes import has_ended
 from portico.store.database import Database
 from portico.store.tables import leases
 
@@ -31,17 +30,14 @@ async def running_node(database: Database, node: str) -> AsyncGenerator[None]:
 
 async def running_nodes(database: Database) -> list[str]:
     """The names of the nodes that run, or have vanished on another machine within the last minutes."""
-    rows = await database.fetch(select(leases.c.owner).where(_IS_NODE, leases.c.expires_at > database.now()))
-    owners = [row.owner.rpartition("/") for row in rows]
-    return sorted(
-        {node for node, _, process in owners if processes.state_of(process) is not ProcessState.ENDED}
-    )
+    rows = await database.fetch(select(leases.c.owner).where(_IS_NODE, leases.c.owned_until > database.now()))
+    return sorted({row.owner.partition("@")[2] for row in rows if not has_ended(row.owner)})
 
 
 async def held_leases(database: Database) -> list[tuple[str, str, int]]:
     """Those that are not of nodes: the name, the owner, and when it expires."""
-    columns = leases.c.name, leases.c.owner, leases.c.expires_at
-    query = select(*columns).where(leases.c.expires_at > database.now(), ~_IS_NODE)
+    columns = leases.c.name, leases.c.owner, leases.c.owned_until
+    query = select(*columns).where(leases.c.owned_until > database.now(), ~_IS_NODE)
     return [
-        (row.name, row.owner, row.expires_at) for row in await database.fetch(query.order_by(leases.c.name))
+        (row.name, row.owner, row.owned_until) for row in await database.fetch(query.order_by(leases.c.name))
     ]

@@ -145,14 +145,13 @@ cluster = Table(
     Column("value", String(256), nullable=False),
 )
 
-# Work that one node does at a time. The fence grows with every owner, so that a late owner is recognised.
+# Work that one worker does at a time. `owner` and `owned_until`, here and in other tables: see `ownership`.
 leases = Table(
     "leases",
     metadata,
     Column("name", String(64), primary_key=True),
     Column("owner", String(96), nullable=False),
-    Column("fence", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, nullable=False),
+    Column("owned_until", BigInteger, nullable=False),
 )
 
 # The audit log, if it is kept in the database. `line` is the whole line in JSON; the other columns are for searches.
@@ -169,9 +168,9 @@ audit_lines = Table(
 )
 
 # Uploads that have not ended: those that a client may resume, and those that one request sends in parts to a service.
-# Finished ones are kept until they expire, so that a client that lost the answer learns what was stored. `owner`, `fence`
-# and `owned_until` are a lease: one request at a time writes. A newer one sets `wanted`, and the owner makes way. `link` and
-# `address` are of a guest: their unfinished uploads are limited.
+# Finished ones are kept until they expire, so that a client that lost the answer learns what was stored. One
+# request at a time owns the row and writes. A newer one sets `wanted`, and the owner makes way. `link` and `address` are of a
+# guest: their unfinished uploads are limited.
 uploads = Table(
     "uploads",
     metadata,
@@ -186,7 +185,6 @@ uploads = Table(
     Column("details", Text, nullable=False),
     Column("state", LargeBinary),
     Column("owner", String(128)),
-    Column("fence", BigInteger, nullable=False, default=0),
     Column("owned_until", BigInteger, nullable=False, default=0),
     Column("wanted", Boolean, nullable=False, default=False),
     Column("created_at", BigInteger, nullable=False),
@@ -196,7 +194,7 @@ uploads = Table(
 )
 
 # What became of a request that carries an idempotency key. `digest` is of the user and the key, `request` of the request.
-# `owner` and `owned_until` are a lease. Once the request is answered, there is no owner; until then, `response` holds notes.
+# Once the request is answered, there is no owner; until then, `response` holds notes.
 # `scope` is what the user had when it began: the answer is for nobody who has less. Of each `actor`, a limited number is kept.
 idempotency_keys = Table(
     "idempotency_keys",
@@ -225,8 +223,8 @@ digests = Table(
     Column("stored_at", BigInteger, nullable=False, index=True),
 )
 
-# Changes that go on after their request was answered. `owner` and `owned_until` are a lease of the process that does the
-# work: it saves its progress with each renewal, and looks whether `cancel_wanted` was set. Only while the `state` is
+# Changes that go on after their request was answered. The process that does the work
+# owns the row: it saves its progress with each renewal, and looks whether `cancel_wanted` was set. Only while the `state` is
 # `running` does the row belong to it. `outcome` is where the result is, or why it failed.
 jobs = Table(
     "jobs",

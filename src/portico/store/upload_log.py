@@ -6,17 +6,18 @@ expired, `Uploads` finds and claims it, as one of a resumable upload.
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import structlog
-from sqlalchemy import delete, insert, update
+from sqlalchemy import delete, insert
 
 from portico.model.errors import PorticoError
+from portico.runtime import clock
 from portico.store.database import Database
 from portico.store.encrypted_columns import Sealed
-from portico.store.heartbeats import Renewals
+from portico.store.ownership import Owned, Ownership
 from portico.store.tables import uploads
 
 PLAIN: Final = "plain"
@@ -24,22 +25,17 @@ PLAIN: Final = "plain"
 LIFETIME: Final = timedelta(hours=24)
 """How long the row of a process that died is kept before its upload is abandoned."""
 RENEWAL: Final = timedelta(hours=1)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 log = structlog.get_logger()
 
 
-class LoggedUpload:
-    def __init__(
-        self, database: Database, sealed: Sealed, renewals: Renewals["LoggedUpload"], upload_id: str
-    ) -> None:
-        self.id = upload_id
-        self._database = database
-        self._sealed = sealed
+class LoggedUpload(Owned):
+    _rows: "UploadLogs"
+
+    def __init__(self, rows: "UploadLogs", upload_id: str, claim: Mapping[str, Any]) -> None:
+        super().__init__(rows, upload_id, claim)
         self._unwritten: bytes | None = None
         self._writing: asyncio.Task[None] | None = None
-        self._renewals = renewals
-        renewals.add(self)
 
     def update(self, state: bytes) -> None:
         self._unwritten = state
@@ -52,18 +48,18 @@ class LoggedUpload:
 
     async def end(self) -> None:
         await self.leave()
-        await self._database.execute(delete(uploads).where(uploads.c.id == self.id))
+        # Even if it was given up for dead: nothing is left to abandon.
+        await self._rows.database.execute(delete(uploads).where(uploads.c.id == self.key))
 
     async def leave(self) -> None:
-        await self._renewals.remove(self)
+        await self.let_go()
         if self._writing:
             await asyncio.wait([self._writing])
 
     async def _write(self) -> None:
         while (state := self._unwritten) is not None:
-            values = {**_leased(self._database.now()), "state": self._sealed.seal(state, self.id)}
             try:
-                await self._database.execute(update(uploads).where(uploads.c.id == self.id).values(values))
+                await self.change(**self._rows.renewed_values(), state=self._rows.seal(state, self.key))
             except PorticoError as error:  # tried again when the row is renewed
                 log.warning("upload-record-not-written", code=error.code, cause=error.cause)
                 return
@@ -74,23 +70,13 @@ class LoggedUpload:
 class ConnectionLog:
     """The uploads of one connection."""
 
-    def __init__(
-        self,
-        database: Database,
-        sealed: Sealed,
-        renewals: Renewals[LoggedUpload],
-        owner: str,
-        connection: str,
-    ) -> None:
-        self._database = database
-        self._sealed = sealed
-        self._renewals = renewals
-        self._owner = owner
+    def __init__(self, rows: "UploadLogs", connection: str) -> None:
+        self._rows = rows
         self._connection = connection
 
     async def begin(self, path: str, state: bytes) -> LoggedUpload:
-        now = self._database.now()
         upload_id = secrets.token_hex(16)
+        claim = self._rows.new_claim()
         row = {
             "id": upload_id,
             "connection": self._connection,
@@ -99,34 +85,27 @@ class ConnectionLog:
             "path": path,
             "offset": 0,
             "details": "{}",
-            "state": self._sealed.seal(state, upload_id),
-            "owner": self._owner,
-            "fence": 0,
-            "created_at": now,
-            **_leased(now),
+            "state": self._rows.seal(state, upload_id),
+            "created_at": self._rows.database.now(),
+            **self._rows.renewed_values(),
+            **claim,
         }
-        await self._database.execute(insert(uploads).values(row))
-        return LoggedUpload(self._database, self._sealed, self._renewals, upload_id)
+        await self._rows.database.execute(insert(uploads).values(row))
+        return LoggedUpload(self._rows, upload_id, claim)
 
 
-class UploadLogs:
+class UploadLogs(Ownership[LoggedUpload]):
     def __init__(self, database: Database, sealed: Sealed, node: str, renewal: timedelta = RENEWAL) -> None:
-        self._database = database
-        self._sealed = sealed
-        self._owner = f"{node[:64]}/{secrets.token_hex(8)}"
-        self._renewals = Renewals("upload-record", renewal, self._renew)
+        super().__init__(database, uploads, "upload-record", node, lifetime=2 * RENEWAL, renewal=renewal)
+        self.seal = sealed.seal
 
     def of(self, connection: str) -> ConnectionLog:
-        return ConnectionLog(self._database, self._sealed, self._renewals, self._owner, connection)
+        return ConnectionLog(self, connection)
 
-    async def _renew(self, held: Sequence[LoggedUpload]) -> list[LoggedUpload]:
+    async def renew(self, held: Sequence[LoggedUpload]) -> Sequence[LoggedUpload]:
         for upload in held:
             upload.write()
-        mine = uploads.c.id.in_([upload.id for upload in held])
-        statement = update(uploads).where(mine).values(_leased(self._database.now()))
-        kept = {row.id for row in await self._database.write(statement.returning(uploads.c.id))}
-        return [upload for upload in held if upload.id in kept]
+        return await super().renew(held)
 
-
-def _leased(now: int) -> dict[str, object]:
-    return {"owned_until": now + 2 * RENEWAL // _MILLISECOND, "expires_at": now + LIFETIME // _MILLISECOND}
+    def renewed_values(self) -> dict[str, Any]:
+        return {**super().renewed_values(), "expires_at": self.database.now() + clock.milliseconds(LIFETIME)}

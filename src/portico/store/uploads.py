@@ -9,8 +9,6 @@ learns how much of its file is left.
 """
 
 import asyncio
-import os
-import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -35,11 +33,11 @@ from sqlalchemy import (
 )
 
 from portico.model.errors import PorticoError, Unavailable, UploadTakenOver
-from portico.runtime import processes
-from portico.runtime.processes import ProcessState
+from portico.runtime import clock
+from portico.runtime.processes import has_ended
 from portico.store.database import AnyRow, Database
 from portico.store.encrypted_columns import Sealed
-from portico.store.heartbeats import Renewals
+from portico.store.ownership import Owned, Ownership, is_free, is_mine
 from portico.store.prepared import Prepared, inserting, new_row
 from portico.store.tables import share_links, uploads, users
 
@@ -51,7 +49,6 @@ FINISHED: Final = "finished"
 PART: Final = "part"
 """A partial upload that is complete, and not joined yet."""
 
-_MILLISECOND = timedelta(milliseconds=1)
 LIFETIME: Final = timedelta(seconds=10)
 """How long an upload has an owner that vanished, if nobody can see that it has."""
 RENEWAL: Final = timedelta(seconds=2)
@@ -62,7 +59,7 @@ _POLL_SECONDS: Final = 0.05
 _MAX_WAIT_SECONDS: Final = 25.0
 
 # Built once: building one takes as long as running it.
-_IS_OWNED = and_(uploads.c.id == bindparam("upload_id"), uploads.c.fence == bindparam("known_fence"))
+_IS_OWNED = is_mine(uploads)
 _OFFSET = (
     update(uploads)
     .where(_IS_OWNED)
@@ -83,15 +80,10 @@ _CLAIM = Prepared(
     .where(
         uploads.c.id == bindparam("upload_id"),
         or_(bindparam("any_user", type_=Boolean), uploads.c.user_id == bindparam("user")),
-        or_(
-            uploads.c.owner.is_(None),
-            uploads.c.owned_until <= bindparam("now"),
-            uploads.c.fence == bindparam("dead_fence"),
-        ),
+        or_(uploads.c.owner.is_(None), is_free(uploads)),
     )
     .values(
         owner=bindparam("new_owner"),
-        fence=uploads.c.fence + 1,
         owned_until=bindparam("until"),
         wanted=False,
     )
@@ -154,46 +146,37 @@ class UploadRecord(msgspec.Struct, frozen=True):
     """Of a guest, as `network_of` has it."""
 
 
-class Claim:
-    """The right to write one upload. It is renewed until it is released or taken over."""
+class Claim(Owned):
+    """The right to write one upload."""
 
-    def __init__(
-        self,
-        database: Database,
-        seal: Sealed,
-        renewals: Renewals["Claim"],
-        record: UploadRecord,
-        row: AnyRow,
-        kept: int,
-    ) -> None:
+    _rows: "Uploads"
+
+    def __init__(self, rows: "Uploads", claim: Mapping[str, Any], record: UploadRecord) -> None:
+        super().__init__(rows, record.id, claim)
         self.record = record
         """As it was saved last: whoever abandons the upload needs the state that it has reached."""
-        self.owner: str = row.owner
-        """Of this claim alone."""
         self.interrupt: Callable[[], None] | None = None
         """Called when the owner must make way: it ends a wait for the client."""
         self._makes_way_for: PorticoError | None = None
-        self._database = database
-        self._seal = seal
-        self._kept = kept
-        self._mine = {"upload_id": record.id, "known_fence": row.fence}
         self._released = False
-        # Also while it makes way: what it has begun, such as storing the file, must not be done by two at once.
-        self._renewals = renewals
-        renewals.add(self)
+
+    def renewed(self, row: AnyRow | None, until: int) -> None:
+        # It is renewed also while it makes way: what it has begun, such as storing the file, must not be done by two at once.
+        if row is None or row.wanted:
+            self.make_way()
 
     @property
     def has_expired(self) -> bool:
         """Whether it may be removed: a hidden one as soon as its request is gone."""
-        return self.record.kind == HIDDEN or self.record.expires_at <= self._database.now()
+        return self.record.kind == HIDDEN or self.record.expires_at <= self._rows.database.now()
 
     async def save(self, **values: Any) -> None:
         """Change the row; `UploadTakenOver` if it is no longer this owner's."""
         sealed = dict(values)
         if state := values.get("state"):
-            sealed["state"] = self._seal.seal(state, self.record.id)
+            sealed["state"] = self._rows.seal.seal(state, self.record.id)
         statement = update(uploads).where(_IS_OWNED).values(sealed).returning(uploads.c.wanted)
-        self._look(await self._database.write(statement, self._mine))
+        self._look(await self._rows.database.write(statement, self.me))
         if details := values.get("details"):
             values["details"] = details.encode()
         self.record = msgspec.structs.replace(self.record, **values)
@@ -201,12 +184,14 @@ class Claim:
     async def progress(self, offset: int, state: bytes, *, last: bool = False) -> None:
         """As `save`; with `last`, the upload is let go of at the same time. With its first bytes, it lives longer."""
         longer = (
-            0 if self.record.offset else max(0, self.record.created_at + self._kept - self.record.expires_at)
+            0
+            if self.record.offset
+            else max(0, self.record.created_at + self._rows.kept - self.record.expires_at)
         )
-        values = {**self._mine, "new_offset": offset, "longer": longer if offset else 0}
+        values = {**self.me, "new_offset": offset, "longer": longer if offset else 0}
         if with_state := state != self.record.state:  # most requests do not change it
-            values["new_state"] = self._seal.seal(state, self.record.id)
-        self._look(await self._database.write(_PROGRESS[with_state, last], values, durable=False))
+            values["new_state"] = self._rows.seal.seal(state, self.record.id)
+        self._look(await self._rows.database.write(_PROGRESS[with_state, last], values, durable=False))
         expires_at = self.record.expires_at + values["longer"]
         self.record = msgspec.structs.replace(self.record, offset=offset, state=state, expires_at=expires_at)
         self._released = self._released or last
@@ -230,17 +215,17 @@ class Claim:
             self.interrupt()
 
     async def release(self) -> None:
-        await self._renewals.remove(self)
+        await self.let_go()
         if not self._released:
             with suppress(PorticoError):  # then it expires
-                await self._database.execute(_RELEASE, self._mine, durable=False)
+                await self._rows.database.execute(_RELEASE, self.me, durable=False)
 
     async def remove(self) -> None:
         """The upload has ended, and nothing is left of it."""
-        await self._database.execute(delete(uploads).where(_IS_OWNED), self._mine)
+        await self._rows.database.execute(delete(uploads).where(_IS_OWNED), self.me)
 
 
-class Uploads:
+class Uploads(Ownership[Claim]):
     def __init__(
         self,
         database: Database,
@@ -252,26 +237,30 @@ class Uploads:
         renewal: timedelta = RENEWAL,
     ) -> None:
         """`kept`: how long an upload lives from its creation on, once some of it has arrived."""
-        self._database = database
-        self._seal = seal
-        self._node = node[:40]
-        self._lifetime = lifetime
-        self._kept = kept // _MILLISECOND
+        super().__init__(
+            database,
+            uploads,
+            "upload-claim",
+            node,
+            lifetime=lifetime,
+            renewal=renewal,
+            returning=[uploads.c.wanted],
+        )
+        self.seal = seal
+        self.kept = clock.milliseconds(kept)
         self._claims: dict[str, Claim] = {}
         self._stopping = False
-        self._renewals = Renewals("upload-claim", renewal, self._renew)
 
     async def add(self, record: UploadRecord, limits: Mapping[Scope, int] | None = None) -> Scope | None:
         """Add a row. If one of the limits leaves no room, which limit that is; exact across workers and nodes."""
         limits = limits or {}
-        now = self._database.now()
+        now = self.database.now()
         row = msgspec.structs.asdict(record) | {
             "details": record.details.decode(),
-            "state": self._seal.seal(record.state, record.id) if record.state else None,
-            "owner": None,
+            "state": self.seal.seal(record.state, record.id) if record.state else None,
             # Until its request has claimed it, a hidden one must not seem to have lost its owner.
-            "owned_until": now + self._lifetime // _MILLISECOND if record.kind == HIDDEN else 0,
-            "fence": 0,
+            **(self.renewed_values() if record.kind == HIDDEN else _FREE),
+            "owner": None,
             "wanted": False,
         }
         counted = {
@@ -285,23 +274,23 @@ class Uploads:
             counted_for = select(users.c.id).where(users.c.id == record.user_id)
         else:
             counted_for = select(share_links.c.id).where(share_links.c.id == record.link)
-        if await self._database.write_in_turn(counted_for, _adding(*limits), new_row(uploads, row) | counted):
+        if await self.database.write_in_turn(counted_for, _adding(*limits), new_row(uploads, row) | counted):
             return None
         for scope in limits:
-            found = await self._database.first(select(_has_room(scope).label("room")), counted)
+            found = await self.database.first(select(_has_room(scope).label("room")), counted)
             if found is None or not found.room:
                 return scope
         return next(iter(limits))  # there is room again
 
     async def end_with_links(self) -> None:
         """End the unfinished uploads of links that cannot be used any more."""
-        now = self._database.now()
+        now = self.database.now()
         usable = select(share_links.c.id).where(
             share_links.c.ended_at.is_(None),
             or_(share_links.c.expires_at.is_(None), share_links.c.expires_at > now),
         )
         theirs = and_(uploads.c.link.is_not(None), uploads.c.link.not_in(usable), uploads.c.expires_at > now)
-        await self._database.execute(ended(theirs))
+        await self.database.execute(ended(theirs))
 
     async def get(self, upload_id: str) -> UploadRecord | None:
         row = await self._row(upload_id)
@@ -309,19 +298,15 @@ class Uploads:
 
     async def expired(self, limit: int = 1000) -> list[tuple[str, str]]:
         """The connections and ids of uploads of any kind that may be removed, and that no request is writing."""
-        now = self._database.now()
+        now = self.database.now()
         query = select(uploads.c.connection, uploads.c.id, uploads.c.owner, uploads.c.owned_until)
         query = query.where(or_(uploads.c.expires_at <= now, uploads.c.kind == HIDDEN))
-        rows = await self._database.fetch(query.order_by(uploads.c.expires_at).limit(limit))
-        return [
-            (row.connection, row.id)
-            for row in rows
-            if row.owned_until <= now or (row.owner and _has_died(row.owner))
-        ]
+        rows = await self.database.fetch(query.order_by(uploads.c.expires_at).limit(limit))
+        return [(row.connection, row.id) for row in rows if self.is_over(row)]
 
     async def drop(self, upload_id: str) -> None:
         """Forget an upload, no matter who owns it."""
-        await self._database.execute(delete(uploads).where(uploads.c.id == upload_id))
+        await self.database.execute(delete(uploads).where(uploads.c.id == upload_id))
 
     def stop(self) -> None:
         """End the requests that send uploads: their clients go on with another worker or node."""
@@ -358,7 +343,7 @@ class Uploads:
             row = await self._row(upload_id)
             if row is None or user_id not in (None, row.user_id):
                 return None
-            if former is None or row.fence != former.fence:
+            if former is None or row.owner != former.owner:
                 await self._want(row)
             former = row
             if asyncio.get_running_loop().time() > deadline:
@@ -367,65 +352,32 @@ class Uploads:
 
     async def _try_claim(self, upload_id: str, user_id: int | None, former: AnyRow | None) -> Claim | None:
         """Take the upload if it has no owner, or one that has died."""
-        now = self._database.now()
-        is_dead = former is not None and former.owner and _has_died(former.owner)
+        claim = self.new_claim()
         values = {
             "upload_id": upload_id,
             "any_user": user_id is None,
             "user": user_id,
-            "now": now,
-            "dead_fence": former.fence if former is not None and is_dead else -1,
-            "new_owner": f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{self._node}",
-            "until": now + self._lifetime // _MILLISECOND,
+            "now": self.database.now(),
+            "dead": former.owner if former is not None and has_ended(former.owner) else None,
+            "new_owner": claim["owner"],
+            "until": claim["owned_until"],
         }
-        rows = await self._database.write(_CLAIM, values, durable=False)
-        if not rows:
-            return None
-        record = self._record(rows[0])
-        return Claim(self._database, self._seal, self._renewals, record, rows[0], self._kept)
-
-    async def _renew(self, claims: Sequence[Claim]) -> list[Claim]:
-        mine = and_(
-            uploads.c.id.in_([claim.record.id for claim in claims]),
-            uploads.c.owner.in_([claim.owner for claim in claims]),
-        )
-        end = self._database.now() + self._lifetime // _MILLISECOND
-        statement = update(uploads).where(mine).values(owned_until=end)
-        rows = await self._database.write(
-            statement.returning(uploads.c.owner, uploads.c.wanted), durable=False
-        )
-        wanted = {row.owner: row.wanted for row in rows}
-        for claim in claims:
-            if wanted.get(claim.owner, True):  # or it is lost
-                claim.make_way()
-        return [claim for claim in claims if claim.owner in wanted]
+        rows = await self.database.write(_CLAIM, values, durable=False)
+        return Claim(self, claim, self._record(rows[0])) if rows else None
 
     async def _want(self, row: AnyRow) -> None:
         if claim := self._claims.get(row.id):  # in this process it need not be noticed first
             claim.make_way()
-        mine = and_(uploads.c.id == row.id, uploads.c.fence == row.fence)
-        await self._database.execute(update(uploads).where(mine).values(wanted=True), durable=False)
+        mine = and_(uploads.c.id == row.id, uploads.c.owner == row.owner)
+        await self.database.execute(update(uploads).where(mine).values(wanted=True), durable=False)
 
     async def _row(self, upload_id: str) -> AnyRow | None:
-        return await self._database.first(select(uploads).where(uploads.c.id == upload_id))
+        return await self.database.first(select(uploads).where(uploads.c.id == upload_id))
 
     def _record(self, row: AnyRow) -> UploadRecord:
-        return UploadRecord(
-            row.id,
-            row.user_id,
-            row.connection,
-            row.status,
-            row.path,
-            row.size,
-            row.offset,
-            row.details.encode(),
-            self._seal.open(row.state, row.id) if row.state else None,
-            row.created_at,
-            row.expires_at,
-            row.kind,
-            row.link,
-            row.address,
-        )
+        state = self.seal.open(row.state, row.id) if row.state else None
+        values = {name: getattr(row, name) for name in UploadRecord.__struct_fields__}
+        return UploadRecord(**values | {"details": row.details.encode(), "state": state})
 
 
 async def unfinished(database: Database) -> Sequence[AnyRow]:
@@ -463,7 +415,3 @@ def ended(which: ColumnElement[bool]) -> Update:
 
 def _stopping() -> Unavailable:
     return Unavailable("The gateway is stopping; go on with the upload.", retry_after=1)
-
-
-def _has_died(owner: str) -> bool:
-    return processes.state_of(owner) is ProcessState.ENDED

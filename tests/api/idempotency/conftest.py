@@ -40,8 +40,8 @@ def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     answer = Claim.answer
 
     async def end(claim: Claim, _: bytes) -> None:
-        await claim._renewals.remove(claim)
-        await claim._change(owned_until=0)
+        await claim.let_go()
+        await claim.change(owned_until=0)
 
     def switch() -> None:
         monkeypatch.setattr(Claim, "answer", end if Claim.answer is answer else answer)
