@@ -112,7 +112,7 @@ async def test_an_end_is_seen_here_at_once_and_elsewhere_within_a_second(
     assert await refused(keys, first.text)
     assert not await keys.current_user(digest_of(first.text))
     await users.change("alice", disabled=True)
-    with pytest.raises(NotSignedIn, match="owner was disabled"):
+    with pytest.raises(NotSignedIn, match="owner is disabled"):
         await keys.current_user(digest_of(second.text))
     clock.advance(0.99)
     assert await refused(elsewhere, first.text)

@@ -22,12 +22,12 @@ async def test_the_first_node_makes_the_key_and_the_others_need_it(
     key = await cluster.load_key(one)
     assert (await cluster.load_key(one)).text() == key.text()
     with pytest.raises(
-        ClusterMismatch, match=f"no secret key here.*copy secret.key.*{two}.*PORTICO_SECRET_KEY"
+        ClusterMismatch, match=f"lacks the secret key.*copy secret.key.*{two}.*PORTICO_SECRET_KEY"
     ):
         await cluster.load_key(two)
     assert not two.exists()
     two.write_text(SecretKey.generate().text())
-    with pytest.raises(ClusterMismatch, match=r"is not that of the gateway.*copy secret\.key"):
+    with pytest.raises(ClusterMismatch, match=r"is not the one of the gateway.*copy secret\.key"):
         await cluster.load_key(two)
     two.write_text(key.text())
     await cluster.load_key(two)

@@ -156,7 +156,7 @@ async def test_with_another_key_the_secrets_stay_closed_and_the_rest_works(
     assert (await stranger.get("local")).options == {"folder": "/srv/files"}
     with pytest.raises(BadSecretKey, match="bucket"):
         await stranger.get("bucket")
-    with pytest.raises(ClusterMismatch, match="is not that of the gateway"):
+    with pytest.raises(ClusterMismatch, match="is not the one of the gateway"):
         await stranger.add("second", "s3", {}, {"secret-access-key": CANARY})
     await stranger.add("plain", "s3", {}, {})
     with pytest.raises(ClusterMismatch):

@@ -42,7 +42,7 @@ def test_the_key_may_be_in_a_file_that_the_environment_names(tmp_path: pathlib.P
     file, named = tmp_path / "secret.key", tmp_path / "credential"
     environment = {"PORTICO_SECRET_KEY_FILE": str(named)}
     assert SecretKey.exists(file, environment)
-    with pytest.raises(BadSecretKey, match=r"credential cannot be used: No such file"):
+    with pytest.raises(BadSecretKey, match=r"credential can't be used: No such file"):
         SecretKey.load(file, environment)
     key = SecretKey.generate()
     named.write_text(key.text() + "\n")
@@ -54,7 +54,7 @@ def test_a_key_in_a_variable_and_in_a_named_file_is_refused(tmp_path: pathlib.Pa
     key = SecretKey.generate().text()
     (tmp_path / "credential").write_text(key)
     environment = {"PORTICO_SECRET_KEY": key, "PORTICO_SECRET_KEY_FILE": str(tmp_path / "credential")}
-    with pytest.raises(BadSecretKey, match="PORTICO_SECRET_KEY_FILE is set, and so is PORTICO_SECRET_KEY;"):
+    with pytest.raises(BadSecretKey, match="PORTICO_SECRET_KEY_FILE and PORTICO_SECRET_KEY are both set;"):
         SecretKey.load(tmp_path / "secret.key", environment)
     assert (
         SecretKey.load(tmp_path / "secret.key", {**environment, "PORTICO_SECRET_KEY_FILE": ""}).text() == key

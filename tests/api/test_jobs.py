@@ -185,7 +185,7 @@ async def test_a_disabled_user_and_a_stop_end_jobs(gateway: Gateway, slow: Slow)
     gateway.stop()
     job = await ended(gateway, second)
     assert (job["state"], job["problem"]["code"]) == ("failed", "unavailable")
-    assert "check and try again" in job["problem"]["detail"]
+    assert "Check it and try again" in job["problem"]["detail"]
 
 
 async def test_a_client_that_hangs_up_leaves_its_job(gateway: Gateway, slow: Slow) -> None:

@@ -221,7 +221,7 @@ async def test_the_address_of_a_folder(gateway: Gateway, path: str) -> None:
     (gateway.files / "folder").mkdir()
     answer = await put_raw(gateway, path)
     assert (answer.status, answer.json()["code"]) == (409, "is-a-folder")
-    assert "add the name" in answer.json()["detail"]
+    assert "add the file's name" in answer.json()["detail"]
 
 
 async def test_a_folder_is_not_replaced(gateway: Gateway) -> None:

@@ -24,14 +24,17 @@ async def test_who_is_asked_for_a_missing_right(gateway: Gateway) -> None:
     (gateway.files / "box").mkdir()
     guest = await (await share(gateway, kind="request", askName=False)).guest()
     refused = await guest.call("GET", "a.txt")
-    assert refused.json()["detail"] == "This link does not give the right 'download'; ask where you got it."
+    assert (
+        refused.json()["detail"]
+        == "This link doesn't allow you to download. Ask the person who sent it to you."
+    )
     header = await _key(gateway, Right.LIST)
     for answer in (
         await gateway.client.put(address("a.txt"), headers=header, content=b"x"),
         await gateway.client.post(LINKS, headers=header, json={"path": "/box"}),
     ):
         assert answer.status_code == 403
-        assert "use another key" in answer.json()["detail"]
+        assert "Use another key" in answer.json()["detail"]
 
 
 async def test_a_guest_is_not_sent_to_the_trash_of_a_full_storage(

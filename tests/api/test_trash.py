@@ -284,7 +284,10 @@ async def test_an_error_names_what_it_was(gateway: Gateway) -> None:
     (gateway.settings.files_folder / ".portico~trash" / trash_id).unlink()
     lost = await call(gateway, "POST", f"/{trash_id}", action="RESTORE")
     assert (lost.status_code, lost.json()["code"]) == (404, "not-found")
-    assert lost.json()["detail"] == "The content of 'a.txt' is no longer in the storage."
+    assert (
+        lost.json()["detail"]
+        == "The content of 'a.txt' is no longer in the storage, so it can't be restored."
+    )
 
 
 async def test_it_can_be_turned_off(open_gateway: OpenGateway) -> None:

@@ -85,7 +85,7 @@ def test_otherwise_it_warns(portico: Portico, home: Path, file: Path) -> None:
     file.mkdir()
     outcome = portico("user", "disable", "ann")
     assert (outcome.code, outcome.out) == (0, "Disabled the Web User ann.\n")
-    assert outcome.err == "Warning: the audit log cannot be written (Is a directory).\n"
+    assert outcome.err == "Warning: the audit log can't be written (Is a directory).\n"
 
 
 def test_on_standard_output_a_command_keeps_its_own_clean(home: Path) -> None:
@@ -107,7 +107,7 @@ def test_config_check_tries_the_log(portico: Portico, home: Path, file: Path) ->
     file.mkdir()
     outcome = portico("config", "check")
     assert outcome.code != 0
-    assert f"audit log {file} (the setting audit.log) cannot be written" in outcome.err
+    assert f"audit log {file} (the setting audit.log) can't be written" in outcome.err
 
 
 def test_serve_says_that_the_metrics_have_no_place(
@@ -139,7 +139,7 @@ def test_the_database_is_searched(portico: Portico, home: Path, monkeypatch: pyt
     table = portico("audit", "list", "--action", "user.add").out.splitlines()
     assert table[0].split() == ["time", "node", "user", "client", "action", "outcome", "subject"]
     assert table[1].split()[1:] == ["one", f"os:{my_name()}", "user.add", "done", "ann"]
-    assert portico("audit", "list", "--action", "nothing").out == "No audit line fits.\n"
+    assert portico("audit", "list", "--action", "nothing").out == "No audit lines match.\n"
     for wrong in (("--limit", "0"), ("--limit", "x"), ("--since", "soon")):
         assert portico("audit", "list", *wrong).code == 2
 
@@ -159,7 +159,7 @@ def test_the_file_is_searched_by_default(portico: Portico, home: Path, file: Pat
     (first, *_) = portico("audit", "list", "--action", "user.add", "--json").lines
     assert first["subject"] == "ann"
     file.unlink()
-    assert portico("audit", "list").out == "No audit line fits.\n"
+    assert portico("audit", "list").out == "No audit lines match.\n"
 
 
 @pytest.mark.parametrize("place", ["off", "stdout"])

@@ -80,14 +80,14 @@ def test_a_backup_is_restored_in_a_new_home(
     assert file.stat().st_mode & 0o777 == 0o600
     refused = elsewhere("restore", str(file))
     assert (refused.code, refused.out) == (1, "")
-    assert "There is no secret key here, but the backup belongs to a gateway that has one" in refused.err
+    assert "This node lacks the secret key of the backup" in refused.err
     new = tmp_path / "elsewhere"
     assert not new.exists()
     new.mkdir()
     shutil.copy(home / "secret.key", new)
     done = elsewhere("restore", str(file))
     assert (done.code, done.err) == (0, "")
-    assert "All users have to sign in again." in done.out
+    assert "All users must sign in again." in done.out
     assert (new / SET_UP_MARK).exists()
     assert (
         elsewhere("user", "show", "anna", "--json").data == with_cloud("user", "show", "anna", "--json").data
@@ -123,7 +123,7 @@ def test_a_backup_with_the_key_is_complete(
 def test_an_unencrypted_key_is_warned_of(anna: Portico, file: Path) -> None:
     made = anna("backup", str(file), "--with-key")
     assert made.code == 0
-    assert made.err.startswith("Warning: the backup has the secret key and is not encrypted")
+    assert made.err.startswith("Warning: the backup contains the secret key and is not encrypted")
 
 
 def test_the_passphrase_is_prompted_for(anna: Portico, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_the_passphrase_is_prompted_for(anna: Portico, file: Path, monkeypatch: 
     assert made.code == 0
     assert made.err.splitlines() == [
         "The passphrase is too short; it needs at least 8 characters.",
-        "The passphrases do not match; try again.",
+        "The passphrases don't match. Try again.",
     ]
     assert anna("restore", str(file), "--replace", "--yes").code == 0
     assert anna("backup", str(file), "--passphrase-stdin", stdin="short").code == 2
@@ -190,7 +190,7 @@ def test_another_key_is_refused_unless_the_key_is_lost(
     key = (tmp_path / "elsewhere" / "secret.key").read_text()
     refused = elsewhere("restore", str(file), "--replace", "--yes")
     assert refused.code == 1
-    assert "The secret key of this node is not that of the gateway that the backup is of" in refused.err
+    assert "This node's secret key is not the one of the gateway that the backup is of" in refused.err
     assert "--lost-key" in refused.err
     assert [user["name"] for user in elsewhere("user", "list", "--json").lines] == ["bob"]
     assert elsewhere("restore", str(file), "--replace", "--yes", "--lost-key").code == 0
@@ -213,19 +213,19 @@ def test_a_damaged_backup_changes_nothing(anna: Portico, home: Path, file: Path)
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("backup", "-"), 2, "not to standard output"),
+        (("backup", "-"), 2, "can't be written to standard output"),
         (("backup", "/"), 2, "is a folder"),
-        (("backup", "/nowhere/at/all/file"), 3, "There is no folder /nowhere/at/all."),
-        (("backup", "/proc/portico.backup"), 1, "The backup /proc/portico.backup cannot be written"),
-        (("restore", "/nowhere/file"), 4, "There is no file /nowhere/file."),
+        (("backup", "/nowhere/at/all/file"), 3, "The folder /nowhere/at/all doesn't exist"),
+        (("backup", "/proc/portico.backup"), 1, "The backup /proc/portico.backup can't be written"),
+        (("restore", "/nowhere/file"), 4, "The file /nowhere/file doesn't exist."),
         (("backup",), 2, "FILE is missing"),
-        (("migrate-database", "sqlite:///a", "mysql://user:canary@b"), 2, "is no database URL"),
-        (("migrate-database", "", "sqlite:///a"), 2, "is no database URL"),
+        (("migrate-database", "sqlite:///a", "mysql://user:canary@b"), 2, "is not a database URL"),
+        (("migrate-database", "", "sqlite:///a"), 2, "is not a database URL"),
         (("migrate-database", "sqlite:///a", "sqlite:///./a"), 2, "the same database"),
         (
             ("migrate-database", "sqlite:////nowhere/a", "sqlite:////nowhere/b"),
             5,
-            "/nowhere/a cannot be used",
+            "/nowhere/a can't be used",
         ),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_home_without_a_key_cannot_include_it(anna: Portico, home: Path, file:
     (home / "secret.key").unlink()
     outcome = anna("backup", str(file), "--with-key")
     assert outcome.code == 1
-    assert "There is no secret key" in outcome.err
+    assert "secret.key doesn't exist yet" in outcome.err
     assert not file.exists()
     assert not (home / "secret.key").exists()
     assert anna("backup", str(file)).code == 0
@@ -269,8 +269,8 @@ def test_from_sqlite_to_postgresql_and_back(
     moved = with_cloud("migrate-database", file, url)
     assert (moved.code, moved.err) == (0, "")
     assert re.search(r"^users +1$", moved.out, re.MULTILINE)
-    assert "the numbers of rows are equal" in moved.out
-    assert "Paths are absolute now, and must be the same on every node: local." in moved.out
+    assert "the same number of rows" in moved.out
+    assert "These paths are now absolute and must be the same on every node: local." in moved.out
     assert "set database.url" in moved.out
     assert "p%40ss" not in moved.out
     again = with_cloud("migrate-database", file, url)
@@ -309,7 +309,7 @@ def test_a_copied_database_belongs_to_the_same_key(
     key = home / "secret.key"
     right = key.read_text()
     key.write_text("A" * 43)
-    assert "is not that of the database to copy" in with_cloud("migrate-database", file, url).err
+    assert "is not the one of the database to copy" in with_cloud("migrate-database", file, url).err
     key.unlink()
     assert "add --lost-key" in with_cloud("migrate-database", file, url).err
     assert with_cloud("migrate-database", file, postgres.new_database(), "--lost-key").code == 0
@@ -317,7 +317,7 @@ def test_a_copied_database_belongs_to_the_same_key(
     assert with_cloud("migrate-database", file, url).code == 0
     monkeypatch.setenv("PORTICO_DATABASE_URL", url)
     key.unlink()
-    assert "There is no secret key here" in with_cloud("user", "list").err
+    assert "This node lacks the secret key" in with_cloud("user", "list").err
     assert not key.exists()
     key.write_text(right)
     assert with_cloud("connection", "show", "cloud").code == 0
@@ -330,7 +330,7 @@ def test_a_backup_of_one_node_that_is_restored_for_several_belongs_to_the_same_k
     monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
     assert anna("restore", str(file)).code == 0
     (home / "secret.key").unlink()
-    assert "There is no secret key here" in anna("user", "list").err
+    assert "This node lacks the secret key" in anna("user", "list").err
 
 
 def test_a_shared_database_is_saved_and_restored(
@@ -346,11 +346,11 @@ def test_a_shared_database_is_saved_and_restored(
     key = (home / "secret.key").read_text()
 
     (home / "secret.key").unlink()
-    assert "There is no secret key" in portico("backup", str(file), "--with-key").err
+    assert "secret.key doesn't exist yet" in portico("backup", str(file), "--with-key").err
     monkeypatch.setenv("PORTICO_SECRET_KEY", "A" * 43)
     differs = portico("backup", str(file), "--with-key")
     assert differs.code == 1
-    assert "The secret key of this node is not that of the gateway behind the database" in differs.err
+    assert "This node's secret key is not the one of the gateway behind the database" in differs.err
     monkeypatch.delenv("PORTICO_SECRET_KEY")
 
     monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
@@ -381,7 +381,7 @@ def test_a_backup_with_a_row_twice_is_damaged(anna: Portico, tmp_path: Path) -> 
     outcome = anna("restore", str(file), "--replace", "--yes")
     assert (outcome.code, outcome.err) == (
         1,
-        f"The file {file} is damaged: it has rows that do not fit the table 'cluster'; nothing was changed.\n",
+        f"The file {file} is damaged: it has rows that don't fit the table 'cluster'; nothing was changed.\n",
     )
     assert "anna" in anna("user", "list").out
 
@@ -394,7 +394,7 @@ def test_a_variable_that_keeps_programs_out_is_warned_of(
     restored = elsewhere("restore", str(file))
     assert restored.code == 0
     assert restored.err == (
-        "Warning: PORTICO_SECURITY_CLIENT_ID is not the security.client-id that programs have, so they cannot sign in; "
+        "Warning: programs can't sign in, because PORTICO_SECURITY_CLIENT_ID differs from the security.client-id they use; "
         "remove the variable.\n"
     )
 

@@ -70,13 +70,13 @@ def test_forget(portico: Portico, shared: str, home: Path, monkeypatch: pytest.M
     assert "stop all nodes first" in unconfirmed.err
     assert "add --yes" in unconfirmed.err
     (home / "secret.key").unlink()
-    assert "There is no secret key here" in portico("user", "list").err
+    assert "This node lacks the secret key" in portico("user", "list").err
     facts = portico("cluster", "show", "--json").data  # works without the key
     assert (facts["secretKeyHere"], facts["secretKey"] is None) == (None, False)
     assert not (home / "secret.key").exists()
     forgotten = portico("cluster", "forget", "--yes")
     assert (forgotten.code, forgotten.err) == (0, "")
-    assert "decides anew" in forgotten.out
+    assert "sets them again" in forgotten.out
     assert portico("cluster", "show", "--json").data["secretKey"] is None
     assert portico("user", "list").code == 0  # which only reads
     assert portico("cluster", "show", "--json").data["secretKey"] is None
@@ -118,12 +118,12 @@ def test_config_check_compares_with_the_database(
     outcome = portico("config", "check")
     assert (outcome.code, outcome.out) == (1, "")
     key, client, address = outcome.err.splitlines()
-    assert key.startswith("The secret key of this node is not that of the gateway behind the database")
-    assert client.startswith("The setting security.client-id differs from that of the other nodes")
-    assert address.startswith("The setting server.public-url differs from that of the other nodes")
+    assert key.startswith("This node's secret key is not the one of the gateway behind the database")
+    assert client.startswith("The setting security.client-id differs from the other nodes")
+    assert address.startswith("The setting server.public-url differs from the other nodes")
     monkeypatch.delenv("PORTICO_SECRET_KEY")
     (home / "secret.key").unlink()
-    assert portico("config", "check").err.startswith("There is no secret key here")
+    assert portico("config", "check").err.startswith("This node lacks the secret key")
     assert not (home / "secret.key").exists()
 
 
@@ -134,7 +134,7 @@ def test_config_check_without_an_answer_of_the_database(
     outcome = portico("config", "check")
     assert (outcome.code, outcome.out) == (0, "The environment: no mistakes\n")
     assert outcome.err.startswith(
-        "Not compared with the database: The database postgresql://127.0.0.1:1/portico"
+        "The settings were not compared with the database: The database postgresql://127.0.0.1:1/portico"
     )
 
 
@@ -144,7 +144,7 @@ def test_a_command_that_fails_does_not_claim_the_database(
     monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
     failed = portico("user", "add", "ann", "--generate")
     assert failed.code != 0
-    assert "There is no connection yet; add one with 'portico connection add" in failed.err
+    assert "There are no connections yet; add one with 'portico connection add" in failed.err
     assert not home.exists()
     assert portico("cluster", "show", "--json").data["secretKey"] is None
     assert add_cloud(portico).code == 0
@@ -174,10 +174,10 @@ def test_the_banner_of_an_empty_gateway_begins_with_a_connection(
     startup = banner.Startup(settings, ip_address("127.0.0.1"), None)
     banner.show(startup)
     out = capsys.readouterr().out
-    assert "There is no connection and no Web User yet" in out
+    assert "There are no connections and no Web Users yet" in out
     assert out.index("connection add NAME --kind KIND") < out.index("user add USER --connection NAME")
     banner.show(replace(startup, storage=[("disk", "/srv")]))
-    assert "There is no Web User yet; add one with" in capsys.readouterr().out
+    assert "There are no Web Users yet; add one with" in capsys.readouterr().out
 
 
 def test_a_failure_after_credentials_were_stored_keeps_their_key(
@@ -217,11 +217,11 @@ def test_credentials_in_the_home_are_sealed_with_one_key(
     monkeypatch.delenv("PORTICO_SECRET_KEY")
     refused = add_cloud(anna, "second")
     assert refused.code == 1
-    assert "There is no secret key here" in refused.err
+    assert "The secret key is missing" in refused.err
     assert "portico cluster forget" in refused.err
     assert not (home / "secret.key").exists()
     monkeypatch.setenv("PORTICO_SECRET_KEY", "B" * 42 + "A")
-    assert "The secret key of this node is not that of the gateway" in add_cloud(anna, "second").err
+    assert "This node's secret key is not the one of the gateway" in add_cloud(anna, "second").err
     assert anna("user", "add", "ben", "--generate").code == 0
     assert anna("cluster", "forget", "--yes").code == 0
     assert add_cloud(anna, "second").code == 0

@@ -81,14 +81,14 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("lst",), "There is no command 'lst', did you mean 'ls'? See 'portico --help'."),
-        (("frobnicate",), "There is no command 'frobnicate'; see 'portico --help'."),
-        (("--versoin",), "There is no option '--versoin', did you mean '--version'? See 'portico --help'."),
-        (("user", "lst"), "There is no command 'lst', did you mean 'list'? See 'portico user --help'."),
-        (("user", "--wrong"), "There is no option '--wrong'; see 'portico user --help'."),
+        (("lst",), "Unknown command 'lst', did you mean 'ls'? See 'portico --help'."),
+        (("frobnicate",), "Unknown command 'frobnicate'; see 'portico --help'."),
+        (("--versoin",), "Unknown option '--versoin', did you mean '--version'? See 'portico --help'."),
+        (("user", "lst"), "Unknown command 'lst', did you mean 'list'? See 'portico user --help'."),
+        (("user", "--wrong"), "Unknown option '--wrong'; see 'portico user --help'."),
         (
             ("user", "list", "--jsno"),
-            "There is no option '--jsno', did you mean '--json'? See 'portico user list --help'.",
+            "Unknown option '--jsno', did you mean '--json'? See 'portico user list --help'.",
         ),
         (("user", "list", "anna"), "Unexpected argument 'anna'; see 'portico user list --help'."),
         (
@@ -97,21 +97,24 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
         ),
         (
             ("put", "-n", "--rename", "a", "b"),
-            "--no-clobber and --rename cannot be combined; see 'portico put --help'.",
+            "--no-clobber and --rename can't be combined; see 'portico put --help'.",
         ),
         (("put", "a"), "The target is missing; see 'portico put --help'."),
         (("cat",), "A path is missing; see 'portico cat --help'."),
-        (("rm", "-rf", "/x"), "There is no option '-f'; see 'portico rm --help'."),
-        (("put", "-rv", "a", "b"), "There is no option '-v'; see 'portico put --help'."),
-        (("ls", "-al"), "There is no option '-a'; see 'portico ls --help'."),
-        (("ls", "-long"), "There is no option '-long', did you mean '--long'? See 'portico ls --help'."),
+        (("rm", "-rf", "/x"), "Unknown option '-f'; see 'portico rm --help'."),
+        (("put", "-rv", "a", "b"), "Unknown option '-v'; see 'portico put --help'."),
+        (("ls", "-al"), "Unknown option '-a'; see 'portico ls --help'."),
+        (("ls", "-long"), "Unknown option '-long', did you mean '--long'? See 'portico ls --help'."),
         (("ls", "--json=1"), "--json takes no value; see 'portico ls --help'."),
-        (("sync",), "Say 'up' or 'down', then the source and the target; see 'portico sync --help'."),
+        (
+            ("sync",),
+            "The direction is missing; write 'up' or 'down', then the source and the target; see 'portico sync --help'.",
+        ),
         (("sync", "sideways", "a", "b"), "'sideways' is not a direction; use 'up' or 'down'."),
         (("sync", "up", "a"), "The target is missing; see 'portico sync --help'."),
         (
             ("completion", "tcsh"),
-            "There is no completion for 'tcsh'; the shells are bash, zsh and fish.",
+            "Completion isn't available for 'tcsh'; use bash, zsh or fish.",
         ),
         (("put", "-j"), "--jobs needs a number; write --jobs N."),
         (("put", "-j", "abc", "a", "b"), "--jobs must be a whole number from 1 to 64."),
@@ -123,31 +126,34 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
         (
             ("connection", "add", "x"),
             (
-                "--kind is missing; the kinds are local, s3, azure-blob, azure-files and gcs; "
+                "--kind is missing; use local, s3, azure-blob, azure-files or gcs; "
                 "see 'portico connection add --help'."
             ),
         ),
         (("connection", "add", "x", "--kind", "s3", "--option", "=v"), "Write --option KEY=VALUE."),
-        (("ls", "--bogus"), "There is no option '--bogus'; see 'portico ls --help'."),
-        (("ls", "--json", "--jsn"), "There is no option '--jsn'; see 'portico ls --help'."),
+        (("ls", "--bogus"), "Unknown option '--bogus'; see 'portico ls --help'."),
+        (("ls", "--json", "--jsn"), "Unknown option '--jsn'; see 'portico ls --help'."),
         (
             ("get", "--contin", "/a"),
-            "There is no option '--contin', did you mean '--continue-on-error'? See 'portico get --help'.",
+            "Unknown option '--contin', did you mean '--continue-on-error'? See 'portico get --help'.",
         ),
-        (("--profile", "default", "ls"), "--profile goes after the command: portico COMMAND --profile NAME."),
-        (("help", "lst"), "There is no command 'lst', did you mean 'ls'? See 'portico --help'."),
+        (
+            ("--profile", "default", "ls"),
+            "--profile must follow the command: portico COMMAND --profile NAME.",
+        ),
+        (("help", "lst"), "Unknown command 'lst', did you mean 'ls'? See 'portico --help'."),
         (
             ("user", "add", "bob", "--generate", "--password-stdin"),
-            "--password-stdin and --generate cannot be combined; see 'portico user add --help'.",
+            "--password-stdin and --generate can't be combined; see 'portico user add --help'.",
         ),
         (
             ("user", "add", "bob", "--rights", ""),
             "--rights is empty; give some of list, download, upload, overwrite, share.",
         ),
-        (("get", "-r", "/reports/.", "-"), "A folder cannot be written to standard output."),
+        (("get", "-r", "/reports/.", "-"), "A folder can't be written to standard output; choose a file."),
         (
             ("ls", "--profile", "nope"),
-            "You are not signed in with the profile nope; sign in with 'portico login URL --profile nope'.",
+            "You aren't signed in with the profile nope; sign in with 'portico login URL --profile nope'.",
         ),
     ],
 )
@@ -264,7 +270,7 @@ def test_help_fits_the_terminal(
 
 def test_the_kind_of_a_connection_is_not_offered_for_change(anna: Portico) -> None:
     assert "--kind" not in anna("connection", "set", "--help").out
-    assert "cannot be changed" in anna("connection", "set", "local", "--kind", "s3").err
+    assert "can't be changed" in anna("connection", "set", "local", "--kind", "s3").err
 
 
 @pytest.mark.parametrize("word", ["-", "-1", "- notes.txt"])
@@ -443,7 +449,7 @@ def test_the_screen(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     banner.show(start(home, password="pass-word"))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
-    assert "pass-word   (shown only this once)" in shown
+    assert "pass-word   (shown only once)" in shown
     assert "/backend/docs" in shown
 
     banner.show(start(home))
@@ -489,9 +495,7 @@ def test_a_database_out_of_reach_is_named_in_one_sentence(
     monkeypatch.setenv("PORTICO_DATABASE_URL", f"postgresql://canary:canary@127.0.0.1:{port}/portico")
     outcome = portico("user", "list")
     assert outcome.code == 5
-    assert outcome.err.startswith(
-        f"The database postgresql://127.0.0.1:{port}/portico cannot be used; check "
-    )
+    assert outcome.err.startswith(f"The database postgresql://127.0.0.1:{port}/portico can't be used; check ")
     assert "canary" not in outcome.err
     assert outcome.err.count("\n") == 1
 

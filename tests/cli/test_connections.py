@@ -127,7 +127,7 @@ def test_a_folder_gets_a_volume_id_that_nobody_has_to_know(anna: Portico, tmp_pa
     assert anna("connection", "test", "share").code == 0
 
     (folders[1] / ".portico~volume").write_text(first)
-    assert "another volume id" in str(show(anna, "share")["problem"])
+    assert "a different volume id" in str(show(anna, "share")["problem"])
     (folders[1] / ".portico~volume").unlink()
     problem = str(show(anna, "share")["problem"])
     assert "probably not mounted" in problem
@@ -239,8 +239,8 @@ def test_a_folder_that_cannot_serve_or_should_not_is_added_with_a_warning(
     warnings = {
         "missing": "is missing. Create it, or correct the path.",
         "file": "is a file, not a folder",
-        str(home): "holds the gateway's own home",
-        str(home.parent): "holds the gateway's own home",
+        str(home): "contains the gateway's own home",
+        str(home.parent): "contains the gateway's own home",
         "other": "",
     }
     for number, (folder, warning) in enumerate(warnings.items()):
@@ -278,8 +278,8 @@ def test_a_folder_is_expected_to_be_writable_only_where_somebody_may_upload(
     assert anna(*arguments, "--rights", "list,download").code == 0
     assert show(anna, "archive")["problem"] is None
     anna("user", "set", "reader", "--rights", "list,upload")
-    assert "cannot be written" in str(show(anna, "archive")["problem"])
-    assert "cannot be written" in anna("connection", "list").out
+    assert "can't be written" in str(show(anna, "archive")["problem"])
+    assert "can't be written" in anna("connection", "list").out
 
 
 def test_the_list_has_a_status(portico: Portico, tmp_path: Path) -> None:

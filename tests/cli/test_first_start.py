@@ -130,7 +130,7 @@ def test_a_place_that_cannot_be_written_is_left_alone(
 ) -> None:
     home.mkdir()
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    assert "not writable" in portico("serve").err
+    assert "can't write to" in portico("serve").err
     assert os.listdir(home) == []
     home.rmdir()
     home.write_text("a file")
@@ -243,7 +243,7 @@ def test_a_password_that_was_shown_is_not_in_its_file(
     monkeypatch.setattr("portico.server.processes.Server", Ready)
     monkeypatch.setattr("portico.server.bind_address.check_free", lambda *_: None)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert "(shown only this once)" in portico("serve").out
+    assert "(shown only once)" in portico("serve").out
     assert not (home / PASSWORD_FILE).exists()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
     assert "unchanged; set a new one" in portico("serve").out

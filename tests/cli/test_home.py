@@ -45,15 +45,15 @@ def test_homes_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         prepare(tmp_path / "file")
     with pytest.raises(HomeUnusable, match="is a file"):
         existing(tmp_path / "file")
-    with pytest.raises(HomeUnusable, match="cannot be made"):
+    with pytest.raises(HomeUnusable, match="can't be created"):
         prepare(tmp_path / "file" / "below")
-    with pytest.raises(HomeUnusable, match="no Portico home"):
+    with pytest.raises(HomeUnusable, match="doesn't exist yet"):
         existing(tmp_path / "none")
     assert not (tmp_path / "none").exists()
-    with pytest.raises(HomeUnusable, match="database address"):
+    with pytest.raises(HomeUnusable, match="database URL"):
         prepare(tmp_path / "a?b")
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(HomeUnusable, match="not writable"):
+    with pytest.raises(HomeUnusable, match="can't write to"):
         prepare(tmp_path)
 
 
@@ -125,7 +125,7 @@ def test_a_vanished_files_folder_is_not_replaced_by_an_empty_one(tmp_path: Path)
 def test_a_file_where_the_files_are_to_be_kept_is_reported(tmp_path: Path) -> None:
     settings = prepare(tmp_path / "home")
     settings.files_folder.touch()
-    with pytest.raises(HomeUnusable, match=r"files is a file.*move it away"):
+    with pytest.raises(HomeUnusable, match=r"files is a file.*move the file away"):
         with_settings(settings, first_start)
 
 
@@ -176,7 +176,7 @@ def test_a_port_in_use_is_noticed(option: int) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(AddressUnusable, match=rf"Port {port} .* in use .*--port"):
+        with pytest.raises(AddressUnusable, match=rf"Another program uses port {port} .*--port"):
             bind_address.check_free(ip_address("127.0.0.1"), port)
     bind_address.check_free(ip_address("127.0.0.1"), port)
 
@@ -184,7 +184,7 @@ def test_a_port_in_use_is_noticed(option: int) -> None:
 def test_an_address_of_another_machine() -> None:
     with pytest.raises(AddressUnusable, match="not an address of this machine"):
         bind_address.check_free(ip_address("192.0.2.1"), 18099)
-    with pytest.raises(AddressUnusable, match="cannot be resolved"):
+    with pytest.raises(AddressUnusable, match="can't be resolved"):
         bind_address.resolve("no-such-host.invalid")
 
 

@@ -10,10 +10,10 @@ from .conftest import Portico
 
 
 def test_keys_are_added_shown_and_ended(anna: Portico, home: Path) -> None:
-    assert anna("key", "list").out.startswith("There is no key yet")
+    assert anna("key", "list").out.startswith("There are no keys yet")
     scope = ("--rights", "list,upload", "--folder", "in", "--addresses", "10.0.0.0/8 ::1", "--expires", "90d")
     added = anna("key", "add", "ANNA", "--name", "backup", *scope)
-    [text] = re.findall(r"shown only now: (\S+)\n", added.out)
+    [text] = re.findall(r"shown only once: (\S+)\n", added.out)
     assert is_key(text)
     [key] = anna("key", "list", "--json").lines
     assert {**key, "id": "", "expiresAt": ""} == {
@@ -34,16 +34,19 @@ def test_keys_are_added_shown_and_ended(anna: Portico, home: Path) -> None:
     assert [each["name"] for each in anna("key", "list", "anna", "--json").lines] == ["all"]
     for words, sentence in (
         (("key", "add", "anna"), "--name is missing"),
-        (("key", "add", "bob", "--name", "x"), "There is no user 'bob'"),
+        (("key", "add", "bob", "--name", "x"), "The user 'bob' doesn't exist"),
         (("key", "add", "anna", "--name", "x", "--rights", "fly"), "'fly' is not a right"),
-        (("key", "add", "anna", "--name", "x", "--addresses", "here"), "not an address or range"),
+        (("key", "add", "anna", "--name", "x", "--addresses", "here"), "not a valid address or range"),
         (("key", "add", "anna", "--name", "x", "--expires", "soon"), "must be seconds or a time"),
-        (("key", "end", "anna", key["id"]), f"anna has no key '{key['id']}'; 'portico key list anna' shows"),
+        (
+            ("key", "end", "anna", key["id"]),
+            f"anna has no key '{key['id']}'; list the ids with 'portico key list anna'",
+        ),
         (
             ("key", "end", "anna", "all"),
-            "'all' is a name, and a key is ended by its id: portico key end anna ",
+            "'all' is the key's name, but its id is needed: portico key end anna ",
         ),
-        (("key", "end", "all"), "ID is missing, which 'portico key list USER' shows"),
+        (("key", "end", "all"), "ID is missing; list the ids with 'portico key list USER'"),
     ):
         outcome = anna(*words)
         assert outcome.code != 0
@@ -59,7 +62,7 @@ def test_an_invitation_does_not_hide_that_its_address_is_local(anna: Portico, ho
     homes.remember_address(home, url, is_local=True)
     shown = anna("user", "invite", "anna").out
     assert f"7 days: {url}/invite#" in shown
-    assert f"{url} works on the gateway's machine only: put the address of your gateway" in shown
+    assert f"{url} works only on the gateway's machine; replace it with your gateway's address" in shown
     assert "server.public-url" in shown
     homes.remember_address(home, url)
     assert "server.public-url" not in anna("user", "invite", "anna").out
@@ -76,7 +79,7 @@ def test_an_invitation_is_a_link(anna: Portico, home: Path) -> None:
     )
     assert first != second
     assert "server.public-url" not in anna("user", "invite", "bob").out
-    assert "There is no user" in anna("user", "invite", "carol").err
+    assert "The user" in anna("user", "invite", "carol").err
     anna("user", "disable", "bob")
     assert "is disabled" in anna("user", "invite", "bob").err
     assert anna("user", "add", "carol", "--invite", "--generate").code != 0

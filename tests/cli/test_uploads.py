@@ -24,7 +24,7 @@ async def add(home: Path) -> None:
 
 def test_uploads_are_listed_and_ended(portico: Portico, home: Path) -> None:
     portico("user", "add", "ann", "--password-stdin", stdin="correct horse")
-    assert portico("uploads", "list").out == "No upload is unfinished.\n"
+    assert portico("uploads", "list").out == "There are no unfinished uploads.\n"
     asyncio.run(add(home))
     (listed,) = portico("uploads", "list", "--json").lines
     assert (listed["id"], listed["user"], listed["path"]) == (ID, "ann", "/in/a.bin")

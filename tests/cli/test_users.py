@@ -53,9 +53,9 @@ def test_all_flags(anna: Portico) -> None:
 
 def test_a_made_up_password_is_shown_once(anna: Portico) -> None:
     added = anna("user", "add", "bob")
-    assert re.search(r"shown only now: (\w{5}-){3}\w{5}\n$", added.out)
+    assert re.search(r"shown only once: (\w{5}-){3}\w{5}\n$", added.out)
     assert "shown only" not in anna("user", "show", "bob").out
-    assert "shown only now" in anna("user", "password", "bob", "--generate").out
+    assert "shown only once" in anna("user", "password", "bob", "--generate").out
 
 
 def test_lists(anna: Portico) -> None:
@@ -69,7 +69,7 @@ def test_lists(anna: Portico) -> None:
 def test_no_users_yet(anna: Portico) -> None:
     anna("user", "delete", "anna")
     assert anna("user", "list", "--json").lines == []
-    assert "no Web User yet" in anna("user", "list").out
+    assert "no Web Users yet" in anna("user", "list").out
 
 
 def test_set_changes_only_what_is_given(anna: Portico) -> None:
@@ -168,7 +168,7 @@ def test_a_terminal_is_asked(anna: Portico, monkeypatch: pytest.MonkeyPatch) -> 
     assert "shown" not in anna("user", "add", "bob").out
     answers = ["", PASSWORD, "a slip of the finger", PASSWORD, PASSWORD]
     outcome = anna("user", "password", "bob")
-    assert (outcome.code, outcome.err) == (0, "The passwords do not match; try again.\n")
+    assert (outcome.code, outcome.err) == (0, "The passwords don't match. Try again.\n")
     first, second = "Password: ", "Repeat the password: "
     assert asked == [first, second, first, first, second, first, second]
 
@@ -231,7 +231,7 @@ def test_no_password_is_made_up_while_one_is_piped_in(
 @pytest.mark.parametrize("how", ["nothing", "an empty file"])
 def test_a_password_is_made_up_where_nothing_is_piped_in(anna: Portico, tmp_path: Path, how: str) -> None:
     with standard_input(tmp_path, how) as stdin:
-        assert "shown only now" in anna("user", "add", "bob", stdin=stdin).out
+        assert "shown only once" in anna("user", "add", "bob", stdin=stdin).out
 
 
 def test_a_pipe_that_has_ended_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +314,7 @@ def test_a_new_password_or_unlocking_clears_the_failed_sign_ins(anna: Portico, h
 
 
 def test_unlocking_says_what_is_wrong(anna: Portico) -> None:
-    assert "no user 'carl'" in anna("user", "unlock", "carl").err
+    assert "The user 'carl' doesn't exist" in anna("user", "unlock", "carl").err
     mistaken = anna("user", "unlock", "anna", "--address", "the office")
     assert mistaken.code == 2
     assert "not an IP address" in mistaken.err

@@ -146,7 +146,7 @@ def test_an_upload_with_a_stale_token(make: MakeClient, root: Path, size: int) -
 def test_what_no_gateway_says(make: MakeClient, proxy: FaultProxy) -> None:
     client = make(f"http://127.0.0.1:{proxy.port}", attempts=1)
     proxy.on(lambda call: call.path == "/config.js", Reply(200, {}, b"nothing"))
-    with pytest.raises(Exception, match="client ID"):
+    with pytest.raises(Exception, match="client id"):
         client.login()
     proxy.on(lambda call: call.path == "/backend/login", Reply(200, {}, b"{}"), Reply(200, {}, b"<html>"))
     with pytest.raises(Exception, match="no token"):

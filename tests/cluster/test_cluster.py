@@ -55,14 +55,14 @@ def test_another_key_is_refused(cluster: Cluster) -> None:
             ("user", "add", "bob", "--connection", "files"),
         ]
     ):
-        assert "The secret key of this node is not that of the gateway" in _refusal(
+        assert "This node's secret key is not the one of the gateway" in _refusal(
             cluster, f"other{number}", *words, **other
         )
 
 
 def test_a_node_without_the_key_makes_none(cluster: Cluster) -> None:
     refusal = _refusal(cluster, "keyless", "serve", "--port", "1", PORTICO_SECRET_KEY="")
-    assert "There is no secret key here" in refusal
+    assert "This node lacks the secret key" in refusal
     assert not (cluster.folder / "keyless" / "home" / "secret.key").exists()
 
 

@@ -138,8 +138,8 @@ async def test_a_folder_is_checked_for_what_its_users_may_do(
     with pytest.raises(Unavailable) as refusal:
         await drives.check()
     assert str(place) not in refusal.value.detail
-    assert "The folder of the connection 'local' cannot be written" in refusal.value.detail
-    assert f"'local': the connection's folder {place} cannot be written" in (refusal.value.cause or "")
+    assert "The folder of the connection 'local' can't be written" in refusal.value.detail
+    assert f"'local': the connection's folder {place} can't be written" in (refusal.value.cause or "")
 
     monkeypatch.undo()
     await drives.check()
@@ -174,7 +174,7 @@ async def test_an_unforeseen_error_of_one_connection_is_its_own(
         for _ in range(3):
             with pytest.raises(StorageUnusable) as refusal:
                 await drives.check()
-    assert refusal.value.detail == "The connection 'broken' cannot be used; the log says why."
+    assert refusal.value.detail == "The connection 'broken' can't be used; the log says why."
     assert "canary" in (refusal.value.cause or "")
     assert [(line["event"], line["connection"]) for line in lines] == [("bug", "broken")]
 
@@ -221,7 +221,7 @@ async def test_the_first_who_opens_a_folder_decides_which_it_is(
 
         return [await cause(node) for node in nodes]
 
-    assert all("does not exist" in (cause or "") for cause in await list_all())
+    assert all("doesn't exist" in (cause or "") for cause in await list_all())
     assert (await connections.get("local")).volume_id is None
     share.rename(place)  # the share is mounted
     await asyncio.gather(*(node.of(alice) for node in nodes))

@@ -57,7 +57,7 @@ def wait_for_end(client: httpx2.Client, place: str) -> Any:
 
 def assert_interrupted(job: Any) -> None:
     assert (job["state"], job["problem"]["code"]) == ("failed", "unavailable")
-    assert "check and try again" in job["problem"]["detail"]
+    assert "Check it and try again" in job["problem"]["detail"]
     assert job["endedAt"]
 
 

@@ -111,7 +111,7 @@ def test_a_database_that_can_only_be_read(
 
     read_only("on")
     wait_until(lambda: "read-only" in faults(gateway), "it is noticed")
-    assert "can only be read" in faults(gateway)["read-only"]
+    assert "is read-only; connect" in faults(gateway)["read-only"]
     answer = client.post(f"{FILES}/", files={"data": ("a.txt", b"x")})  # the audit line is required
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert not (tmp_path / "shared" / "ann" / "a.txt").exists()
@@ -185,7 +185,7 @@ def test_a_reload_without_a_database_keeps_the_old_workers(
         server.stop()
         assert gateway.process
         gateway.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "The old workers stay." in gateway.output, "the reload is given up")
+        wait_until(lambda: "The old workers keep running." in gateway.output, "the reload is given up")
         assert gateway.answers()
         wait_until(lambda: gateway.workers() == workers, "the new worker is gone")
         assert "Traceback" not in gateway.output
@@ -227,7 +227,7 @@ def test_a_role_that_may_only_read(
         gateway.command("serve", "--port", str(gateway.port))
     assert refused.value.returncode == 1
     assert refused.value.stderr.startswith(
-        "The role of database.url may not write the database postgresql://"
+        "The role in database.url can't write to the database postgresql://"
     )
     assert refused.value.stderr.count("\n") == 1
 
@@ -273,7 +273,7 @@ def test_a_node_with_another_clock(start: Start, url: str, monkeypatch: pytest.M
         patch.setattr(Gateway, "start", ahead)
         two = start(copy_of=one.home)
     assert faults(two) == {
-        "clock": "The clock of this machine differs by 7200 s from the database's; set it by NTP."
+        "clock": "This machine's clock differs by 7200 s from the database's; synchronize it with NTP."
     }
     assert '"check":"clock"' in two.output
     assert faults(one) == {}

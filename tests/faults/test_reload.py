@@ -131,7 +131,7 @@ def test_workers_stay_if_their_successors_cannot_start(gateway: Gateway) -> None
     workers = gateway.workers()
     (gateway.home / "secret.key").write_text("damaged")
     hang_up(gateway)
-    wait_until(lambda: "The old workers stay." in gateway.output, "the failure is reported")
+    wait_until(lambda: "The old workers keep running." in gateway.output, "the failure is reported")
     assert gateway.workers() == workers
     assert answers(gateway)
 
@@ -148,7 +148,10 @@ def test_changes_of_the_environment_file(tmp_path: Path) -> None:
         file.write_text('PORTICO_SECURITY_ALLOWED_ADDRESSES="10.0.0.0/8"\nPORTICO_SERVER_DRAIN_DELAY=1s\n')
         hang_up(gateway)
         wait_until(lambda: not gateway.answers(), "this address is refused")
-        assert "server.drain-delay: changes take effect at the next start, all others now." in gateway.output
+        assert (
+            "server.drain-delay: changes take effect at the next start. All other changes took effect now."
+            in gateway.output
+        )
         file.write_text("PORTICO_SECURITY_ALLOWED_ADDRESSES=nonsense\n")
         hang_up(gateway)
         wait_until(lambda: "The old settings stay in effect." in gateway.output, "the mistake is reported")

@@ -40,7 +40,7 @@ def test_from_one_node_to_a_shared_database_through_an_upgrade_and_back_to_a_bac
 
     gateway.stop()
     moved = gateway.command("migrate-database", f"sqlite:///{gateway.home / 'portico.db'}", url)
-    assert "the numbers of rows are equal" in moved
+    assert "the same number of rows" in moved
     gateway.settings["PORTICO_DATABASE_URL"] = url
     gateway.start()
     assert status(gateway, f"{FILES}/", token) == 200  # the session was moved, too

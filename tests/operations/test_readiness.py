@@ -89,7 +89,7 @@ async def test_while_a_folder_hangs_the_answer_is_the_one_before(
 
     monkeypatch.setattr(module, "_ANSWER_SECONDS", 0)
     monkeypatch.setattr(drives, "check", check)
-    for before in ({"storage": "The storage has not responded yet."}, {}):
+    for before in ({"storage": "The storage hasn't responded yet."}, {}):
         watching = asyncio.create_task(readiness.watch())
         await asked.wait()
         clock.advance(1)
@@ -111,7 +111,7 @@ async def test_while_the_database_hangs_it_is_not_ready(
     monkeypatch.setattr(module, "_ANSWER_SECONDS", 0)
     monkeypatch.setattr(database, "state", late)
     assert [await faults(readiness) for _ in range(3)] == [
-        {"database": "The database does not answer; the log says why."}
+        {"database": "The database doesn't respond; the log says why."}
     ] * 3
     answered.set()
     await readiness.watch()
@@ -143,7 +143,7 @@ async def test_a_database_that_can_only_be_read_is_not_ready(
         name = url.rpartition("/")[2]
         await database.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
         await database.close()  # for new connections only
-    assert (await faults(readiness))["read-only"].startswith("The database can only be read")
+    assert (await faults(readiness))["read-only"].startswith("The database is read-only")
 
 
 async def test_a_database_that_accepts_no_writes_is_not_ready(
@@ -161,7 +161,7 @@ async def test_a_database_that_accepts_no_writes_is_not_ready(
                 await impatient.execute(update(cluster).values(value="f2"))
             clock.advance(1)
             await readiness.watch()
-            assert await faults(readiness) == {"writes": "The database accepts no writes; the log says why."}
+            assert await faults(readiness) == {"writes": "The database refuses writes; the log says why."}
         clock.advance(1)
         assert await faults(readiness) == {}
     finally:
@@ -196,7 +196,7 @@ async def test_a_clock_that_differs_is_not_ready(
         assert (await faults(readiness) == {}) == ready
     await readiness.watch()
     assert await faults(readiness) == {
-        "clock": "The clock of this machine differs by 7200 s from the database's; set it by NTP."
+        "clock": "This machine's clock differs by 7200 s from the database's; synchronize it with NTP."
     }
 
 

@@ -84,7 +84,7 @@ def test_own_files_that_cannot_be_used(tmp_path: Path, pair: Certificate) -> Non
     junk.write_text("junk")
     assert "does not exist" in refusal(tmp_path / "none", pair.key)
     assert "does not exist" in refusal(pair.file, tmp_path / "none")
-    assert "cannot be read" in refusal(tmp_path, pair.key)
+    assert "can't be read" in refusal(tmp_path, pair.key)
     assert "not contain a certificate" in refusal(junk, pair.key)
     assert "not contain a private key" in refusal(pair.file, junk)
     assert "does not match" in refusal(pair.file, other.key)

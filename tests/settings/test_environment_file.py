@@ -57,7 +57,7 @@ def test_the_file_overrides_the_environment(tmp_path: Path) -> None:
     file.unlink()
     assert load(tmp_path, environment).port == 4321
     file.mkdir()
-    with pytest.raises(SettingsError, match=f"{file}: cannot be read \\({os.strerror(21)}\\)"):
+    with pytest.raises(SettingsError, match=f"{file}: can't be read \\({os.strerror(21)}\\)"):
         load(tmp_path, environment)
 
 

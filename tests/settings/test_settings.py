@@ -236,7 +236,7 @@ def test_a_variable_names_a_file_with_the_value(home: Path, tmp_path: Path) -> N
     ("content", "expected"),
     [
         ("mysql://h/n", "PORTICO_DATABASE_URL_FILE: must be empty, or begin with"),
-        (None, "PORTICO_DATABASE_URL_FILE: cannot be read (No such file or directory)"),
+        (None, "PORTICO_DATABASE_URL_FILE: can't be read (No such file or directory)"),
         (b"\xff", "PORTICO_DATABASE_URL_FILE: is not valid UTF-8"),
     ],
 )
@@ -252,7 +252,9 @@ def test_a_mistake_in_such_a_file_names_it(
 
 
 def test_a_value_and_a_file_at_once_are_refused(home: Path) -> None:
-    with pytest.raises(SettingsError, match="PORTICO_LOG_LEVEL_FILE: is set, and so is PORTICO_LOG_LEVEL;"):
+    with pytest.raises(
+        SettingsError, match="PORTICO_LOG_LEVEL_FILE: is set together with PORTICO_LOG_LEVEL;"
+    ):
         load(home, {"PORTICO_LOG_LEVEL": "info", "PORTICO_LOG_LEVEL_FILE": "/run/level"})
 
 

@@ -224,7 +224,7 @@ async def test_a_database_without_tables_has_nothing_to_save(
 ) -> None:
     (tmp_path / "empty.db").touch()
     for url in (postgres.new_database(), f"sqlite:///{tmp_path / 'empty.db'}"):
-        with pytest.raises(NotPossible, match="no tables of Portico yet"):
+        with pytest.raises(NotPossible, match="no Portico tables yet"):
             async with dump.read(url):
                 pass
     with pytest.raises(Unavailable):
@@ -245,7 +245,7 @@ async def test_a_restore_does_not_wait_for_a_running_node(filled: str) -> None:
     with psycopg.connect(filled) as holder:
         holder.execute("SELECT * FROM users")
         limits = LockLimits(table=0.1, tries=1)
-        with pytest.raises(Unavailable, match="nothing was changed"):
+        with pytest.raises(Unavailable, match="Nothing was changed"):
             await load(filled, Content(newest_revision(), batches), replace=True, limits=limits)
     assert len((await rows_of(filled))["users"]) == 2
 
@@ -338,7 +338,7 @@ class TestFiles:
     def test_other_files_are_refused(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
         for data, words in (
-            (b"SQLite format 3", "is not a backup"),
+            (b"SQLite format 3", "is not a Portico backup"),
             (b"PORTICO-BACKUP 2 x\n", "newer version"),
         ):
             file.write_bytes(data)
@@ -365,7 +365,7 @@ class TestFiles:
 
         whole = plain.read_bytes()
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(backup_file.Unwritable, match=r"cannot be written: No space left on device\."):
+        with pytest.raises(backup_file.Unwritable, match=r"can't be written: No space left on device\."):
             await save(f"sqlite:///{migrated_file}", plain)
         assert plain.read_bytes() == whole
         assert [each.name for each in plain.parent.iterdir()] == [plain.name]

@@ -127,7 +127,7 @@ async def test_an_emptied_database_of_a_gateway_that_was_set_up_is_refused(
 
 
 def test_a_file_out_of_reach_is_a_clear_error(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(Unavailable, match="cannot be opened"):
+    with pytest.raises(Unavailable, match="can't be opened"):
         migrate(f"sqlite:///{tmp_path / 'missing' / 'portico.db'}")
 
 
@@ -350,7 +350,7 @@ async def test_a_database_out_of_reach_is_named_without_its_credentials() -> Non
     finally:
         await database.close()
     cause = failure.value.cause or ""
-    assert cause.startswith(f"the database postgresql://127.0.0.1:{port}/portico cannot be used; check ")
+    assert cause.startswith(f"the database postgresql://127.0.0.1:{port}/portico can't be used; check ")
     assert "Connection refused" in cause
     assert "canary" not in cause + failure.value.detail
 
@@ -360,7 +360,7 @@ async def test_a_database_file_out_of_reach_is_named(tmp_path: pathlib.Path) -> 
     with pytest.raises(Unavailable) as failure:
         await database.ping()
     await database.close()
-    assert f"the database {tmp_path / 'gone.db'} cannot be used" in (failure.value.cause or "")
+    assert f"the database {tmp_path / 'gone.db'} can't be used" in (failure.value.cause or "")
 
 
 async def test_connections_in_use_are_counted(database: Database) -> None:

@@ -195,14 +195,16 @@ def test_a_download_of_what_has_become_a_folder_says_to_refresh(user: BrowserUse
 
 
 def test_a_path_that_is_too_deep_is_not_blamed_on_its_characters(user: BrowserUser) -> None:
-    refuse(user, 400, "invalid-path", what="**/*action=MKDIR*", detail="A path may have 100 levels here.")
+    refuse(
+        user, 400, "invalid-path", what="**/*action=MKDIR*", detail="Paths can be at most 100 levels deep."
+    )
     user.press("n")
     user.page.locator("#name-field").fill("one more")
     user.press("Enter")
     alert = user.dialog.get_by_role("alert")
     expect(alert).to_contain_text("This name or path isn't allowed here.")
     expect(alert).not_to_contain_text("slash")
-    expect(alert.locator("small")).to_have_text("A path may have 100 levels here.")
+    expect(alert.locator("small")).to_have_text("Paths can be at most 100 levels deep.")
 
 
 def test_a_full_storage_leads_to_the_trash_and_to_permanent_deletion(user: BrowserUser, root: Path) -> None:

@@ -153,7 +153,9 @@ def test_a_shared_folder_on_a_phone(open_page: OpenPage, gateway: Gateway, root:
     guest.page.reload()
     guest.page.get_by_label("Password of the link").fill("correct horse")
     guest.press("Enter")
-    expect(guest.page.get_by_role("heading", name="What was shared is gone")).to_be_visible()
+    expect(
+        guest.page.get_by_role("heading", name="The shared file or folder no longer exists")
+    ).to_be_visible()
     shot(guest, "guest-gone-phone")
 
 
@@ -175,7 +177,7 @@ def test_a_shared_file(open_page: OpenPage, gateway: Gateway, root: Path) -> Non
     expect(guest.dialog).to_contain_text("figures")
     other = open_page(gateway, link)
     other.expect_refusal(403)
-    expect(other.page.get_by_role("heading", name="used up")).to_be_visible()
+    expect(other.page.get_by_role("heading", name="reached its limit")).to_be_visible()
 
 
 def test_a_sender_who_comes_back_goes_on(

@@ -81,7 +81,7 @@ def parse_network(text: str) -> Network:
         return ip_network(text)
     except ValueError:
         raise InvalidRequest(
-            f"{text[:64]!r} is not an address or range like 192.0.2.7, 10.0.0.0/8 or fd00::/8."
+            f"{text[:64]!r} is not a valid address or range; use one like 192.0.2.7, 10.0.0.0/8 or fd00::/8."
         ) from None
 
 
@@ -104,15 +104,20 @@ class ApiKeys:
     async def add(self, user: User, scope: KeyScope) -> NewKey:
         """Make a key; `InvalidRequest` if it were to have a right that the user has not."""
         if not _NAME.fullmatch(name := scope.name.strip()) or _KEY.search(name):
-            raise InvalidRequest("A key needs a name of 1 to 64 characters that says what it is for.")
+            raise InvalidRequest(
+                "A key's name must have 1 to 64 characters; give it one that says what the key is for."
+            )
         if len(scope.addresses) > MAX_RANGES:
-            raise InvalidRequest(f"A key can have up to {MAX_RANGES} address ranges.")
+            raise InvalidRequest(f"A key can have at most {MAX_RANGES} address ranges.")
         if scope.rights is not None and not scope.rights:
-            raise InvalidRequest(f"A key needs at least one right: some of {', '.join(Right)}.")
+            raise InvalidRequest(f"A key needs at least one of these rights: {', '.join(Right)}.")
         now = self._database.now()
         expires_at = None if scope.expires_at is None else math.floor(scope.expires_at.timestamp() * 1000)
         if expires_at is not None and expires_at <= now:
-            raise InvalidRequest("A key must expire in the future, or never.")
+            raise InvalidRequest(
+                "The key would already have expired; choose a later time, or none for a key that never "
+                "expires."
+            )
         text, key_id = new_text(), secrets.token_hex(8)
         values: dict[str, Any] = {
             "id": key_id,
@@ -128,7 +133,7 @@ class ApiKeys:
             rights = owner.rights if scope.rights is None else scope.rights
             if missing := rights - owner.rights:
                 raise InvalidRequest(
-                    f"A key cannot have rights that its owner has not: {format_rights(missing)}."
+                    f"A key can't have rights its owner doesn't have: {format_rights(missing)}."
                 )
             return rights
 
@@ -154,12 +159,12 @@ class ApiKeys:
         `username`: of whom the client says that it acts for, if it says so.
         """
         if not is_key(text):
-            raise NotSignedIn("The key is malformed; copy all of it, from pk_ to its last character.")
+            raise NotSignedIn("The key is malformed; copy the whole key, starting with pk_.")
         use = await self._cache.get(digest_of(text))
         if use is None or (username and name_key(username) != name_key(use.owner.name)):
             raise _unknown()
         if use.key.addresses and not _within(address, use.key.addresses):
-            raise AddressNotAllowed("This key may not be used from your address; its owner can change that.")
+            raise AddressNotAllowed("This key can't be used from your address. Ask its owner to allow it.")
         if clock.monotonic() >= self._noted_until.get(use.key.id, 0.0):
             self._note(use.key.id, address)
         return use
@@ -188,7 +193,7 @@ class ApiKeys:
         if (found := await self._records.find(digest)) is None:
             return None
         if found[0].owner.disabled:
-            raise NotSignedIn("The account of the key's owner was disabled; ask your administrator.")
+            raise NotSignedIn("The account of the key's owner is disabled. Ask your administrator.")
         return found[0].user
 
     def _note(self, key_id: str, address: str) -> None:
@@ -224,8 +229,10 @@ def _checksum(random: str) -> str:
 
 
 def _unknown() -> UnknownKey:
-    return UnknownKey("The key is unknown, expired or ended, or its owner is disabled; ask for a new one.")
+    return UnknownKey(
+        "The key is unknown, has expired or was ended, or its owner is disabled. Ask for a new key."
+    )
 
 
 def _no_key() -> NotFound:
-    return NotFound("There is no such key.")
+    return NotFound("This key doesn't exist. List your keys to find its id.")

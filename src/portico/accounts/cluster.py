@@ -72,22 +72,23 @@ class Cluster(ClusterRecords):
         if name == KEY:
             return self.other_key()
         return ClusterMismatch(
-            f"The setting {name} differs from that of the other nodes on the database {self._database.name}: set it to "
-            "the same value, or remove it here. To change it everywhere, stop all nodes and run 'portico cluster forget' first."
+            f"The setting {name} differs from the other nodes on the database {self._database.name}; "
+            "set it to the same value, or remove it here. To change it everywhere, stop all nodes "
+            "and run 'portico cluster forget' first."
         )
 
 
 def key_missing(what: str, file: pathlib.Path, if_lost: str) -> ClusterMismatch:
     return ClusterMismatch(
-        f"There is no secret key here, but {what} belongs to a gateway that has one: copy secret.key from its home to "
+        f"This node lacks the secret key of {what}; copy secret.key from the gateway that has it to "
         f"{file}, or set {VARIABLE}. {if_lost}"
     )
 
 
 def key_differs(what: str, if_lost: str) -> ClusterMismatch:
     return ClusterMismatch(
-        f"The secret key of this node is not that of {what}: copy secret.key from a node that works, or set {VARIABLE} "
-        f"to its content. {if_lost}"
+        f"This node's secret key is not the one of {what}; copy secret.key from a working node, or "
+        f"set {VARIABLE} to its content. {if_lost}"
     )
 
 

@@ -64,7 +64,7 @@ class Guests:
             raise no_such_link()
         access = Access(self._database.now(), "", address, "wrong-password", "", None)
         await self._links.usage.note(found.link.id, access)
-        raise WrongPassword("The password of this link is wrong.")
+        raise WrongPassword("The password is wrong. Check it, or ask the person who sent you the link.")
 
     async def count_unknown(self, address: str) -> None:
         """Count a link that there is not; `TooManyRequests` if there were too many from that address."""
@@ -157,4 +157,4 @@ def _issued_at(token: str) -> int:
 
 
 def link_ended() -> NotSignedIn:
-    return NotSignedIn("The link has ended, or it was opened too long ago; open it again.")
+    return NotSignedIn("Your access has expired, or the link has ended. Open the link again.")

@@ -13,8 +13,8 @@ def check_name(name: str, noun: str) -> str:
     composed = unicodedata.normalize("NFC", name[: 4 * _MAX_LENGTH + 1])
     if not _is_name(composed):
         raise InvalidRequest(
-            f"A {noun} name has 1 to {_MAX_LENGTH} letters, digits or characters of '._-@', "
-            "and does not start with a dot; choose another name."
+            f"A {noun} name must have 1 to {_MAX_LENGTH} letters, digits or characters of '._-@', "
+            "and must not start with a dot; choose another name."
         )
     return composed
 

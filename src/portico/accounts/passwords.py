@@ -32,7 +32,7 @@ def check_uncommon(password: str, username: str) -> None:
     """`WeakPassword` if a guesser would try this password early."""
     if is_common(password, username):
         raise WeakPassword(
-            "This password is too easy to guess; choose another one, such as four unrelated words."
+            "This password is too easy to guess. Choose another one, such as four unrelated words."
         )
 
 
@@ -105,7 +105,7 @@ def check_password(password: str) -> None:
     """`WeakPassword` if this cannot be a password."""
     encoded = _encode(password)
     if encoded is None or not MIN_LENGTH <= len(encoded) <= MAX_LENGTH:
-        raise WeakPassword(f"A password has {MIN_LENGTH} to {MAX_LENGTH} bytes; choose another one.")
+        raise WeakPassword(f"A password must have {MIN_LENGTH} to {MAX_LENGTH} bytes. Choose another one.")
 
 
 class Passwords:
@@ -166,7 +166,7 @@ class Passwords:
 
 
 def busy() -> TooManyRequests:
-    return TooManyRequests("Too many people are signing in right now; try again soon.", retry_after=2)
+    return TooManyRequests("Too many people are signing in right now. Try again in a moment.", retry_after=2)
 
 
 def _lower_priority() -> None:

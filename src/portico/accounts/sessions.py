@@ -35,7 +35,7 @@ class TokenPair(msgspec.Struct, frozen=True):
 
 
 def not_signed_in() -> NotSignedIn:
-    return NotSignedIn("The token is unknown, expired or ended; sign in again.")
+    return NotSignedIn("The token is unknown, has expired or was ended. Sign in again.")
 
 
 class TokenReused(NotSignedIn):
@@ -112,7 +112,7 @@ class Sessions:
     async def end_one(self, user: User, session_id: str) -> None:
         """End a session of this user; `NotFound` if there is none."""
         if not await self._records.end(user, session_id):
-            raise NotFound("There is no such session; it may have ended already.")
+            raise NotFound("This session doesn't exist; it may have ended already.")
         self.forget()
 
     async def end_others(self, session: Session) -> None:
@@ -158,7 +158,7 @@ def opens(ticket: Ticket, user: User, path: Path) -> bool:
 
 
 def ticket_refused() -> NotSignedIn:
-    return NotSignedIn("The ticket is unknown, expired or for another path; ask for a new one.")
+    return NotSignedIn("The ticket is unknown, has expired or is for another path. Request a new one.")
 
 
 class Tickets:

@@ -65,7 +65,7 @@ def end_of(link: ShareLink, policy: SharePolicy) -> int | None:
 
 def no_such_link() -> NotFound:
     """The same for an unknown link, one that has ended, and one whose owner may not share any more."""
-    return NotFound("There is no such link, or it has ended; ask for a new one where you got it.")
+    return NotFound("This link doesn't exist or has ended. Ask the person who sent it to you for a new one.")
 
 
 class ShareLinks(LinkRecords):

@@ -165,7 +165,7 @@ class SignIn:
             await self._throttle.wait(attempt)
         if not await self._passwords.verify(hashed, old, attempt):
             await self._throttle.failed(attempt)
-            raise WrongPassword("The old password is wrong.")
+            raise WrongPassword("The current password is wrong. Check it and try again.")
         values = {
             "password_hash": await self._passwords.hash(new),
             "password_changed_at": self._database.now(),
@@ -183,4 +183,4 @@ class SignIn:
 
 
 def _wrong_password() -> WrongPassword:
-    return WrongPassword("The user name or the password is wrong.")
+    return WrongPassword("The user name or password is wrong. Check both and try again.")

@@ -141,7 +141,7 @@ class Invitations:
         if user is None:
             raise unknown_user(name)
         if user.disabled:
-            raise NotPossible(f"The user {user.name} is disabled; enable the user first.")
+            raise NotPossible(f"The user '{user.name}' is disabled; enable the user first.")
         return Invitation(user, clock.to_datetime(expires_at), token)
 
     async def find(self, token: str) -> Invitation:
@@ -169,10 +169,10 @@ def _known(user: User | None, name: str) -> User:
 
 
 def unknown_user(name: str) -> NotFound:
-    return NotFound(f"There is no user {name[:64]!r}; 'portico user list' shows all users.")
+    return NotFound(f"The user {name[:64]!r} doesn't exist; list all users with 'portico user list'.")
 
 
 def _unknown_invitation() -> UnknownInvitation:
     return UnknownInvitation(
-        "This invitation was used, replaced or has expired; ask the administrator for a new one."
+        "This invitation has been used or replaced, or has expired. Ask your administrator for a new one."
     )

@@ -29,7 +29,7 @@ class SecretKey:
 
     def __init__(self, key: bytes) -> None:
         if len(key) != _LENGTH:
-            raise BadSecretKey(f"A secret key has {_LENGTH} bytes.")
+            raise BadSecretKey(f"A secret key must have {_LENGTH} bytes.")
         self._key = key
 
     @classmethod
@@ -41,7 +41,7 @@ class SecretKey:
         """
         text, named = environment.get(VARIABLE), environment.get(FILE_VARIABLE)
         if text and named:
-            raise BadSecretKey(f"{FILE_VARIABLE} is set, and so is {VARIABLE}; set one of them.")
+            raise BadSecretKey(f"{FILE_VARIABLE} and {VARIABLE} are both set; set only one of them.")
         if text:
             return cls._parse(text, f"the variable {VARIABLE}")
         file = pathlib.Path(named) if named else file
@@ -50,7 +50,7 @@ class SecretKey:
                 _create(file)
             text = file.read_text("ascii", "replace")
         except OSError as error:
-            raise BadSecretKey(f"The secret key file {file} cannot be used: {error.strerror}.") from error
+            raise BadSecretKey(f"The secret key file {file} can't be used: {error.strerror}.") from error
         return cls._parse(text, f"the file {file}")
 
     @staticmethod
@@ -76,9 +76,9 @@ class SecretKey:
         except (NotBase64, ValueError):
             pass
         raise BadSecretKey(
-            f"The secret key in {place} is malformed; it must be {_LENGTH} bytes in base64. For a new gateway, make one with: "
-            f"openssl rand -base64 {_LENGTH} | tr '+/' '-_'. Otherwise restore it from a backup: without it the stored "
-            "credentials cannot be read."
+            f"The secret key in {place} is not {_LENGTH} bytes in base64. Restore it from a "
+            "backup, because stored credentials can't be read without it; for a new gateway, make "
+            f"one with: openssl rand -base64 {_LENGTH} | tr '+/' '-_'"
         )
 
     def derive(self, purpose: str) -> bytes:
@@ -138,8 +138,9 @@ class Vault:
 
 def _no_key() -> BadSecretKey:
     return BadSecretKey(
-        f"There is no secret key here: copy secret.key of this gateway to the home, or set {VARIABLE}. If the key is lost, "
-        "run 'portico cluster forget' and add the connections again."
+        "The secret key is missing; copy this gateway's secret.key to the home folder, or set "
+        f"{VARIABLE}. If the key is lost, run 'portico cluster forget' and add the connections "
+        "again."
     )
 
 

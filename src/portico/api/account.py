@@ -107,7 +107,7 @@ class MadeKeyBody(KeyBody, kw_only=True, rename="camel"):
     """A key that was just made."""
 
     key: str
-    """The key itself: it is shown only now."""
+    "The key itself. It is shown only once."
 
 
 class KeysBody(msgspec.Struct):
@@ -215,7 +215,7 @@ def _moment(text: str | None) -> datetime | None:
     try:
         return None if text is None else timestamps.parse(text)
     except ValueError:
-        raise InvalidRequest("'expiresAt' is no time; write it like 2027-01-31T00:00:00Z.") from None
+        raise InvalidRequest("'expiresAt' is not a valid time; use one like 2027-01-31T00:00:00Z.") from None
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -72,7 +72,7 @@ class WebPage:
         hash_and_name = address.removeprefix(PREFIX).split("/")
         if len(hash_and_name) == 2 and (asset := self._by_name.get(hash_and_name[1])):
             return replace(asset, caching="no-cache")
-        raise NotFound("The page has no file at this address; reload the page.")
+        raise NotFound("This file of the page doesn't exist. Reload the page.")
 
 
 class LazyPage:

@@ -38,7 +38,7 @@ def write_condition(request: Request, on_conflict: OnConflict | None) -> WriteCo
     match, none_match = joined(request, "If-Match"), joined(request, "If-None-Match")
     if match is not None and on_conflict not in (None, OnConflict.REPLACE):
         raise InvalidRequest(
-            f"If-Match replaces a file, and onConflict={on_conflict} does not; send one of them."
+            f"If-Match asks to replace a file, but onConflict={on_conflict} doesn't. Send only one of them."
         )
     return WriteCondition.of(
         on_conflict,

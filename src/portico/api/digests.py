@@ -37,11 +37,11 @@ def digests_of(headers: Iterable[tuple[str, str]]) -> list[ExpectedDigest]:
         name = name.lower()
         if name in _FIELDS:
             if name == "content-md5" and name in seen:
-                raise InvalidRequest("The header Content-MD5 is given twice; send it once.")
+                raise InvalidRequest("The header Content-MD5 appears twice; send it once.")
             seen.add(name)
             expected += _md5(value) if name == "content-md5" else _members(_FIELDS[name], value)
         elif name == "trailer" and not _FIELDS.keys().isdisjoint(map(str.strip, value.lower().split(","))):
-            raise InvalidRequest("A digest in a trailer cannot be verified; send it as a header.")
+            raise InvalidRequest("Digests in trailers can't be verified; send the digest as a header.")
     return expected
 
 
@@ -64,7 +64,7 @@ def checksum_of(text: str) -> ExpectedDigest:
     name, _, value = text.partition(" ")
     algorithm = CHECKSUMS.get(name.lower())
     if algorithm is None:
-        raise InvalidRequest(f"The checksum cannot be verified; use one of {', '.join(CHECKSUMS)}.")
+        raise InvalidRequest(f"This checksum algorithm isn't supported; use one of {', '.join(CHECKSUMS)}.")
     field = "Upload-Checksum"
     return ExpectedDigest(field, algorithm, _decoded(field, algorithm, value.strip()), ChecksumMismatch)
 
@@ -80,13 +80,13 @@ def _members(field: str, text: str) -> list[ExpectedDigest]:
         match = _MEMBER.fullmatch(member)
         # RFC 9530 puts the value between colons, RFC 3230 does not.
         if match is None or {match[2], match[4]} != ({""} if field == "Digest" else {":"}):
-            raise InvalidRequest(f"The {field} is malformed; write it like {_example(field)}.")
+            raise InvalidRequest(f"{field} is malformed; write it like {_example(field)}.")
         algorithm = match[1].lower()
         if algorithm in ALGORITHMS:
             found.append(ExpectedDigest(field, algorithm, _decoded(field, algorithm, match[3])))
     if not found:
         raise InvalidRequest(
-            f"The {field} cannot be verified; use one of {', '.join(ALGORITHMS)}, or leave it out."
+            f"{field} has no supported algorithm; use one of {', '.join(ALGORITHMS)}, or leave it out."
         )
     return found
 
@@ -102,5 +102,5 @@ def _decoded(field: str, algorithm: str, text: str) -> bytes:
         value = b""
     size = ALGORITHMS[algorithm]().digest_size
     if len(value) != size:
-        raise InvalidRequest(f"The {field} holds no {algorithm} digest; write its {size} bytes in Base64.")
+        raise InvalidRequest(f"{field} has no valid {algorithm} digest; encode its {size} bytes as Base64.")
     return value

@@ -110,7 +110,9 @@ async def issue_ticket(request: Request, query: Query) -> Response:
 def refuse_to_be_run(request: Request) -> None:
     headers = request.headers
     if headers.get("Sec-Fetch-Dest", "empty") not in _DESTINATIONS or "Service-Worker" in headers:
-        raise Forbidden("A stored file is not served as a script, a style or a frame; download it instead.")
+        raise Forbidden(
+            "Stored files can't be used as a script, style sheet or frame. Download the file instead."
+        )
 
 
 class StreamedResponse(Response):
@@ -220,9 +222,14 @@ def _unchanged(request: Request, entry: Entry) -> bool:
     headers = request.headers
     if (match := conditions.joined(request, "If-Match")) is not None:
         if not conditions.names(match, entry.etag):
-            raise Changed("The file is not the version that If-Match names; look at it again.")
+            raise Changed(
+                "The file no longer has the version in If-Match. Get its current version and try again."
+            )
     elif (since := conditions.date(headers.get("If-Unmodified-Since"))) and modified(entry) > since:
-        raise Changed("The file has changed since the date of If-Unmodified-Since; look at it again.")
+        raise Changed(
+            "The file has changed since the date in If-Unmodified-Since. Get its current version and "
+            "try again."
+        )
     if (none_match := conditions.joined(request, "If-None-Match")) is not None:
         return conditions.names(none_match.replace("W/", ""), entry.etag)
     since = conditions.date(headers.get("If-Modified-Since"))
@@ -243,7 +250,9 @@ def _requested_range(request: Request, entry: Entry) -> tuple[int, int] | None:
         if last and int(last) < int(first):
             return None
     if start >= stop:
-        raise RangeNotSatisfiable(f"The file has {size} bytes; ask for a range within them.", size=size)
+        raise RangeNotSatisfiable(
+            f"The range is outside the file's {size} bytes; request a range within them.", size=size
+        )
     return start, stop
 
 

@@ -86,7 +86,7 @@ async def _paths(request: Request) -> list[str]:
     """From JSON, or from a form, which is all that a browser can send when it is to save the response as a file."""
     kind = (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower()
     if kind not in (_JSON, _FORM):
-        raise UnsupportedMediaType(f"Send the paths as {_JSON} or {_FORM}.")
+        raise UnsupportedMediaType(f"The content type isn't supported; send the paths as {_JSON} or {_FORM}.")
     body = await read_small(request, _MAX_BODY)
     try:
         if kind == _JSON:
@@ -96,9 +96,12 @@ async def _paths(request: Request) -> list[str]:
             fields = parse_qsl(pairs, keep_blank_values=True, strict_parsing=True, errors="strict")
             paths = [value for name, value in fields if name == "paths"]
     except (ValueError, RecursionError):  # msgspec's errors, and of Unicode, are among the first
-        raise InvalidRequest('The body must be like {"paths": ["a.txt", "folder"]}.') from None
+        raise InvalidRequest('The body is malformed; send it like {"paths": ["a.txt", "folder"]}.') from None
     if not 1 <= len(paths) <= _MAX_PATHS:
-        raise InvalidRequest(f"Name 1 to {_MAX_PATHS} paths; without a body, GET sends the whole folder.")
+        raise InvalidRequest(
+            f"The body must list 1 to {_MAX_PATHS} paths. To download the whole folder, use GET "
+            "without a body."
+        )
     return paths
 
 
@@ -106,7 +109,7 @@ def _below(folder: Path, text: str) -> Path:
     path = Path.parse(text)
     if text.startswith("/") or path.is_root:
         raise InvalidRequest(
-            "Paths count from the folder in the address, without a slash at their beginning."
+            "Paths are relative to the folder in the URL; write them without a leading slash."
         )
     return path.under(folder)
 
@@ -168,7 +171,7 @@ async def search(operations: Operations, folder: Path, query: Query) -> Response
 def _criteria(query: Query) -> Criteria:
     name, kind = query.get("name") or "", query.get("type") or ""
     if len(name) > _MAX_NAME:
-        raise InvalidRequest(f"The parameter 'name' may have {_MAX_NAME} characters.")
+        raise InvalidRequest(f"The parameter 'name' can have at most {_MAX_NAME} characters; shorten it.")
     return Criteria(
         name,
         match_case=query.choice("case", _Case) is _Case.MATCH,
@@ -199,7 +202,7 @@ def _moment(query: Query, name: str) -> str | None:
         return timestamps.from_iso(value)
     except ValueError:
         raise InvalidRequest(
-            f"The parameter '{name}' must be a time like 2026-11-14 or 2026-11-14T09:30:00Z."
+            f"The parameter '{name}' must be a date or time like 2026-11-14 or 2026-11-14T09:30:00Z."
         ) from None
 
 

@@ -80,7 +80,7 @@ async def _sign_in(request: Request) -> Response:
     if grant == "password":
         username, password = _field(form, "username"), _field(form, "password")
         if len(username) > _MAX_NAME_LENGTH or "\0" in username:
-            raise InvalidRequest("The field 'username' is not a user name.")
+            raise InvalidRequest("The field 'username' is not a valid user name; check it.")
         device = request.cookies.get(DEVICE_COOKIE, "")
         signed_in = await services.gateway.authentication.sign_in(context, username, password, device)
         response = _granted(signed_in.tokens, services, in_cookie=in_cookie)
@@ -88,10 +88,12 @@ async def _sign_in(request: Request) -> Response:
     if grant == "refresh_token":
         token = request.cookies.get(SESSION_COOKIE, "") if in_cookie else _field(form, "refresh_token")
         if in_cookie and "refresh_token" in form:
-            raise InvalidRequest("The refresh token is in the cookie; do not send it in the form as well.")
+            raise InvalidRequest(
+                "The refresh token is in both the cookie and the form; send it in the cookie only."
+            )
         try:
             if not token:  # a browser that is not signed in has guessed nothing
-                raise NotSignedIn("There is no session in this browser; sign in.")
+                raise NotSignedIn("This browser has no session. Sign in.")
             tokens = await services.gateway.authentication.refresh(context, token)
         except NotSignedIn as error:
             refused = _refusal(request, error.code, 400, OAuthError("invalid_grant", error.detail))
@@ -135,11 +137,14 @@ def _wants_cookie(request: Request, services: Services) -> bool:
     if header is None:
         return False
     if header != "cookie":
-        raise InvalidRequest(f"The header {SESSION_HEADER} can only be 'cookie'.")
+        raise InvalidRequest(f"The header {SESSION_HEADER} is not valid; its only value is 'cookie'.")
     site = single_header(request, "Sec-Fetch-Site")
     if not (site == "same-origin" if site else _is_own_origin(request, services)):
         raise _Refused(
-            403, "access_denied", "Only the page of this gateway can keep its session in a cookie."
+            403,
+            "access_denied",
+            "Only this gateway's own page can keep its session in a cookie; sign in without "
+            "{SESSION_HEADER}.",
         )
     return True
 
@@ -192,17 +197,20 @@ def _check_client(request: Request, services: Services) -> None:
         raise _Refused(
             401,
             "invalid_client",
-            "Send client id and client secret as HTTP Basic credentials; the administrator has them.",
+            "The client credentials are missing or wrong. Send the client id and secret with HTTP "
+            "Basic; your administrator has them.",
             {"WWW-Authenticate": 'Basic realm="portico", charset="UTF-8"'},
         )
 
 
 async def _form(request: Request) -> dict[str, str]:
     if request.scope["query_string"]:
-        raise InvalidRequest("Send the fields in the body, not in the address.")
+        raise InvalidRequest("The fields are in the URL; send them in the body.")
     kind = (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise InvalidRequest("Send the fields as application/x-www-form-urlencoded.")
+        raise InvalidRequest(
+            "The content type isn't supported; send the fields as application/x-www-form-urlencoded."
+        )
     body = await read_small(request, _MAX_FORM_SIZE)
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=16)
@@ -210,9 +218,11 @@ async def _form(request: Request) -> dict[str, str]:
         raise InvalidRequest("The form is malformed; percent-encode its values as UTF-8.") from None
     form = dict(pairs)
     if len(form) < len(pairs):
-        raise InvalidRequest("A field is given twice; send each once.")
+        raise InvalidRequest("A field appears twice; send each field once.")
     if "client_id" in form or "client_secret" in form:
-        raise InvalidRequest("Send the client's credentials in the Authorization header only.")
+        raise InvalidRequest(
+            "The form contains client credentials; send them in the Authorization header only."
+        )
     return form
 
 

@@ -201,15 +201,17 @@ class Edge:
             return
         if self._proxies:
             if not _within(address, self._proxies):
-                raise AddressNotAllowed("Only the gateway's reverse proxy may connect here; use its address.")
+                raise AddressNotAllowed(
+                    "You can't connect to the gateway directly. Use the address of its reverse proxy."
+                )
             address = _forwarded(scope, address, self._proxies)
         context.address = _text(address)
         if self._allowed and not _within(address, self._allowed):
             raise AddressNotAllowed(
-                "Your address may not use this gateway; ask the administrator to allow it."
+                "You can't use this gateway from your address. Ask your administrator to allow it."
             )
         if len(scope["raw_path"]) + 1 + len(scope["query_string"]) > MAX_URI_LENGTH:
-            raise UriTooLong("The address is longer than 8 KiB; use shorter names or a shorter query.")
+            raise UriTooLong("The URL is longer than 8 KiB; use shorter names or a shorter query.")
         _check_headers(scope)
 
     def _is_monitor(self, scope: Scope, peer: IPv4Address | IPv6Address) -> bool:
@@ -344,19 +346,21 @@ def _check_headers(scope: Scope) -> None:
             codings.append(value.lower())
         elif name in _ONCE:
             if name in seen:
-                raise InvalidRequest(f"The header {_ONCE[name]} is given twice; send it once.")
+                raise InvalidRequest(f"The header {_ONCE[name]} appears twice; send it once.")
             seen.add(name)
     if size > MAX_HEADER_BYTES:
         limit = MAX_HEADER_BYTES // 1024
-        raise HeadersTooLarge(f"The headers have more than {limit} KiB; send fewer or shorter ones.")
+        raise HeadersTooLarge(f"The headers exceed {limit} KiB; send fewer or shorter ones.")
     # The server passes on an empty one if there is none.
     if len(hosts) > 1 or (scope["http_version"] == "1.1" and not all(hosts or [b""])):
-        raise InvalidRequest("The request has no Host header, or more than one; send exactly one.")
+        raise InvalidRequest("The request must have exactly one Host header; send one.")
     if codings and codings != [b"chunked"]:
-        raise InvalidRequest("The transfer coding is not supported; send the body as it is, or chunked.")
+        raise InvalidRequest("This transfer coding isn't supported; use 'chunked' or none.")
     if codings and b"content-length" in seen:  # Granian removes the length itself, and closes the connection
         scope["state"]["close"] = True
-        raise InvalidRequest("The body has a Content-Length and a transfer coding; send one of them.")
+        raise InvalidRequest(
+            "The request has both Content-Length and Transfer-Encoding; send only one of them."
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -384,7 +388,8 @@ def _forwarded(scope: Scope, peer: IPv4Address | IPv6Address, proxies: Networks)
             peer = _address(_without_port(hop.strip()))
         except ValueError:
             raise InvalidRequest(
-                "The proxy sent an X-Forwarded-For that is not a list of addresses."
+                "The proxy sent a malformed X-Forwarded-For header. Ask your administrator to "
+                "check the proxy."
             ) from None
         if not _within(peer, proxies):
             break

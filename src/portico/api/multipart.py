@@ -92,18 +92,23 @@ class MultipartReader:
                     return None
                 chunk = await self._next_chunk()
                 if not self._inside and self._idle > _MAX_IDLE:
-                    raise InvalidRequest("The multipart body contains too much outside of its parts.")
+                    raise InvalidRequest(
+                        "The multipart body contains too much data outside its parts; send only the files."
+                    )
                 self._idle += len(chunk)
                 self._events = self._parser.parse(chunk)
         except ParserLimitReached as error:
             if "segment count" in str(error):
                 raise TooLarge(
-                    f"One upload may carry {self._max_files} files; send the others in another."
+                    f"A request can upload at most {self._max_files} files; send the rest in another request."
                 ) from None
-            raise InvalidRequest("The headers of a part are too long or too many.") from None
+            raise InvalidRequest(
+                "A part has too many headers, or headers that are too long; send fewer or shorter ones."
+            ) from None
         except MultipartError:
             raise InvalidRequest(
-                "The multipart body is malformed or ends before its closing boundary; send it again, whole."
+                "The multipart body is malformed or ends before its closing boundary; send the "
+                "whole body again."
             ) from None
 
     async def _next_chunk(self) -> bytes:
@@ -124,19 +129,24 @@ class MultipartReader:
                 return bytes(head[start:])
             if len(head) > _MAX_PREAMBLE + len(self._delimiter):
                 break
-        raise InvalidRequest("The body does not begin with the boundary that its Content-Type names.")
+        raise InvalidRequest(
+            "The body doesn't start with the boundary given in Content-Type; use the same boundary in both."
+        )
 
 
 def _boundary_of(content_type: str) -> bytes:
     if len(content_type) > _MAX_CONTENT_TYPE_LENGTH:
-        raise InvalidRequest("The Content-Type is too long; it needs a boundary of up to 70 characters.")
+        raise InvalidRequest("The Content-Type is too long; use a boundary of at most 70 characters.")
     kind, _, parameters = content_type.partition(";")
     if kind.strip().lower() != "multipart/form-data":
-        raise UnsupportedMediaType("Send the files as multipart/form-data, each in a part named 'data'.")
+        raise UnsupportedMediaType(
+            "The content type isn't supported; send the files as multipart/form-data, each in a part "
+            "named 'data'."
+        )
     boundary = _parameters(";" + parameters).get("boundary", "").encode("latin-1", "replace")
     if not _BOUNDARY.fullmatch(boundary):
         raise InvalidRequest(
-            "The Content-Type names no usable boundary: 1 to 70 letters, digits or '()+_,-./:=?."
+            "The Content-Type has no valid boundary; use 1 to 70 letters, digits or '()+_,-./:=?."
         )
     return boundary
 
@@ -145,14 +155,14 @@ def _file(segment: MultipartSegment, chunks: AsyncIterator[bytes]) -> FormFile:
     headers: dict[str, str] = {}
     for header, value in segment.headerlist:
         if header in headers or len(header) + len(value) > _MAX_HEADER_LENGTH or _CONTROL.search(value):
-            raise InvalidRequest("A part has a header that is repeated, too long or malformed.")
+            raise InvalidRequest("A part has a header that is repeated, too long or malformed; correct it.")
         headers[header] = value
     if headers.get("Content-Transfer-Encoding", "").strip().lower() not in _PLAIN_ENCODINGS:
-        raise InvalidRequest("A part is transfer-encoded; send its bytes as they are.")
+        raise InvalidRequest("A part has a Content-Transfer-Encoding; send its bytes unencoded.")
     disposition = _parameters(";" + headers["Content-Disposition"].partition(";")[2])
     name = _text(disposition.get("name", ""))
     if name != "data":
-        raise InvalidRequest(f"A part is named '{name[:40]}'; every part must be a file and be named 'data'.")
+        raise InvalidRequest(f"A part is named '{name[:40]}'; every part must be a file named 'data'.")
     return FormFile(_filename(disposition), media_type(headers.get("Content-Type", "")), chunks, headers)
 
 
@@ -169,7 +179,7 @@ def _filename(disposition: dict[str, str]) -> str:
         _, quote, encoded = rest.partition("'")
         if charset.lower() != "utf-8" or not quote or _BAD_ESCAPE.search(encoded):
             raise InvalidRequest(
-                "The filename* of a part is malformed; write UTF-8'' and a percent-encoded name."
+                "The filename* of a part is malformed; write UTF-8'' followed by the percent-encoded name."
             )
         return _text(unquote_to_bytes(encoded).decode("latin-1"))
     name = disposition.get("filename")
@@ -188,7 +198,7 @@ def _parameters(text: str) -> dict[str, str]:
     while match := _PARAMETER.match(text, position):
         name, value = match[1].lower(), match[2]
         if name in found:
-            raise InvalidRequest(f"The header parameter '{name}' is given twice; send it once.")
+            raise InvalidRequest(f"The header parameter '{name}' appears twice; send it once.")
         if value.startswith('"'):
             value = value[1:-1]
             # A backslash escapes only a quote or a backslash: `c:\\x` must not become `c:x`.
@@ -197,7 +207,7 @@ def _parameters(text: str) -> dict[str, str]:
         found[name] = value
         position = match.end()
     if text[position:].strip(" \t;"):
-        raise InvalidRequest("A header of the multipart body is malformed.")
+        raise InvalidRequest("A header in the multipart body is malformed; correct it.")
     return found
 
 
@@ -206,4 +216,6 @@ def _text(value: str) -> str:
     try:
         return value.encode("latin-1").decode("utf-8")
     except UnicodeError:
-        raise InvalidRequest("A name in the multipart body is not valid UTF-8.") from None
+        raise InvalidRequest(
+            "A name in the multipart body is not valid UTF-8; encode names as UTF-8."
+        ) from None

@@ -270,7 +270,7 @@ def document() -> Json:
 
 
 def _head(get: Json) -> Json:
-    head = deepcopy(get) | {"operationId": "head", "summary": "The headers that GET would return"}
+    head = deepcopy(get) | {"operationId": "head", "summary": "Return the headers that GET would"}
     for answer in head["responses"].values():
         answer.pop("content", None)
     return head
@@ -289,9 +289,9 @@ def _on_root(on_path: Json) -> Json:
         del reading["responses"]["200"]["headers"]
     item["get"]["summary"] = "List the root folder"
     del item["get"]["responses"]["200"]["content"]["*/*"]
-    item["put"]["summary"] = "Refused: the root is a folder"
+    item["put"]["summary"] = "Always refused: the root is a folder"
     item["put"]["responses"] = {}
-    item["delete"]["summary"] = "Refused: the root folder cannot be deleted"
+    item["delete"]["summary"] = "Always refused: the root folder can't be deleted"
     item["delete"]["responses"] = {}
     return item
 
@@ -307,7 +307,7 @@ def _add_problems(operation: Json, groups: dict[str, list[str]], *, with_content
         if not with_content:
             del answer["content"]
             code = {
-                "description": "The code of the error",
+                "description": "The error's code",
                 "schema": {"type": "string", "enum": by_status[status]},
             }
             answer.setdefault("headers", {})[ERROR_CODE] = code
@@ -341,7 +341,7 @@ def _example(code: str) -> Json:
         "type": f"/backend/docs#{code}",
         "title": kind.title,
         "status": kind.status,
-        "detail": "A sentence that says what went wrong and what to do.",
+        "detail": "What went wrong and what to do.",
         "instance": f"{FILESYSTEM}/reports",
         "code": code,
         "requestId": "4b0f1c7d9e2a6358",

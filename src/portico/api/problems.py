@@ -39,12 +39,12 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
     "digest-mismatch": ProblemType(400, "The content does not match its digest"),
     "not-signed-in": ProblemType(401, "Sign in first"),
     "forbidden": ProblemType(403, "Not permitted"),
-    "more-needed": ProblemType(403, "The link asks for more"),
+    "more-needed": ProblemType(403, "The link needs more information"),
     "wrong-password": ProblemType(403, "The password is wrong"),
     "limit-reached": ProblemType(403, "The link is used up"),
     "address-not-allowed": ProblemType(403, "This address may not use the gateway"),
     "not-found": ProblemType(404, "Not found"),
-    "target-gone": ProblemType(404, "What the link was made for is gone"),
+    "target-gone": ProblemType(404, "The shared file no longer exists"),
     "no-thumbnail": ProblemType(404, "No thumbnail"),
     "method-not-allowed": ProblemType(405, "Method not allowed"),
     "timeout": ProblemType(408, "The request timed out"),
@@ -52,7 +52,7 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
     "is-a-folder": ProblemType(409, "Is a folder"),
     "already-exists": ProblemType(409, "The name already exists"),
     "offset-mismatch": ProblemType(409, "The upload has another offset"),
-    "upload-taken-over": ProblemType(409, "Another request goes on with the upload"),
+    "upload-taken-over": ProblemType(409, "Another request has taken over the upload"),
     "not-possible": ProblemType(409, "Not possible"),
     "request-running": ProblemType(409, "The same request is still running"),
     "folder-not-empty": ProblemType(409, "The folder is not empty"),
@@ -87,13 +87,13 @@ class Problem(msgspec.Struct, omit_defaults=True, rename="camel"):
     code: str
     request_id: str
     stored: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Uploads: the files of the request that were stored."""
+    "Uploads: the files in the request that were stored."
     failed: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Uploads: the files of the request that were refused or cut off."""
+    "Uploads: the files in the request that were refused or cut off."
     faults: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
-    """Readiness: each check that fails, with a sentence. Only for monitors."""
+    "Readiness: each failed check, with an explanation. Only for monitors."
     needs: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Share links: what has to be sent to open it."""
+    "Share links: what you must send to open the link."
 
 
 def problem_response(
@@ -155,9 +155,9 @@ def headers_of(error: PorticoError, status: int) -> dict[str, str]:
 def bug_response(request: Request, error: Exception) -> Response:
     """The answer to an unexpected error: the traceback is logged under the request id, and never sent."""
     if isinstance(error, MemoryError):
-        return problem_response(request, Unavailable("The gateway is out of memory; try again in a moment."))
+        return problem_response(request, Unavailable("The gateway is out of memory. Try again in a moment."))
     log.error("bug", exc_info=error, path=instance_of(request.scope), method=request.method)
     sentence = (
-        "Something went wrong in the gateway; the administrator can find it in the log by this request id."
+        "Something went wrong in the gateway. Give your administrator the request id to find it in the log."
     )
     return problem_response(request, Internal(sentence))

@@ -93,13 +93,11 @@ def _stored(operations: Operations, path: Path, upload: Upload, *, new: bool, re
 def _check(request: Request, path: Path, query: Query, present: Collection[bytes]) -> str | None:
     """Refuse what is no upload of a whole file; the content type, if there is one."""
     if path.is_root or path.as_folder:
-        raise IsAFolder("This is the address of a folder; add the name of the file to it.")
+        raise IsAFolder("This is a folder's URL; add the file's name to it.")
     if query.get("action") is not None:
-        raise InvalidRequest("A PUT has no action; leave the parameter out.")
+        raise InvalidRequest("PUT doesn't take the parameter 'action'; leave it out.")
     if b"content-range" in present:
-        raise InvalidRequest(
-            "A part of a file cannot be replaced; send the whole file, without Content-Range."
-        )
+        raise InvalidRequest("Parts of a file can't be replaced; send the whole file, without Content-Range.")
     if b"content-encoding" in present:
         refuse_coded(request)
     if b"content-type" not in present:
@@ -108,7 +106,7 @@ def _check(request: Request, path: Path, query: Query, present: Collection[bytes
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         raise UnsupportedMediaType(
-            "The body of a PUT is the file itself; send a form with POST, to the folder."
+            "PUT takes the file itself as its body; to upload a form, POST it to the folder."
         )
     # What curl says of any body that it was given with -d or --data-binary.
     return None if kind == "application/x-www-form-urlencoded" else content_type

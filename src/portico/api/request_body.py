@@ -50,7 +50,7 @@ class RequestBody:
             finally:
                 if self._wait.end(last=not more):
                     raise ClientTimeout(
-                        "The body arrived too slowly or not at all; send the request again."
+                        "The body arrived too slowly or not at all. Send the request again."
                     ) from None
             if message["type"] == "http.disconnect":
                 raise ClientGone
@@ -135,18 +135,18 @@ def is_content_coded(request: Request) -> bool:
 
 def refuse_coded(request: Request) -> None:
     if is_content_coded(request):
-        raise UnsupportedMediaType("The body is content-coded; send it without a Content-Encoding.")
+        raise UnsupportedMediaType("Encoded bodies aren't supported; send the body without Content-Encoding.")
 
 
 async def read_small(request: Request, limit: int) -> bytes:
     """Read a small body."""
     if is_content_coded(request):
-        raise InvalidRequest("The body is content-coded; send it without a Content-Encoding.")
+        raise InvalidRequest("Encoded bodies aren't supported; send the body without Content-Encoding.")
     body = bytearray()
     async for chunk in RequestBody(request.receive, SMALL_SECONDS):
         body += chunk
         if len(body) > limit:
-            raise InvalidRequest(f"The body exceeds {limit} bytes.")
+            raise InvalidRequest(f"The body exceeds {limit} bytes; send a smaller one.")
     return bytes(body)
 
 
@@ -159,10 +159,10 @@ async def until_gone(receive: Receive) -> None:
 async def read_json(request: Request, kind: type[Body], example: str) -> Body:
     """A small JSON body; `InvalidRequest` shows the `example` if it is not one of this kind."""
     if (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower() != "application/json":
-        raise UnsupportedMediaType("Send the body as application/json.")
+        raise UnsupportedMediaType("The content type isn't supported; send the body as application/json.")
     try:
         return msgspec.json.decode(await read_small(request, _MAX_JSON), type=kind)
     except msgspec.ValidationError as error:  # its text names the field, never the value
-        raise InvalidRequest(f"The body is not as expected ({error}); send it like {example}.") from None
+        raise InvalidRequest(f"The body is not valid ({error}); send it like {example}.") from None
     except (ValueError, RecursionError):
         raise InvalidRequest(f"The body is not valid JSON; send it like {example}.") from None

@@ -98,18 +98,19 @@ async def _authenticated(request: Request) -> Actor:
         username, key = basic_credentials(header or "")
         if not key.startswith(b"pk_"):
             raise NotSignedIn(
-                "Only an API key can be sent as a Basic password; for a password, sign in at /backend/login."
+                "HTTP Basic takes an API key only. To use a password, sign in at /backend/login."
             )
         return await authentication.with_key(
             context_of(request), key.decode("latin-1"), username.decode("utf-8", "replace")
         )
     if scheme.lower() != "bearer" or not token:
         raise NotSignedIn(
-            "Send the access token or API key as 'Authorization: Bearer …'; get a token at /backend/login."
+            "You're not signed in. Send an access token or API key as 'Authorization: Bearer …'; "
+            "get a token at /backend/login."
         )
     if _has_parameter(request, b"access_token"):
         raise InvalidRequest(
-            "The query holds an access token as well as the header; send it in the header only."
+            "The access token is in both the query and the header; send it in the header only."
         )
     return await authentication.with_token(context_of(request), token.strip())
 
@@ -139,7 +140,7 @@ async def operations_of(request: Request, ticket: str | None = None) -> Operatio
 def single_header(request: Request, name: str) -> str | None:
     values = request.headers.getlist(name)
     if len(values) > 1:
-        raise InvalidRequest(f"The header {name} is given twice; send it once.")
+        raise InvalidRequest(f"The header {name} appears twice; send it once.")
     return values[0] if values else None
 
 
@@ -158,7 +159,7 @@ def modified_of(text: str | None, name: str = f"The header {MODIFIED}") -> datet
         return timestamps.parse(text.strip()) if text is not None else None
     except ValueError:
         raise InvalidRequest(
-            f"{name} is no time from 1970 on; write 2026-11-14T09:30:00Z, or seconds since 1970."
+            f"{name} is not a valid time since 1970; use 2026-11-14T09:30:00Z, or seconds since 1970."
         ) from None
 
 
@@ -264,7 +265,7 @@ def _check_spelling(name: str) -> None:
     """An unknown parameter is ignored, but not a misspelt one: `onconflict=fail` must not overwrite a file."""
     known = {parameter.lower(): parameter for parameter in _KNOWN}
     if near := get_close_matches(name.lower(), known, n=1, cutoff=0.75):
-        raise InvalidRequest(f"There is no parameter '{name[:40]}'; did you mean '{known[near[0]]}'?")
+        raise InvalidRequest(f"The parameter '{name[:40]}' doesn't exist; did you mean '{known[near[0]]}'?")
 
 
 class Query:
@@ -285,7 +286,7 @@ class Query:
             if name not in _KNOWN:
                 _check_spelling(name)
             if name in self._values:
-                raise InvalidRequest(f"The parameter '{name[:40]}' is given twice; send it once.")
+                raise InvalidRequest(f"The parameter '{name[:40]}' appears twice; send it once.")
             self._values[name] = value
 
     @property
@@ -341,6 +342,7 @@ class Query:
         value = self._values.get("target")
         if value is None:
             raise InvalidRequest(
-                "The parameter 'target' is missing: the path from the root to move or copy to."
+                "The parameter 'target' is missing; set it to the path to move or copy to, "
+                "starting at the root."
             )
         return Path.parse(value)

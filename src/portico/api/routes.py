@@ -280,12 +280,12 @@ class Routes(Router):
         try:
             return ROUTES.get(path) or ONE_OF_MANY[path.rpartition("/")[0]]
         except KeyError:
-            raise NotFound("There is nothing at this address; see /backend/docs for the API.") from None
+            raise NotFound("This URL doesn't exist. See /backend/docs for the API.") from None
 
 
 def _advice(methods: Methods) -> str:
     """What to do instead of a method that is not allowed."""
-    return f"This method is not allowed here; use {', '.join(sorted(methods))}."
+    return f"This URL doesn't support this method; use {', '.join(sorted(methods))}."
 
 
 def router(lifespan: Lifespan[Any]) -> Router:

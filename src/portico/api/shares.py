@@ -176,7 +176,7 @@ async def list_accesses(request: Request) -> Response:
     size = min(query.page_size(_ACCESSES), _MAX_ACCESSES)
     cursor = query.cursor()
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 18):
-        raise InvalidRequest("The cursor is malformed; send it as the former page has it.")
+        raise InvalidRequest("The cursor is malformed; copy it unchanged from the previous page.")
     found = await sharing.accesses(_id(request), size, int(cursor) if cursor else None)
     content = [
         AccessBody(
@@ -225,7 +225,7 @@ def link_endpoint(path: str) -> str:
     """Which part of a link an address below `LINKS` names: `link`, `address` or `accesses`."""
     _, _, part = path.removeprefix(f"{LINKS}/").partition("/")
     if part not in ("", "address", "accesses"):
-        raise NotFound("There is nothing at this address; see /backend/docs for the API.")
+        raise NotFound("This URL doesn't exist. See /backend/docs for the API.")
     return part or "link"
 
 
@@ -238,7 +238,7 @@ def _moment(text: str) -> int:
     try:
         return round(timestamps.parse(text.strip()).timestamp() * 1000)
     except ValueError:
-        raise InvalidRequest("expiresAt is no time; write 2026-11-14T09:30:00Z.") from None
+        raise InvalidRequest("'expiresAt' is not a valid time; use one like 2026-11-14T09:30:00Z.") from None
 
 
 def _link(request: Request, shared: LinkDetails) -> LinkBody:

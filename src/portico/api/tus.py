@@ -70,9 +70,14 @@ async def create(request: Request) -> Response:
         status = await operations.concatenation.store(_new(metadata, None), parts, _wanted(request))
         return _answer(request, operations, status, 201)
     if concat not in ("", "partial"):
-        raise InvalidRequest("Upload-Concat is malformed; send partial, or final; with addresses of uploads.")
+        raise InvalidRequest(
+            "Upload-Concat is malformed; send 'partial', or 'final;' followed by the URLs of the "
+            "partial uploads."
+        )
     if size is None and single_header(request, "Upload-Defer-Length") != "1":
-        raise InvalidRequest("Send the Upload-Length, or Upload-Defer-Length: 1 if it is not known yet.")
+        raise InvalidRequest(
+            "The size is missing; send Upload-Length, or 'Upload-Defer-Length: 1' if you don't know it yet."
+        )
     has_content = _has_content(request)
     if has_content:  # refused before anything is made
         _check_body(request, 0)
@@ -101,7 +106,7 @@ async def append(request: Request) -> Response:
     uploads = operations.uploads
     offset = _number(request, "Upload-Offset")
     if offset is None:
-        raise InvalidRequest("Send the Upload-Offset at which the content begins.")
+        raise InvalidRequest("Upload-Offset is missing; send the offset at which the content starts.")
     status = await _appended(request, uploads, _id(request), offset)
     return _answer(request, operations, status, 204)
 
@@ -111,7 +116,10 @@ async def post_to_upload(request: Request) -> Response:
     override = request.headers.get("X-HTTP-Method-Override", "").upper()
     endpoints = {"PATCH": append, "DELETE": end, "HEAD": show}
     if override not in endpoints:
-        raise MethodNotAllowed("Send the content with PATCH.", allowed={"HEAD", "PATCH", "DELETE"})
+        raise MethodNotAllowed(
+            "This method can't carry content here; send the content with PATCH.",
+            allowed={"HEAD", "PATCH", "DELETE"},
+        )
     return await endpoints[override](request)
 
 
@@ -149,13 +157,13 @@ def _wanted(request: Request) -> WantedDigest:
 
 def _check_version(request: Request) -> None:
     if single_header(request, "Tus-Resumable") != VERSION:
-        raise TusVersion(f"This is a tus server; send Tus-Resumable: {VERSION}.")
+        raise TusVersion(f"The tus version is missing or not supported; send 'Tus-Resumable: {VERSION}'.")
 
 
 def _check_body(request: Request, offset: int) -> list[ExpectedDigest]:
     """The digests of the body; raises if it cannot be taken, before it is read."""
     if (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower() != MEDIA_TYPE:
-        raise UnsupportedMediaType(f"Send the content as {MEDIA_TYPE}.")
+        raise UnsupportedMediaType(f"The content type isn't supported; send the content as {MEDIA_TYPE}.")
     refuse_coded(request)
     return _expected(request, offset, content_length(request))
 
@@ -200,8 +208,8 @@ def _expected(request: Request, offset: int, length: int | None) -> list[Expecte
         offset or length is None or length != _upload_length(request)
     ):
         raise InvalidRequest(
-            "A Repr-Digest can be verified only if one request brings the whole file; send a Content-Digest or an "
-            "Upload-Checksum of each body."
+            "Repr-Digest works only if one request sends the whole file. Send a Content-Digest or "
+            "Upload-Checksum with each request instead."
         )
     text = single_header(request, "Upload-Checksum")
     return expected if text is None else [*expected, checksum_of(text)]
@@ -212,7 +220,7 @@ def _new(header: str, size: int | None) -> NewUpload:
     found = _metadata(header)
     name = found.get("filename") or found.get("name")
     if not name:
-        raise InvalidRequest("Upload-Metadata has no filename; send the name of the file in Base64.")
+        raise InvalidRequest("Upload-Metadata has no filename; add the file's name in Base64.")
     folder = Path.parse(found.get("folder", ""))
     relative = found.get("relativePath", "")
     if relative not in ("", "null"):
@@ -231,12 +239,12 @@ def _on_conflict(text: str | None) -> OnConflict | None:
     try:
         return OnConflict(text) if text else None
     except ValueError:
-        raise InvalidRequest(f"onConflict is one of {', '.join(OnConflict)}.") from None
+        raise InvalidRequest(f"onConflict is not valid; use one of {', '.join(OnConflict)}.") from None
 
 
 def _metadata(header: str) -> dict[str, str]:
     if len(header) > _MAX_METADATA:
-        raise InvalidRequest(f"Upload-Metadata is longer than {_MAX_METADATA} bytes.")
+        raise InvalidRequest(f"Upload-Metadata exceeds {_MAX_METADATA} bytes; send less.")
     found: dict[str, str] = {}
     for pair in filter(None, (pair.strip() for pair in header.split(","))):
         key, _, value = pair.partition(" ")
@@ -244,7 +252,7 @@ def _metadata(header: str) -> dict[str, str]:
             text = b64decode(value.strip(), validate=True).decode()
         except ValueError:
             raise InvalidRequest(
-                f"The value of '{key[:40]}' in Upload-Metadata is not Base64 of UTF-8."
+                f"The value of '{key[:40]}' in Upload-Metadata is not valid; encode it as UTF-8 in Base64."
             ) from None
         if not _KEY.fullmatch(key) or key in found:
             raise InvalidRequest("Upload-Metadata is malformed; send each key once, followed by its value.")

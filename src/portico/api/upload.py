@@ -51,7 +51,7 @@ async def upload(request: Request, query: Query) -> Response:
             while file := await form.next_file():
                 await _store(transfer, file, form, whole, modified)
             if not transfer.stored:
-                raise InvalidRequest("The form holds no file; send each file in a part named 'data'.")
+                raise InvalidRequest("The form contains no file; send each file in a part named 'data'.")
     except PorticoError as error:
         if transfer is None:
             raise
@@ -110,8 +110,8 @@ async def _checked(
     # It is known at the end of the form: only a single file can be held back until then.
     if await form.next_file():
         raise InvalidRequest(
-            "A digest of the whole form can be verified for one file only; "
-            "send one file, or give each part a digest of its own."
+            "A digest of the whole form works for one file only. Send one file, or give each part "
+            "its own digest."
         )
     await whole.check()
 

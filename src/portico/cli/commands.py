@@ -20,19 +20,17 @@ _REMOTE = "portico.cli.remote.arguments"
 COMMANDS: Mapping[str, CommandEntry] = {
     "serve": CommandEntry("Start the gateway.", "portico.cli.administration.serve", needs_server=True),
     "user": CommandEntry(
-        "Manage Web Users: who may sign in, and what they see.", "portico.cli.administration.users", True
+        "Manage Web Users: who can sign in, and what they see.", "portico.cli.administration.users", True
     ),
     "key": CommandEntry(
-        "Manage API keys: what programs may do for a Web User.", "portico.cli.administration.keys", True
+        "Manage API keys, with which programs act for a Web User.", "portico.cli.administration.keys", True
     ),
     "connection": CommandEntry(
-        "Manage connections: the storage services that hold the files.",
+        "Manage connections to the storage services that hold the files.",
         "portico.cli.administration.connections",
         True,
     ),
-    "uploads": CommandEntry(
-        "List and end uploads that are not finished.", "portico.cli.administration.uploads", True
-    ),
+    "uploads": CommandEntry("List and end unfinished uploads.", "portico.cli.administration.uploads", True),
     "digests": CommandEntry(
         "Verify files that were copied back.", "portico.cli.administration.digests", True
     ),
@@ -53,27 +51,29 @@ COMMANDS: Mapping[str, CommandEntry] = {
         True,
     ),
     "cluster": CommandEntry(
-        "Show or forget what all nodes on one database agree on.", "portico.cli.administration.cluster", True
+        "Show or forget the settings all nodes on a database share.",
+        "portico.cli.administration.cluster",
+        True,
     ),
-    "login": CommandEntry("Sign in to a gateway, and stay signed in.", _REMOTE),
+    "login": CommandEntry("Sign in to a gateway and stay signed in.", _REMOTE),
     "logout": CommandEntry("Sign out.", _REMOTE),
-    "whoami": CommandEntry("Show who is signed in, and where.", _REMOTE),
+    "whoami": CommandEntry("Show who is signed in and where.", _REMOTE),
     "ls": CommandEntry("List folders.", _REMOTE),
     "find": CommandEntry("Find files and folders.", _REMOTE),
     "put": CommandEntry("Upload files and folders.", _REMOTE),
     "get": CommandEntry("Download files and folders.", _REMOTE),
-    "sync": CommandEntry("Make one folder like another, up or down.", _REMOTE),
+    "sync": CommandEntry("Make one folder like another, uploading or downloading.", _REMOTE),
     "cat": CommandEntry("Write files to standard output.", _REMOTE),
-    "mkdir": CommandEntry("Make folders.", _REMOTE),
+    "mkdir": CommandEntry("Create folders.", _REMOTE),
     "mv": CommandEntry("Move or rename files and folders.", _REMOTE),
     "cp": CommandEntry("Copy files and folders.", _REMOTE),
     "rm": CommandEntry("Remove files and folders.", _REMOTE),
     "jobs": CommandEntry("List and cancel long changes on the gateway.", "portico.cli.remote.arguments"),
-    "trash": CommandEntry("Bring back what was deleted or replaced.", "portico.cli.remote.arguments"),
+    "trash": CommandEntry("Restore deleted or replaced files.", "portico.cli.remote.arguments"),
     "share": CommandEntry(
-        "Share files and folders with people without an account.", "portico.cli.remote.arguments"
+        "Share files and folders with people who have no account.", "portico.cli.remote.arguments"
     ),
-    "receipt": CommandEntry("Verify what a gateway says that it stored.", "portico.cli.remote.arguments"),
+    "receipt": CommandEntry("Verify a gateway's receipts for stored files.", "portico.cli.remote.arguments"),
     "completion": CommandEntry("Print a completion script for your shell.", "portico.cli.completion"),
 }
 

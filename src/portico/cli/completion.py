@@ -79,7 +79,7 @@ _HOME = "--home"
 def completion(options: SimpleNamespace) -> None:
     if options.line is None:
         if options.shell is None:
-            raise UsageMistake(f"Name the shell: {', '.join(SCRIPTS)}.")
+            raise UsageMistake(f"The shell is missing; use one of {', '.join(SCRIPTS)}.")
         print(SCRIPTS[options.shell], end="")
         return
     # Errors must not appear between the letters of somebody who is typing.
@@ -215,7 +215,7 @@ def _beginning(words: Iterable[str], current: str) -> Iterator[str]:
 
 def _shell(text: str) -> str:
     if text not in SCRIPTS:
-        raise UsageMistake(f"There is no completion for {text!r}; the shells are bash, zsh and fish.")
+        raise UsageMistake(f"Completion isn't available for {text!r}; use bash, zsh or fish.")
     return text
 
 

@@ -33,7 +33,7 @@ _GC_THRESHOLD = 10_000
 
 _HELP_FLAGS = ("-h", "--help")
 _EXAMPLES = {
-    "portico serve": "start a gateway; the first start sets it up",
+    "portico serve": "start a gateway (the first start sets it up)",
     "portico login https://files.example.com": "sign in to a gateway",
     "portico put report.pdf /reports/": "upload a file",
 }
@@ -136,7 +136,7 @@ def _check_command(name: str) -> None:
         from portico.cli.console.parser import no_such, usage_sentence
 
         if name.partition("=")[0] == "--profile":
-            raise UsageMistake("--profile goes after the command: portico COMMAND --profile NAME.")
+            raise UsageMistake("--profile must follow the command: portico COMMAND --profile NAME.")
         what = "option" if name.startswith("-") else "command"
         known = ("--help", "--home", "--version") if name.startswith("-") else COMMANDS
         raise UsageMistake(usage_sentence(no_such(what, name, known), "portico"))
@@ -158,9 +158,10 @@ def _help() -> str:
         table("Run and administer a gateway:", server),
         table("Work with files on a gateway:", client),
         table("Examples:", _EXAMPLES, max_term_width=40),
-        "'portico COMMAND --help' describes a command; 'portico --version' prints the version.",
-        "--home DIR sets the gateway's home folder and may be anywhere in the command. The default is PORTICO_HOME, "
-        "or your user data folder.",
+        "For help with a command, run 'portico COMMAND --help'. To print the version, run 'portico "
+        "--version'.",
+        "--home DIR sets the gateway's home folder. It can be anywhere in the command. The default "
+        "is PORTICO_HOME, or your user data folder.",
     )
 
 

@@ -44,7 +44,7 @@ class Base:
         """
         if key is not None:
             if password is not None or tokens is not None:
-                raise ValueError("Pass a key, a password or tokens, not several of them.")
+                raise ValueError("Pass only one of a key, a password or tokens.")
             tokens = Tokens(key)
         store = MemoryTokenStore(tokens) if tokens is None or isinstance(tokens, Tokens) else tokens
         credentials = Credentials(username, password, client_id, client_secret)

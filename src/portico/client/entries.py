@@ -95,4 +95,6 @@ def page_of(body: Any, asked: str | None = None) -> Page:
                 ],
                 cursor,
             )
-    raise NotAGateway("The response is not a page of a listing; is this the address of a Portico gateway?")
+    raise NotAGateway(
+        "The response is not a page of a listing. Check that the address is a Portico gateway's."
+    )

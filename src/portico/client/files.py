@@ -35,7 +35,7 @@ def head(session: AuthSession, path: str, *, digest: bool = False) -> Operation[
     # A response to HEAD has no detail.
     except IsAFolder as error:
         raise IsAFolder(
-            f"'{path}' is a folder; name a file in it.", status=error.status, request_id=error.request_id
+            f"'{path}' is a folder; choose a file in it.", status=error.status, request_id=error.request_id
         ) from None
     except NotFound as error:
         raise NotFound(f"'{path}' not found.", status=error.status, request_id=error.request_id) from None

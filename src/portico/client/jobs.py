@@ -81,7 +81,7 @@ def wait_for(session: AuthSession, job_id: str, progress: JobProgress | None) ->
         if job.error:
             raise job.error
         if job.state == "cancelled":
-            raise JobCancelled(f"The {job.kind} of '{job.source}' was cancelled; what was done is kept.")
+            raise JobCancelled(f"The {job.kind} of '{job.source}' was cancelled. The finished part is kept.")
         if not job.is_running:
             return job
         yield Sleep(pause)
@@ -95,7 +95,7 @@ def get(session: AuthSession, job_id: str) -> Operation[Job]:
 def newest(session: AuthSession) -> Operation[list[Job]]:
     body = (yield from session.request(Request("GET", JOBS))).json()
     if not isinstance(body, dict) or not isinstance(body.get("content"), list):
-        raise NotAGateway("The gateway sent something else than a list of jobs.")
+        raise NotAGateway("The response is not a list of jobs.")
     return [job_of(each) for each in body["content"]]
 
 
@@ -123,4 +123,4 @@ def job_of(body: Any) -> Job:
             fields.get("trashId"),
         )
     except (KeyError, TypeError, AttributeError):
-        raise NotAGateway("The gateway sent something else than a job.") from None
+        raise NotAGateway("The response is not a job.") from None

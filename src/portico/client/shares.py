@@ -149,7 +149,7 @@ def _body(options: LinkOptions) -> dict[str, Any]:
 def _content(body: Any) -> list[Any]:
     content = body.get("content") if isinstance(body, dict) else None
     if not isinstance(content, list):
-        raise NotAGateway("The response contains no list.")
+        raise NotAGateway("The response is not a list.")
     return content
 
 

@@ -38,7 +38,9 @@ def page(session: AuthSession, cursor: str | None) -> Operation[tuple[list[Trash
     match response.json():
         case {"content": list(items), "nextCursor": None | str() as following}:
             return [_item(item) for item in items], following
-    raise NotAGateway("The response is no page of a trash; is this the address of a Portico gateway?")
+    raise NotAGateway(
+        "The response is not a page of the trash. Check that the address is a Portico gateway's."
+    )
 
 
 def restore(
@@ -84,4 +86,6 @@ def _item(item: Any) -> TrashedItem:
             expires_at=datetime.fromisoformat(item["expiresAt"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise NotAGateway("An item of the trash is malformed; is this a Portico gateway?") from error
+        raise NotAGateway(
+            "The response contains a malformed trash item. Check that the address is a Portico gateway's."
+        ) from error

@@ -196,7 +196,7 @@ class Drives:
             problem = error
         except TimeoutError:
             problem = ProviderTimeout(
-                "The storage folder of this connection does not respond; tell the administrator.",
+                "The storage doesn't respond. Tell your administrator.",
                 cause=f"the connection's folder did not respond within {CHECK_TIMEOUT_SECONDS:.0f} s",
             )
         except Exception as error:
@@ -210,7 +210,7 @@ class Drives:
         if self._bugs.get(name) != what:
             log.error("bug", connection=name, exc_info=error)
         self._bugs[name] = what
-        return ProviderFailed("The storage of this connection failed; tell the administrator.", cause=what)
+        return ProviderFailed("The storage failed. Tell your administrator.", cause=what)
 
     @property
     def usable(self) -> Mapping[str, bool]:
@@ -288,7 +288,7 @@ class Drives:
             self.not_swept(name, "sweep-failed", error)
         except TimeoutError:
             late = f"not over after {SWEEP_TIMEOUT_SECONDS:.0f} s"
-            self.not_swept(name, "sweep-failed", ProviderTimeout("The sweep took too long.", cause=late))
+            self.not_swept(name, "sweep-failed", ProviderTimeout("The clean-up took too long.", cause=late))
         except Exception as error:
             log.error("bug", connection=name, exc_info=error)
 
@@ -375,13 +375,13 @@ def _sentence(name: str, error: PorticoError) -> str:
     if isinstance(error, FolderUnusable):
         return f"The folder of the connection {name!r} {error.problem}."
     if isinstance(error, ProviderTimeout):
-        return f"The folder of the connection {name!r} does not respond."
-    return f"The connection {name!r} cannot be used; the log says why."
+        return f"The folder of the connection {name!r} doesn't respond."
+    return f"The connection {name!r} can't be used; the log says why."
 
 
 def _not_set_up(name: str, error: PorticoError) -> ProviderRefused:
     """An administrator's mistake must not look like the user's."""
     return ProviderRefused(
-        "The storage of this account is not set up; tell the administrator.",
+        "Your account has no working storage. Tell your administrator.",
         cause=f"connection {name!r}: {error.detail}",
     )

@@ -32,8 +32,8 @@ class CursorSeal:
         ):
             return token
         raise InvalidCursor(
-            "The cursor does not belong to this folder or was altered; start again without a cursor, "
-            "and percent-encode the nextCursor value in the query."
+            "The cursor belongs to another folder or was changed. Start again without a cursor, "
+            "and percent-encode nextCursor in the query."
         )
 
     def _tag(self, token: str, scope: str) -> str:

@@ -65,7 +65,7 @@ class OnConflict(StrEnum):
     """Keep both: the new one becomes `name (1).ext`."""
 
 
-RIGHT_MISSING = "You lack the right '{}'; ask the administrator for it."
+RIGHT_MISSING = "You don't have permission to {} here. Ask your administrator."
 
 
 class Drive:
@@ -144,7 +144,7 @@ class Drive:
             )
         except (NotFound, NotAFolder) as error:
             if cursor is not None:
-                raise InvalidCursor("The folder of this cursor is gone; list the folder above it.") from error
+                raise InvalidCursor("The folder no longer exists. List its parent folder.") from error
             if folder.is_root and isinstance(error, NotFound):
                 return Page([])
             raise with_whole_path(error, folder) from None
@@ -369,14 +369,14 @@ class Drive:
         """Move a file or a folder; its new path. `on_name` as in `write`."""
         self.require(Right.UPLOAD, Right.OVERWRITE)
         if source.is_root:
-            raise NotPossible("The root folder cannot be moved.")
+            raise NotPossible("The root folder can't be moved; move the items in it instead.")
         return await self._transfer(self._provider.move, source, target, on_conflict, on_name)
 
     async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> None:
         """Move it to the trash, if there is one; if `permanent`, remove it for good."""
         self.require(Right.OVERWRITE)
         if path.is_root:
-            raise NotPossible("The root folder cannot be deleted.")
+            raise NotPossible("The root folder can't be deleted; delete the items in it instead.")
         place = path.under(self._root)
         with with_advice("Repeat the request to continue.", path):
             if permanent or not (self._keeps and await self.trash.delete(place, recursive=recursive)):
@@ -387,7 +387,7 @@ class Drive:
     @cached_property
     def trash(self) -> DriveTrash:
         if self._make_trash is None:
-            raise NotFound("There is no trash here.")
+            raise NotFound("The trash is turned off on this gateway.")
         trash = self._make_trash()
         trash.ids = self.trashed
         return trash
@@ -413,7 +413,7 @@ class Drive:
 
     async def _restore(self, place: Path, target: Path, *, replace: bool) -> Path:
         again = "To continue, restore it again with onConflict=replace."
-        with with_advice(again, target, gone="Remove it from the trash if you need nothing more of it."):
+        with with_advice(again, target, gone="If you don't need the rest, remove it from the trash."):
             async with self._replacing(target, replace, place, restoring=True):
                 await self._provider.restore(place, target.under(self._root), replace=replace)
         return target
@@ -450,7 +450,10 @@ class Drive:
         self, transfer: Callable[..., Awaitable[None]], source: Path, target: Path, replace: bool
     ) -> Path:
         if source.holds(target) or target.holds(source):
-            raise NotPossible("Nothing can be moved or copied into itself or onto a folder that holds it.")
+            raise NotPossible(
+                "You can't move or copy a folder into itself or one of its subfolders, or over a "
+                "folder that contains it."
+            )
         self._check_depth(target)
         place = source.under(self._root)
         with with_advice(self._resume_advice(target, replace), source):
@@ -469,7 +472,7 @@ class Drive:
         """Only new paths are limited; deeper ones can still be read and deleted."""
         if len(path.segments) + more > self._path_depth:
             raise InvalidPath(
-                f"A path may have {self._path_depth} levels here; use fewer folders within folders."
+                f"Paths can be at most {self._path_depth} levels deep. Use fewer nested folders."
             )
 
     def _may_replace(self, on_conflict: OnConflict | None) -> bool:

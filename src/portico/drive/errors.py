@@ -25,7 +25,9 @@ def named_as_it_was(record: Trashed, target: Path) -> Iterator[None]:
         if record.id not in error.detail:
             raise
         if isinstance(error, NotFound):
-            raise NotFound(f"The content of '{target.name}' is no longer in the storage.") from error
+            raise NotFound(
+                f"The content of '{target.name}' is no longer in the storage, so it can't be restored."
+            ) from error
         renamed = copy(error)
         renamed.detail = error.detail.replace(record.id, target.name)
         renamed.args = (renamed.detail,)

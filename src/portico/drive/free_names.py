@@ -124,7 +124,7 @@ class _Search:
             step = max(number + 1, 2 * step if step >= _ONE_BY_ONE else 0)
             if step > _MAX_NUMBER:
                 raise AlreadyExists(
-                    f"There are too many files with names like '{self._path.name}'; choose another name."
+                    f"Too many files have names like '{self._path.name}'. Choose another name."
                 )
         best = limit = number
         while limit - taken > 1:

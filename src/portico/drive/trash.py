@@ -34,7 +34,7 @@ _PAGE = 1000
 _MILLISECOND = timedelta(milliseconds=1)
 _INTERRUPTIONS = (Exception, asyncio.CancelledError)
 """A client that hangs up and a job that is cancelled interrupt a change as errors do."""
-_GONE = "There is no such item in the trash; it was restored or removed, or has expired."
+_GONE = "This item is no longer in the trash. It was restored or removed, or it expired."
 
 log = structlog.get_logger()
 
@@ -162,8 +162,8 @@ class DriveTrash:
         except NotKept:
             await run_to_end(self._provider.purge(place))
             raise InvalidPath(
-                f"The path of '{too_long}' is too long to be kept in the trash, so nothing was replaced. "
-                "Delete that file for good first, with permanent=true."
+                f"The path of '{too_long}' is too long for the trash, so nothing was replaced. "
+                "First delete that file with permanent=true."
             ) from None
         return kept
 
@@ -276,10 +276,10 @@ class DriveTrash:
         if found is None:
             return NotFound(_GONE)
         if found.status == RESTORING:
-            return NotPossible("It is being restored; wait for that.")
+            return NotPossible("This item is being restored. Wait until that is done.")
         if found.status == MOVING:
-            return NotPossible(f"It is still being {found.reason}; wait for that.")
-        return NotPossible("Another request has begun to restore or remove it; wait for that.")
+            return NotPossible(f"This item is still being {found.reason}. Wait until that is done.")
+        return NotPossible("Another request is restoring or removing this item. Wait until it is done.")
 
     async def purge_unknown(self, older_than: timedelta) -> int:
         """Remove the oldest content that has no row: the database may be an older one. Returns how much there was."""

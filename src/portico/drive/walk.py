@@ -43,7 +43,9 @@ class DriveWalk:
             page = await self._walk.page(size)
         except (NotFound, NotAFolder) as error:
             if self._continues:
-                raise InvalidCursor("The folder of this cursor is gone; start again above it.") from error
+                raise InvalidCursor(
+                    "The folder no longer exists. Start again in its parent folder."
+                ) from error
             if not (self._folder.is_root and isinstance(error, NotFound)):
                 raise with_whole_path(error, self._folder) from None
             self._ended, page = True, []
@@ -64,7 +66,7 @@ class DriveWalk:
         if self.ended:
             return None
         if not self.can_pause:
-            raise NotPossible("The folders are too deep to be searched from here; start in one of them.")
+            raise NotPossible("The folders are nested too deeply to search from here. Start in a subfolder.")
         return self._sealed()
 
     def _sealed(self) -> str:

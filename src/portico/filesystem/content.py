@@ -60,7 +60,8 @@ class ContentFileSystem(MetadataFileSystem):
             )
         if mode not in ("wb", "xb"):
             raise NotImplementedError(
-                f"mode {mode!r}: a gateway stores whole files only; read the file and write it again"
+                f"mode {mode!r} isn't supported, because a gateway stores whole files only; read "
+                "the file and write it again"
             )
         if mode == "xb" and self._type(path, blind=""):
             raise FileExistsError(path)

@@ -108,7 +108,8 @@ class MetadataFileSystem(AbstractFileSystem):
             path = path.removeprefix("portico://")
             if path and not path.startswith("/"):
                 raise ValueError(
-                    f"Write portico:///{path} with three slashes; the address of the gateway is the option 'gateway'."
+                    f"Write portico:///{path} with three slashes; set the gateway's address with "
+                    "the option 'gateway'."
                 )
         return "/" + path.strip("/")
 

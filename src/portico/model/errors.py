@@ -139,8 +139,8 @@ class AlreadyExists(PorticoError):
 
 def already_exists(name: str) -> AlreadyExists:
     return AlreadyExists(
-        f"'{name}' already exists and was not replaced; "
-        "choose another name, or set onConflict to replace or rename."
+        f"'{name}' already exists and was not replaced; choose another name, or set onConflict to "
+        "replace or rename."
     )
 
 
@@ -154,7 +154,7 @@ class UploadTakenOver(PorticoError):
     code = "upload-taken-over"
 
     def __init__(self) -> None:
-        super().__init__("Another request goes on with this upload; ask for its offset before you send more.")
+        super().__init__("Another request has taken over this upload. Get its offset before you send more.")
 
 
 class ChecksumMismatch(PorticoError):
@@ -242,7 +242,7 @@ class ProviderUnavailable(PorticoError):
 class FolderUnusable(ProviderUnavailable):
     """The folder of a connection on this machine is missing, or is not the right one."""
 
-    problem = "cannot be used"
+    problem = "can't be used"
     """As the end of a sentence that begins with the folder. Unlike the cause, it contains no path."""
 
 
@@ -276,19 +276,19 @@ class Internal(PorticoError):
 
 
 def not_found(name: str, *, cause: str | None = None) -> NotFound:
-    return NotFound(f"There is no '{name}'.", cause=cause)
+    return NotFound(f"'{name}' doesn't exist. It may have been moved or deleted.", cause=cause)
 
 
 def is_a_folder(name: str) -> IsAFolder:
-    return IsAFolder(f"'{name}' is a folder.")
+    return IsAFolder(f"'{name}' is a folder; choose a file.")
 
 
 def other_offset(offset: int) -> OffsetMismatch:
-    return OffsetMismatch(f"The upload has {offset} bytes; go on from there.")
+    return OffsetMismatch(f"The upload has {offset} bytes; continue from there.")
 
 
 def cannot_replace_folder(name: str) -> IsAFolder:
-    return IsAFolder(f"'{name}' is a folder; a file cannot take its place.")
+    return IsAFolder(f"'{name}' is a folder, and a file can't replace it; choose another name.")
 
 
 def not_a_folder(name: str) -> NotAFolder:
@@ -296,15 +296,15 @@ def not_a_folder(name: str) -> NotAFolder:
 
 
 def folder_not_empty(name: str) -> FolderNotEmpty:
-    return FolderNotEmpty(f"'{name}' is not empty; add recursive=true to remove it with its content.")
+    return FolderNotEmpty(f"'{name}' is not empty; to delete it with its content, add recursive=true.")
 
 
 def changed(name: str, *, cause: str | None = None) -> Changed:
-    return Changed(f"'{name}' has changed; try again.", cause=cause)
+    return Changed(f"'{name}' has changed. Try again.", cause=cause)
 
 
 def beyond_end(name: str, size: int) -> RangeNotSatisfiable:
-    return RangeNotSatisfiable(f"'{name}' has only {size} bytes.", size=size)
+    return RangeNotSatisfiable(f"'{name}' has only {size} bytes; request a range within them.", size=size)
 
 
 def root_is_a_folder() -> IsAFolder:
@@ -312,7 +312,7 @@ def root_is_a_folder() -> IsAFolder:
 
 
 def invalid_name(name: str) -> InvalidPath:
-    return InvalidPath(f"The storage cannot hold the name '{name}'; choose another name.")
+    return InvalidPath(f"The storage doesn't support the name '{name}'; choose another name.")
 
 
 FREE_SPACE = "Empty the trash, or delete with permanent=true: files in the trash still take up space."
@@ -324,20 +324,20 @@ def storage_full(cause: str | None = None) -> StorageFull:
 
 
 def service_refused(cause: str | None = None) -> ProviderRefused:
-    return ProviderRefused("The storage denied the gateway access; tell the administrator.", cause=cause)
+    return ProviderRefused("The storage denied the gateway access. Tell your administrator.", cause=cause)
 
 
 def service_failed(cause: str | None = None) -> ProviderFailed:
-    return ProviderFailed("The storage reported an error; tell the administrator.", cause=cause)
+    return ProviderFailed("The storage reported an error. Tell your administrator.", cause=cause)
 
 
 def service_unavailable(cause: str | None, retry_after: int) -> ProviderUnavailable:
-    detail = "The storage is not available at the moment; try again later."
+    detail = "The storage isn't available right now. Try again later."
     return ProviderUnavailable(detail, retry_after=retry_after, cause=cause)
 
 
 def service_timeout(cause: str, retry_after: int | None = None) -> ProviderTimeout:
-    detail = "The storage did not respond in time; try again later."
+    detail = "The storage didn't respond in time. Try again later."
     return ProviderTimeout(detail, retry_after=retry_after, cause=cause)
 
 

@@ -27,7 +27,7 @@ def name_flaw(name: str) -> str | None:
     if not name:
         return "is empty"
     if name in (".", ".."):
-        return f"is {name!r}, which is not a name"
+        return f"is {name!r}, which is not a valid name"
     if _FORBIDDEN.search(name):
         return "contains a slash, a backslash, a control character or text that is not valid Unicode"
     if name[: len(RESERVED_PREFIX)].casefold() == RESERVED_PREFIX:
@@ -61,7 +61,7 @@ class Path:
         inner = text.removeprefix("/").removesuffix("/") if text != "/" else ""
         if not inner:
             if text not in ("", "/"):
-                raise InvalidPath("The path contains an empty segment; write it with single slashes.")
+                raise InvalidPath("The path contains an empty segment; use single slashes.")
             return cls()
         segments = tuple(inner.split("/"))
         for segment in segments:
@@ -73,13 +73,13 @@ class Path:
     def from_request(cls, raw: bytes) -> Self:
         """Read the part of a request's raw, still percent-encoded path that follows the endpoint's own slash."""
         if _BAD_ESCAPE.search(raw):
-            raise InvalidPath("The path contains a '%' that is not a percent-escape; write '%25'.")
+            raise InvalidPath("The path contains a '%' that doesn't start an escape; write it as '%25'.")
         try:
             text = unquote_to_bytes(raw).decode("utf-8")
         except UnicodeDecodeError:
             raise InvalidPath("The path is not valid UTF-8; percent-encode its UTF-8 bytes.") from None
         if text.startswith("/"):
-            raise InvalidPath("The path contains an empty segment; write it with single slashes.")
+            raise InvalidPath("The path contains an empty segment; use single slashes.")
         return cls.parse(text)
 
     @property

@@ -25,7 +25,7 @@ def parse_rights(text: str) -> frozenset[Right]:
     words = text.replace(",", " ").split()
     for word in words:
         if word not in _WORDS:
-            raise ValueError(f"{word!r} is not a right; the rights are {', '.join(Right)}")
+            raise ValueError(f"{word!r} is not a right; use some of {', '.join(Right)}")
     return frozenset(Right(word) for word in words)
 
 

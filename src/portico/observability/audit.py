@@ -238,7 +238,7 @@ class AuditLog(Audit):
         text = encode(line) + b"\n"
         if self._path is None:
             if not select.select([], [self._descriptor], [], 0)[1]:
-                raise OSError(0, "nobody reads the stream")
+                raise OSError(0, "no process reads the stream")
             self._put(text)
         elif (
             self._size != self._whole and self._is_torn() and self._locked(fcntl.LOCK_EX, attempts=_ATTEMPTS)
@@ -299,9 +299,9 @@ def encode(line: AuditLine) -> bytes:
 def unavailable(why: str, file: str | None = None) -> Unavailable:
     name = f"the audit log {file} (the setting audit.log)" if file else "the audit log"
     return Unavailable(
-        "The gateway cannot write its audit log, so nothing was changed; try again in a moment.",
+        "The gateway can't write its audit log, so nothing was changed. Try again in a moment.",
         retry_after=5,
-        cause=f"{name} cannot be written ({why})",
+        cause=f"{name} can't be written ({why})",
     )
 
 

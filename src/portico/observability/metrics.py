@@ -40,14 +40,14 @@ FAMILIES: Mapping[str, Family] = {
         "histogram", "Request duration until the response was sent.", ("action", "status"), LATENCIES
     ),
     "portico_received_bytes": Family("counter", "Bytes of request bodies.", ("action",)),
-    "portico_sent_bytes": Family("counter", "Bytes of answers, without their headers.", ("action",)),
+    "portico_sent_bytes": Family("counter", "Bytes of responses, without their headers.", ("action",)),
     "portico_broken_answers": Family(
-        "counter", "Responses that were cut off by a fault of the gateway or the storage."
+        "counter", "Responses cut off by a fault in the gateway or the storage."
     ),
     "portico_sign_ins": Family("counter", "Sign-ins with a password.", ("outcome",)),
     "portico_provider_seconds": Family(
         "histogram",
-        "Calls to storage services; of a write it is the whole upload.",
+        "Calls to storage services; a write counts once for the whole upload.",
         ("connection", "kind", "call"),
         LATENCIES,
     ),
@@ -55,20 +55,22 @@ FAMILIES: Mapping[str, Family] = {
         "counter", "Calls to storage services that failed.", ("connection", "kind", "call", "code")
     ),
     "portico_audit_lost_lines": Family("counter", "Audit lines that could not be written."),
-    "portico_audit_lines_queued": Family("gauge", "Audit lines that wait for the database."),
+    "portico_audit_lines_queued": Family("gauge", "Audit lines waiting for the database."),
     "portico_event_loop_lag_seconds": Family("histogram", "Event loop lag.", (), LAGS),
-    "portico_requests_in_progress": Family("gauge", "Requests that are being served."),
+    "portico_requests_in_progress": Family("gauge", "Requests being served."),
     "portico_password_checks_queued": Family("gauge", "Password checks running or queued.", ("lane",)),
     "portico_database_writers_queued": Family("gauge", "Transactions waiting for the write lock."),
-    "portico_database_connections_in_use": Family("gauge", "Database connections that are in use."),
-    "portico_database_connections_max": Family("gauge", "Database connections that may be in use at once."),
-    "portico_upload_memory_bytes": Family("gauge", "Memory that uploads to cloud storage hold."),
-    "portico_uploads_waiting_for_memory": Family("gauge", "Uploads that wait for memory."),
+    "portico_database_connections_in_use": Family("gauge", "Database connections in use."),
+    "portico_database_connections_max": Family(
+        "gauge", "Maximum number of database connections in use at once."
+    ),
+    "portico_upload_memory_bytes": Family("gauge", "Memory held by uploads to cloud storage."),
+    "portico_uploads_waiting_for_memory": Family("gauge", "Uploads waiting for memory."),
     "portico_uploads_unfinished": Family(
         "gauge", "Resumable uploads that are neither finished nor expired, on all nodes.", merge=max
     ),
-    "portico_jobs_running": Family("gauge", "Changes that go on after their request was answered."),
-    "portico_workers": Family("gauge", "Processes that serve."),
+    "portico_jobs_running": Family("gauge", "Changes that continue after their request was answered."),
+    "portico_workers": Family("gauge", "Processes serving requests."),
     "portico_connection_up": Family(
         "gauge",
         "1 if the connection worked when it was last used or checked, 0 if not.",
@@ -97,7 +99,7 @@ FAMILIES: Mapping[str, Family] = {
         "gauge", "When 'portico backup' last wrote a backup, as Unix time; 0 if never.", merge=max
     ),
     "portico_sweeps_failed": Family(
-        "counter", "Clean-ups and periodic checks that failed; they are tried again.", ("sweep",)
+        "counter", "Failed clean-ups and periodic checks; they are retried.", ("sweep",)
     ),
 }
 """Every metric, by name. A counter's name is written with `_total` behind it."""

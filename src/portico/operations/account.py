@@ -94,7 +94,7 @@ class OwnAccount:
         return new
 
     async def end_key(self, key_id: str) -> None:
-        """End a key, everywhere within a second."""
+        "End a key. It stops working everywhere within a second."
         key = await self._shared.keys.get(self._user, key_id)
         async with Change(self._shared.audit, self._context, "key.end") as change:
             change.line.subject = key.name

@@ -115,7 +115,7 @@ class Jobs:
 
     def too_many(self) -> TooManyRequests:
         return TooManyRequests(
-            f"{self.max_per_actor} of your changes are still under way; wait for one of them, or cancel it.",
+            f"You already have {self.max_per_actor} running changes. Wait for one of them, or cancel it.",
             retry_after=_RETRY_SECONDS,
         )
 
@@ -171,7 +171,10 @@ class Jobs:
                     log.warning("cause", code=error.code, cause=error.cause)
                 return FAILED, _Outcome(code=error.code, detail=error.detail)
         log.error("bug", exc_info=error)
-        detail = "Something went wrong in the gateway; the administrator can find it in the log by this request id."
+        detail = (
+            "Something went wrong in the gateway. Give your administrator the request id to find it in "
+            "the log."
+        )
         return FAILED, _Outcome(code=Internal.code, detail=detail)
 
     def cancel(self, job_id: str) -> None:
@@ -195,7 +198,8 @@ def job_of(record: JobRecord) -> Job:
     if state == INTERRUPTED:
         state, code = FAILED, Unavailable.code
         detail = (
-            "The gateway was stopped before this was done; what was done is kept, so check and try again."
+            "The gateway stopped before this was finished, and the finished part is kept. Check it "
+            "and try again."
         )
     return Job(
         record.id,
@@ -337,7 +341,7 @@ class UserJobs(Generic[OperationsT]):
     async def _record(self, job_id: str) -> JobRecord:
         record = await self._jobs.records.get(self._namespace, job_id)
         if record is None:
-            raise NotFound("There is no such job; it is forgotten a day after its end.")
+            raise NotFound("This job doesn't exist. Finished jobs are kept for one day.")
         return record
 
 

@@ -75,7 +75,7 @@ class Operations:
 
     @property
     def jobs(self) -> "UserJobs[Operations]":
-        """Changes that go on after their request was answered."""
+        "Changes that continue after their request was answered."
         self._refuse_guests()
         return UserJobs(self._features.jobs, self._actor, partial(Operations, self._features))
 

@@ -28,13 +28,13 @@ NEEDED_BYTES = 2**20
 """How much room the disk of the database and of a required audit log must have: a sign-in writes some kilobytes."""
 
 _OLD_SCHEMA = (
-    "The database is older than this version of Portico; run 'portico migrate', or restart this node."
+    "The database is too old for this version of Portico; run 'portico migrate', or restart this node."
 )
-_LOST_TABLES = "The database has lost tables, which the log names; restore it from a backup."
-_NO_RIGHTS = "The role of database.url lacks rights; make it the owner of the database and of its tables."
+_LOST_TABLES = "The database has lost some of its tables; restore it from a backup. The log names them."
+_NO_RIGHTS = "The role in database.url lacks rights; make it the owner of the database and its tables."
 _FULL = "The disk of the gateway's home is full; free some space."
-_NO_WRITES = "The database accepts no writes; the log says why."
-_NO_AUDIT = "The audit log, which is required, cannot be written; the log says why."
+_NO_WRITES = "The database refuses writes; the log says why."
+_NO_AUDIT = "The required audit log can't be written; the log says why."
 _WAIT_SECONDS = 1.0
 """For the database's answer."""
 _ANSWER_SECONDS = 1.0
@@ -52,7 +52,7 @@ class Fault(msgspec.Struct, frozen=True):
     """For the log only: it may contain addresses, paths and messages of drivers."""
 
 
-DATABASE_FAULT = Fault("database", "The database does not answer; the log says why.")
+DATABASE_FAULT = Fault("database", "The database doesn't respond; the log says why.")
 
 
 class NotReady(Unavailable):
@@ -121,7 +121,7 @@ class Readiness:
             if self._asking_database:
                 raise NotReady((DATABASE_FAULT,)) from None
             if self._checked_at == float("-inf"):
-                raise NotReady((Fault("storage", "The storage has not responded yet."),)) from None
+                raise NotReady((Fault("storage", "The storage hasn't responded yet."),)) from None
 
     async def watch(self) -> None:
         """Learn the database's clock, and log a change of readiness even if nobody asks."""
@@ -175,21 +175,22 @@ class Readiness:
         if not state.writable:
             faults.append(
                 Fault(
-                    "read-only", "The database can only be read; use its primary server, or make it writable."
+                    "read-only",
+                    "The database is read-only; connect to its primary server, or make it writable.",
                 )
             )
         if self._key_fingerprint and state.values[0] not in (None, self._key_fingerprint):
             faults.append(
                 Fault(
                     "key",
-                    "The secret key of this node is not that of the others; copy secret.key from one of them.",
+                    "This node's secret key differs from the other nodes'; copy secret.key from one of them.",
                 )
             )
         return faults
 
     def _disk_faults(self) -> list[Fault]:
         full = [folder for folder in self._folders if _is_full(folder)]
-        return [Fault("disk", _FULL, f"{folder} has less than {NEEDED_BYTES} bytes left") for folder in full]
+        return [Fault("disk", _FULL, f"{folder} has less than {NEEDED_BYTES} bytes free") for folder in full]
 
     async def _write_faults(self) -> list[Fault]:
         """What keeps changes from being stored, after one has failed."""
@@ -209,7 +210,7 @@ class Readiness:
         offset = self._database.clock_offset
         if abs(offset) <= MAX_CLOCK_OFFSET:
             return []
-        sentence = "The clock of this machine differs by {:.0f} s from the database's; set it by NTP."
+        sentence = "This machine's clock differs by {:.0f} s from the database's; synchronize it with NTP."
         return [Fault("clock", sentence.format(abs(offset) / 1000))]
 
     async def _storage_faults(self) -> list[Fault]:

@@ -26,7 +26,7 @@ def resolve(host: str) -> Address:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise AddressUnusable(
-            f"The host name {host!r} cannot be resolved; use an address of this machine."
+            f"The host name {host!r} can't be resolved; use an address of this machine."
         ) from None
     addresses = [ip_address(str(sockaddr[0]).partition("%")[0]) for *_, sockaddr in found]
     return min(addresses, key=lambda address: address.version)
@@ -41,8 +41,9 @@ def check_exposure(address: Address, *, protected: bool) -> None:
     """Refuse to send passwords over a network in clear text; `protected` by TLS, here or at a proxy."""
     if not (protected or is_loopback(address)):
         raise AddressUnusable(
-            f"Portico does not listen on {address} without TLS, because passwords would cross the network in clear text: "
-            "add --tls auto (or --tls CERT,KEY), or --behind-proxy RANGE if a proxy in front terminates TLS."
+            f"Listening on {address} needs TLS, because passwords would cross the network in clear "
+            "text. Add --tls auto (or --tls CERT,KEY), or --behind-proxy RANGE if a proxy in front "
+            "terminates TLS."
         )
 
 
@@ -70,7 +71,7 @@ def check_free(address: Address, port: int) -> None:
 def check_apart(metrics_port: int, port: int) -> None:
     if metrics_port == port:
         raise AddressUnusable(
-            f"metrics.address has port {port}, which is the gateway's own; give it another one, or leave it empty."
+            f"metrics.address uses the gateway's own port {port}; choose another one, or leave it empty."
         )
 
 
@@ -81,20 +82,24 @@ def check_metrics(host: str, port: int, *, besides: int) -> None:
         check_free(resolve(host), port)
     except AddressUnusable:
         raise AddressUnusable(
-            f"The metrics cannot be served at {host} port {port}, which is in use or not an address of this machine; "
-            "give metrics.address another value, or an empty one."
+            f"The metrics can't be served at {host} port {port}, because it is in use or not an "
+            "address of this machine. Change metrics.address, or leave it empty."
         ) from None
 
 
 def _reason(error: OSError, address: Address, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         other = port + 1 if port < 65535 else port - 1
-        return f"Port {port} of {address} is in use by another program; stop it, or use another port with --port {other}."
+        return (
+            f"Another program uses port {port} of {address}; stop it, or use another port with --port "
+            f"{other}."
+        )
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
-            f"Port {port} is reserved for the system: run Portico as a service that may use it "
-            "(AmbientCapabilities=CAP_NET_BIND_SERVICE in systemd), or behind a proxy, or use a port above 1023 with --port."
+            f"Port {port} is reserved for the system; use a port above 1023 with --port, or a "
+            "proxy, or run Portico as a service that can use it "
+            "(AmbientCapabilities=CAP_NET_BIND_SERVICE in systemd)."
         )
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         return f"{address} is not an address of this machine; use --host 127.0.0.1, or --host 0.0.0.0 for all of its addresses."
-    return f"Portico cannot listen on {address} port {port} ({error.strerror})."
+    return f"Portico can't listen on {address} port {port} ({error.strerror})."

@@ -100,12 +100,12 @@ def _read(file: Path, what: str) -> bytes:
         # The supervisor reads it while it runs: it must not wait for the writer of a FIFO.
         with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise CertificateUnusable(f"The {what} file {file} cannot be read: it is not a regular file.")
+                raise CertificateUnusable(f"The {what} file {file} can't be read: it is not a regular file.")
             return stream.read(_MAX_BYTES)
     except FileNotFoundError:
         raise CertificateUnusable(f"The {what} file {file} does not exist.") from None
     except OSError as error:
-        raise CertificateUnusable(f"The {what} file {file} cannot be read ({error.strerror}).") from None
+        raise CertificateUnusable(f"The {what} file {file} can't be read ({error.strerror}).") from None
 
 
 def _load_key(file: Path, pem: bytes) -> PrivateKeyTypes:

@@ -150,7 +150,7 @@ class Server(MPServer):
         except SystemExit:
             pass
         if not self.interrupt_signal:
-            raise WorkersFailed("Portico has stopped, because its workers keep failing; the reason is above.")
+            raise WorkersFailed("Portico has stopped, because its workers keep failing. The reason is above.")
 
     def startup(self, spawn_target: Any, target_loader: Any) -> None:
         gc.freeze()  # or the workers' garbage collectors would write to the pages that they share
@@ -203,7 +203,10 @@ class Server(MPServer):
             if kept := [
                 key for key in FIXED if getattr(chosen, KEYS[key]) != getattr(self._settings, KEYS[key])
             ]:
-                text = f"{', '.join(kept)}: changes take effect at the next start, all others now."
+                text = (
+                    f"{', '.join(kept)}: changes take effect at the next start. All other changes took "
+                    "effect now."
+                )
                 print(text, file=sys.stderr, flush=True)
             super().signal_handler_reload()  # type: ignore[no-untyped-call]
         except SettingsError as error:
@@ -226,7 +229,7 @@ class Server(MPServer):
             if not self._serves(successor.inner):
                 self._retired.retire(successor.inner)
                 if not self.interrupt_signal:
-                    text = "A new worker could not start; the reason is above. The old workers stay."
+                    text = "A new worker couldn't start; the reason is above. The old workers keep running."
                     print(text, file=sys.stderr, flush=True)
                 return
             successor.interrupt_by_parent = False

@@ -30,13 +30,15 @@ _SCHEMES = {
 
 def word(text: object) -> str:
     if not isinstance(text, str) or not text or re.search(r"[\s\x00-\x1f\x7f]", text):
-        raise ValueError("must be a word without spaces, and not empty")
+        raise ValueError("must be a word without spaces")
     return text
 
 
 def client_id(text: object) -> str:
     if ":" in (name := word(text)):
-        raise ValueError("must not contain a colon, which ends the id in HTTP Basic credentials")
+        raise ValueError(
+            "must not contain a colon, because HTTP Basic uses it to separate the id from the secret"
+        )
     return name
 
 
@@ -173,7 +175,7 @@ def audit(text: object) -> str:
     name, comma, last = str(text).strip().partition(",")
     name = name.strip()
     if comma and last.strip().lower() != "database":
-        raise ValueError("must have nothing but 'database' after a comma")
+        raise ValueError("must have only 'database' after the comma")
     if not name or "\0" in name or (comma and name.lower() in ("off", "database")):
         raise ValueError("must be off, stdout, database, or the name of a file, with or without ,database")
     words = ("off", "stdout", "database")

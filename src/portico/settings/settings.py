@@ -59,13 +59,16 @@ class Settings:
         "security.client-id",
         parsers.client_id,
         "",
-        "The OAuth client id that the page and scripts use to sign users in. It is not a secret: the page's script contains it.",
+        "The OAuth client id with which the page and scripts sign users in. It is not a secret: "
+        "the page's script contains it.",
     )
     client_secret: str = _setting(
         "security.client-secret",
         parsers.word,
         "",
-        "The OAuth client secret, as public as the client id. With several nodes, both are the same on all of them, or left out: then they are made once, and kept in the database. Users are authenticated by their own passwords.",
+        "The OAuth client secret. It is as public as the client id; users authenticate with their "
+        "own passwords. With several nodes, set both to the same values on all nodes, or leave "
+        "both out: then they are generated once and stored in the database.",
         shown=False,
     )
     token_lifetime: timedelta = _setting(
@@ -78,25 +81,30 @@ class Settings:
         "security.refresh-lifetime",
         parsers.duration,
         timedelta(days=30),
-        "How long a refresh token is valid, and so how long a user stays signed in without a password.",
+        "How long a refresh token is valid, and therefore how long users stay signed in without "
+        "entering their password.",
     )
     allowed_addresses: Ranges = _setting(
         "security.allowed-addresses",
         parsers.ranges,
         (),
-        "Client addresses that may use the gateway: ranges separated by commas, like 10.0.0.0/8, 192.168.1.7. Empty: all.",
+        "Client addresses that can use the gateway: ranges separated by commas, like 10.0.0.0/8, "
+        "192.168.1.7. Empty: all.",
     )
     cors_origins: tuple[str, ...] = _setting(
         "security.cors-origins",
         parsers.origins,
         (),
-        "Origins whose pages may use the API from a browser, separated by commas, like https://portal.example.org. Empty: only the gateway's own page.",
+        "Origins whose pages can use the API from a browser, separated by commas, like "
+        "https://portal.example.org. Empty: only the gateway's own page.",
     )
     public_url: str = _setting(
         "server.public-url",
         parsers.public_url,
         "",
-        "The address by which clients reach this gateway through a proxy or load balancer, like https://files.example.com: the start-up lines show it, and share links and invitations begin with it. The same on all nodes.",
+        "The URL at which clients reach this gateway through a proxy or load balancer, like "
+        "https://files.example.com. The start-up message shows it, and share links and invitations "
+        "start with it. Must be the same on all nodes.",
     )
     host: str = _setting(
         "server.host",
@@ -114,7 +122,9 @@ class Settings:
         "server.tls",
         parsers.tls,
         "off",
-        "off, auto (a self-signed certificate, made and renewed in the home folder), or two PEM files as CERTIFICATE,KEY. Relative paths start at the home folder.",
+        "Whether the gateway serves HTTPS: off, auto (a self-signed certificate, created and "
+        "renewed in the home folder), or two PEM files as CERTIFICATE,KEY. Relative paths start at "
+        "the home folder.",
     )
     workers: int = _setting(
         "server.workers",
@@ -126,62 +136,77 @@ class Settings:
         "server.behind-proxy",
         parsers.ranges,
         (),
-        "Addresses of your reverse proxies, as ranges. Only these may connect, and their X-Forwarded-For is trusted. Empty: no proxy.",
+        "Addresses of your reverse proxies, as ranges. Only these can connect, and their "
+        "X-Forwarded-For is trusted. Empty: no proxy.",
     )
     max_connections: int = _setting(
         "server.max-connections",
         parsers.whole_number(8, 65_536),
         4096,
-        "How many connections a worker accepts at once; others wait. Each may use 256 KiB before its request is complete.",
+        "How many connections a worker accepts at once; others wait. Each can use 256 KiB before "
+        "its request is complete.",
     )
     max_connections_per_address: int = _setting(
         "server.max-connections-per-address",
         parsers.whole_number(0, 65_536),
         256,
-        "How many idle connections one client address (for IPv6, one /64 network) may have per worker; surplus ones are closed. Proxies of server.behind-proxy have no limit. 0: no limit. Linux only.",
+        "How many idle connections one client address (for IPv6, one /64 network) can have per "
+        "worker. Surplus ones are closed. Proxies in server.behind-proxy have no limit. 0: no "
+        "limit. Linux only.",
     )
     drain_delay: timedelta = _setting(
         "server.drain-delay",
         parsers.delay,
         timedelta(0),
-        "How long the gateway goes on accepting requests after SIGTERM while /readyz says that it is not ready, so that a load balancer sends its clients elsewhere: a little more than the balancer's interval of checks. Ctrl-C and a second signal skip it.",
+        "How long the gateway keeps accepting requests after SIGTERM while /readyz reports that it "
+        "is not ready, so that a load balancer sends clients elsewhere. Use a little more than the "
+        "load balancer's check interval. Ctrl-C and a second signal skip the delay.",
     )
     stop_timeout: timedelta = _setting(
         "server.stop-timeout",
         parsers.timeout,
         timedelta(seconds=25),
-        "How long running requests may continue after the gateway has stopped accepting new ones, before they are cut off. From 1s to 10m.",
+        "How long running requests can continue after the gateway has stopped accepting new ones, "
+        "before they are cut off. From 1s to 10m.",
     )
     health_addresses: Ranges = _setting(
         "health.addresses",
         parsers.ranges,
         (),
-        "Addresses of load balancers and monitors, as ranges: /healthz and /readyz answer them even if security.allowed-addresses or server.behind-proxy would not let them in, and /readyz says what is wrong. Empty: none; only requests from the machine itself learn what is wrong.",
+        "Addresses of load balancers and monitors, as ranges. They can use /healthz and /readyz "
+        "even if security.allowed-addresses or server.behind-proxy excludes them, and /readyz "
+        "tells them what is wrong. Empty: /readyz tells only the machine itself.",
     )
     node_name: str = _setting(
         "node.name",
         parsers.node,
         "",
-        "The name of this node in log lines, audit lines and metrics: up to 64 letters, digits, dots, hyphens and underscores. Empty: the host name.",
+        "This node's name in log lines, audit lines and metrics: up to 64 letters, digits, dots, "
+        "hyphens and underscores. Empty: the host name.",
     )
     database: str = _setting(
         "database.url",
         parsers.database,
         "",
-        "The database of users, tokens and connections, like postgresql://user:password@host/name?sslmode=verify-full, with the options of libpq; several hosts are possible. Empty: an SQLite file in the home folder.",
+        "The database for users, tokens and connections, like "
+        "postgresql://user:password@host/name?sslmode=verify-full. All libpq options work, "
+        "including several hosts. Empty: an SQLite file in the home folder.",
         shown=False,
     )
     database_connections: int = _setting(
         "database.connections",
         parsers.whole_number(1, 1000),
         10,
-        "How many connections each worker opens to PostgreSQL at most; requests wait for a free one. All nodes together need nodes × workers × this many, and a few for commands.",
+        "How many connections to PostgreSQL each worker can open; requests wait for a free one. In "
+        "total you need nodes × workers × this number, plus a few for commands.",
     )
     database_migrate: bool = _setting(
         "database.migrate",
         parsers.flag,
         True,
-        "true: a start, or a command that changes something, migrates a database of an older version. false: it refuses, and 'portico migrate' does so when the administrator decides.",
+        "Whether starting the gateway, or a command that makes changes, migrates a database of an "
+        "older version. true: it does. false: it refuses, and you run 'portico migrate' when you "
+        "decide.",
     )
     max_file_size: int = _setting(
         "upload.max-file-size",
@@ -193,79 +218,90 @@ class Settings:
         "upload.max-files",
         parsers.whole_number(1, 100_000),
         1000,
-        "How many files one upload request may contain.",
+        "How many files one upload request can contain.",
     )
     upload_lifetime: timedelta = _setting(
         "uploads.expire-after",
         parsers.expiry,
         timedelta(days=7),
-        "How long an unfinished upload can be resumed, at most 30 days. Azure Blob Storage and Google Cloud Storage forget it after 7 days.",
+        "How long an unfinished upload can be resumed, at most 30 days. Azure Blob Storage and "
+        "Google Cloud Storage drop it after 7 days.",
     )
     upload_digest: str = _setting(
         "uploads.digest",
         parsers.upload_digest,
         "asked",
-        "asked: the SHA-256 of an uploaded file is computed and recorded if the client asks for it with Want-Repr-Digest. always: that of every file.",
+        "When the SHA-256 of an uploaded file is computed and recorded. asked: if the client "
+        "requests it with Want-Repr-Digest. always: for every file.",
     )
     zip_max_entries: int = _setting(
         "zip.max-entries",
         parsers.whole_number(1, 10_000_000),
         1_000_000,
-        "How many files and folders one ZIP download may contain. Each takes 100 bytes of memory and its name.",
+        "How many files and folders one ZIP download can contain. Each takes 100 bytes of memory "
+        "plus its name.",
     )
     zip_max_size: int = _setting(
         "zip.max-size",
         parsers.size,
         0,
-        "How many bytes of files one ZIP download may contain, in bytes or like 500MB, 10GiB. 0: no limit.",
+        "How many bytes of files one ZIP download can contain, in bytes or like 500MB, 10GiB. 0: no limit.",
     )
     share_enabled: bool = _setting(
         "share.enabled",
         parsers.flag,
         True,
-        "true: users with the right share make links for people without an account. false: nobody does, and no link works.",
+        "Whether users with the right share can create links for people without an account. false: "
+        "no links can be created, and existing links don't work.",
     )
     share_max_lifetime: timedelta = _setting(
         "share.max-lifetime",
         parsers.retention,
         timedelta(0),
-        "The longest life of a share link, like 30d; links that are older end. 0: no limit.",
+        "How long a share link can be valid, like 30d. Older links end. 0: no limit.",
     )
     share_require_password: bool = _setting(
         "share.require-password",
         parsers.flag,
         False,
-        "true: a new share link needs a password.",
+        "Whether new share links must have a password.",
     )
     share_paths: tuple[str, ...] = _setting(
         "share.paths",
         parsers.folders,
         (),
-        "Folders that may be shared, with all that is in them, separated by commas and as users see them, like /public, /outbox. Links to anything else do not work. Empty: all.",
+        "Folders that can be shared, with everything in them: paths as users see them, separated "
+        "by commas, like /public, /outbox. Links to other folders don't work. Empty: all.",
     )
     trash_keep: timedelta = _setting(
         "trash.keep",
         parsers.trash_keep,
         timedelta(days=30),
-        "How long what was deleted or replaced can be brought back, like 30d. It takes up space in the storage meanwhile. 0: not at all.",
+        "How long deleted and replaced files are kept in the trash, like 30d. Until then, they "
+        "take up space in the storage. 0: no trash.",
     )
     thumbnails_cache_size: int = _setting(
         "thumbnails.cache-size",
         parsers.size,
         256 * 2**20,
-        "How much disk space in the home folder thumbnails may take, in bytes or like 500MB, 10GiB. The oldest ones are removed. 0: no thumbnails. Needs the extra thumbnails.",
+        "How much disk space thumbnails can use in the home folder, in bytes or like 500MB, 10GiB. "
+        "When it is full, the oldest are removed. 0: no thumbnails. Needs the extra thumbnails.",
     )
     path_depth: int = _setting(
         "limits.path-depth",
         parsers.whole_number(1, 4096),
         100,
-        "How many levels the path of a new file or folder may have, counted from the user's root. Deeper files can still be read and deleted. When a folder is copied or moved, only its own new path counts, not its content.",
+        "How many levels the path of a new file or folder can have, counted from the user's root. "
+        "Deeper files can still be read and deleted. When a folder is copied or moved, only its "
+        "own new path is checked, not its content.",
     )
     provider_timeout: timedelta = _setting(
         "provider.timeout",
         parsers.timeout,
         timedelta(seconds=30),
-        "How long a storage service may take to respond, including retries, before the request fails with 504; during transfers, how long it may be silent. From 1s to 10m; keep it below the timeout of a proxy in front of the gateway.",
+        "How long a storage service can take to respond, including retries, before the request "
+        "fails with 504. During transfers: how long it can be silent. From 1s to 10m. Keep it "
+        "below the timeout of any proxy in front of the gateway.",
     )
     log_level: str = _setting(
         "log.level",
@@ -283,26 +319,31 @@ class Settings:
         "audit.required",
         parsers.flag,
         False,
-        "true: refuse sign-ins and changes while the audit log cannot be written. false: continue, and report it in the log.",
+        "What happens while the audit log can't be written. true: sign-ins and changes are "
+        "refused. false: they continue, and the log reports it.",
     )
     audit_keep: timedelta = _setting(
         "audit.keep",
         parsers.retention,
         timedelta(days=90),
-        "How long audit lines stay in the database, like 90d; 0: forever. Files are left to log rotation.",
+        "How long audit lines stay in the database, like 90d. 0: forever. Files are not affected; "
+        "use log rotation for them.",
     )
     metrics_address: tuple[str, int] | None = _setting(
         "metrics.address",
         parsers.listener,
         None,
-        "Where /metrics is served for Prometheus, without a password, like 127.0.0.1:9464. Never use a public address. Empty: nowhere.",
+        "The address and port at which /metrics is served for Prometheus, like 127.0.0.1:9464. It "
+        "needs no password, so never use a public address. Empty: no metrics.",
     )
 
     otel_endpoint: str = _setting(
         "otel.endpoint",
         parsers.endpoint,
         "",
-        "The OpenTelemetry collector that traces are sent to, over OTLP/HTTP, like http://127.0.0.1:4318. Needs the extra otel. Empty: OTEL_EXPORTER_OTLP_ENDPOINT if it is set, otherwise no traces.",
+        "The OpenTelemetry collector to which traces are sent over OTLP/HTTP, like "
+        "http://127.0.0.1:4318. Needs the extra otel. Empty: OTEL_EXPORTER_OTLP_ENDPOINT if it is "
+        "set, otherwise no traces.",
     )
 
     @property
@@ -395,8 +436,8 @@ _OF_THE_CLUSTER = {KEYS[key]: key for key in (*CLIENT, PUBLIC_URL)}
 _MAY_SET_CLIENT = ("", variable("database.url"), variable("database.url") + IN_FILE)
 """Mistakes in the whole file, or in what names the database."""
 _NO_CLIENT = (
-    f"neither database.url nor security.client-id is set; if this node shares a database, set {variable('database.url')}, "
-    "otherwise security.client-id and security.client-secret"
+    "neither database.url nor security.client-id is set; if this node shares a database, set "
+    f"{variable('database.url')}, otherwise set security.client-id and security.client-secret"
 )
 
 
@@ -452,7 +493,10 @@ def generated_client() -> dict[str, str]:
 def commented_file(values: Mapping[str, str]) -> str:
     """The text of an `application.properties` that sets `values`, with all other settings as comments."""
     lines = [
-        "# The settings of this gateway. Changes take effect at the next start, or on SIGHUP; see docs/settings.md."
+        (
+            "# This gateway's settings. Changes take effect at the next start, or on SIGHUP; see "
+            "docs/settings.md."
+        )
     ]
     lines += [
         "# The environment overrides this file; security.client-id is PORTICO_SECURITY_CLIENT_ID there."

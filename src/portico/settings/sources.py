@@ -70,7 +70,7 @@ def from_file(file: Path, keys: Collection[str]) -> tuple[dict[str, Given], list
     except FileNotFoundError:
         pass
     except OSError as error:
-        mistakes.append(Mistake(file, None, "", f"cannot be read ({error.strerror})"))
+        mistakes.append(Mistake(file, None, "", f"can't be read ({error.strerror})"))
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         mistakes.append(Mistake(file, line, "", "is not valid UTF-8; save the file in that encoding"))
@@ -109,13 +109,13 @@ def from_environment(
     for name in files.keys() & {name for name, text in environment.items() if text}:
         if files[name] in found:
             other = name.removesuffix(IN_FILE)
-            mistakes.append(Mistake(None, None, name, f"is set, and so is {other}; set one of them"))
+            mistakes.append(Mistake(None, None, name, f"is set together with {other}; set only one of them"))
             continue
         file = Path(environment[name])
         try:
             found[files[name]] = Given(file.read_text("utf-8").strip(), file, None, name)
         except OSError as error:
-            mistakes.append(Mistake(file, None, name, f"cannot be read ({error.strerror})"))
+            mistakes.append(Mistake(file, None, name, f"can't be read ({error.strerror})"))
         except UnicodeDecodeError:
             mistakes.append(Mistake(file, None, name, "is not valid UTF-8"))
     return found, mistakes
@@ -131,7 +131,7 @@ def _with_file(environment: Mapping[str, str]) -> tuple[Mapping[str, str], list[
     except FileNotFoundError:
         return environment, []
     except OSError as error:
-        return environment, [Mistake(file, None, "", f"cannot be read ({error.strerror})")]
+        return environment, [Mistake(file, None, "", f"can't be read ({error.strerror})")]
     except UnicodeDecodeError:
         return environment, [Mistake(file, None, "", "is not valid UTF-8")]
 

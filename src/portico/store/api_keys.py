@@ -90,7 +90,7 @@ class KeyRecords:
             count = select(func.count()).select_from(api_keys).where(api_keys.c.user_id == user_id)
             if (await transaction.execute(count)).scalar_one() >= MAX_KEYS:
                 raise TooManyRequests(
-                    f"A user can have {MAX_KEYS} keys; end one of them first.", retry_after=60
+                    f"A user can have at most {MAX_KEYS} keys; end one of them first.", retry_after=60
                 )
             stored = insert(api_keys).values({**values, "user_id": user_id, "rights": rights})
             return _key_of((await transaction.execute(stored.returning(*_KEY_COLUMNS))).one())

@@ -36,7 +36,7 @@ _BATCH: Final = 200
 _RETRY_SECONDS: Final = 1.0
 _REMOVED_AT_ONCE: Final = 2000
 _CLOSE_SECONDS: Final = 5.0
-_READ_ONLY: Final = "the database can only be read"
+_READ_ONLY: Final = "the database is read-only"
 
 
 class _Queued(msgspec.Struct):
@@ -94,7 +94,7 @@ class DatabaseAudit:
         self._writer.cancel()
         await asyncio.wait({self._writer})
         for _ in range(len(self._queue)):
-            self._lose("the database did not answer before the end")
+            self._lose("the database didn't respond before the process ended")
         self._queue.clear()
 
     def _put(self, line: AuditLine, *, required: bool) -> "asyncio.Future[None]":

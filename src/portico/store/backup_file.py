@@ -71,7 +71,7 @@ def written(file: Path, passphrase: str | None) -> Iterator[gzip.GzipFile]:
         os.replace(draft, file)
         _sync_folder(file.parent)
     except OSError as error:
-        raise Unwritable(f"The backup {file} cannot be written: {error.strerror or error}.") from error
+        raise Unwritable(f"The backup {file} can't be written: {error.strerror or error}.") from error
     finally:
         with suppress(OSError):
             draft.unlink()
@@ -90,7 +90,7 @@ def opened(file: Path, passphrase: str | None) -> Iterator[gzip.GzipFile]:
         source: BinaryIO = stream
         if first != _PLAIN:
             if passphrase is None:
-                raise WrongPassphrase(f"The backup {file} is encrypted: its passphrase is needed.")
+                raise WrongPassphrase(f"The backup {file} is encrypted; give its passphrase.")
             salt = bytes.fromhex(first.removeprefix(_ENCRYPTED).decode())
             source = io.BufferedReader(_Opening(stream, file, _cipher(passphrase, salt), first), _CHUNK)
         try:
@@ -99,7 +99,7 @@ def opened(file: Path, passphrase: str | None) -> Iterator[gzip.GzipFile]:
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise Damaged(file, "is damaged or incomplete") from error
         except OSError as error:
-            raise Damaged(file, f"cannot be read ({error.strerror or error})") from error
+            raise Damaged(file, f"can't be read ({error.strerror or error})") from error
 
 
 @contextmanager
@@ -202,8 +202,8 @@ def _first_line(stream: BinaryIO, file: Path) -> bytes:
         if first.startswith(_ENCRYPTED) and len(bytes.fromhex(first[len(_ENCRYPTED) :].decode())) == _SALT:
             return first
     if first.startswith(b"PORTICO-BACKUP ") and not first.startswith(b"PORTICO-BACKUP 1 "):
-        raise Damaged(file, "is a backup of a newer version of Portico, which this one cannot read")
-    raise Damaged(file, "is not a backup of Portico")
+        raise Damaged(file, "was made by a newer version of Portico, and this version can't read it")
+    raise Damaged(file, "is not a Portico backup")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -216,7 +216,7 @@ def _sync_folder(folder: Path) -> None:
 
 _LONGEST_LINE: Final = 256 * 1024 * 1024
 _BYTES: Final = "base64"
-_NOT_A_BACKUP: Final = "is damaged: it has content that is not a backup's"
+_NOT_A_BACKUP: Final = "is damaged: it contains data that doesn't belong in a backup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ def read(file: Path, passphrase: str | None) -> Backup:
                 if "table" in line:
                     counts[line["table"]] = counts.get(line["table"], 0) + len(line["rows"])
                 elif line["counts"] != counts:
-                    raise Damaged(file, "is damaged: it does not have the number of rows that it states")
+                    raise Damaged(file, "is damaged: its number of rows differs from the number it states")
         except (TypeError, KeyError, StopIteration) as error:
             raise Damaged(file, _NOT_A_BACKUP) from error
     return Backup(file, facts, counts, passphrase)
@@ -313,7 +313,7 @@ def _verified_lines(stream: GzipFile, file: Path) -> Iterator[Any]:
     ended = False
     while data := stream.readline(_LONGEST_LINE):
         if ended:
-            raise Damaged(file, "is damaged: it goes on after its end")
+            raise Damaged(file, "is damaged: it continues after its end")
         try:
             line = json.loads(data)
             if not isinstance(line, dict):
@@ -322,7 +322,7 @@ def _verified_lines(stream: GzipFile, file: Path) -> Iterator[Any]:
         except (ValueError, TypeError, RecursionError) as error:
             raise Damaged(file, _NOT_A_BACKUP) from error
         if ended and line["sha256"] != digest.hexdigest():
-            raise Damaged(file, "is damaged: its checksum does not match")
+            raise Damaged(file, "is damaged: its checksum doesn't match")
         digest.update(data)
         yield line
     if not ended:

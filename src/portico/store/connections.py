@@ -102,7 +102,7 @@ class ConnectionRecords:
             shown = ", ".join(row.name for row in rows[:_MAX_NAMES])
             shown += " and others" if len(rows) > _MAX_NAMES else ""
             raise NotPossible(
-                f"The connection {name!r} is in use by {shown}; move or delete its users first."
+                f"The connection {name!r} is used by {shown}; move or delete these users first."
             )
         try:
             deleted = await self._database.execute(delete(connections).where(connections.c.name == name))
@@ -121,10 +121,12 @@ async def check_exists(transaction: "AsyncConnection", name: str) -> None:
 
 
 def unknown_connection(name: str) -> NotFound:
-    return NotFound(f"There is no connection {name[:64]!r}; 'portico connection list' shows all connections.")
+    return NotFound(
+        f"The connection {name[:64]!r} doesn't exist; list all connections with 'portico connection list'."
+    )
 
 
 def no_connection() -> NotFound:
     return NotFound(
-        "There is no connection yet; add one with 'portico connection add NAME --kind KIND' first."
+        "There are no connections yet; add one with 'portico connection add NAME --kind KIND' first."
     )

@@ -298,9 +298,9 @@ class Database:
             kind, cause = problem
         else:
             why = self._backend.why(original) or type(original).__name__
-            cause = f"the database {self.name} cannot be used; {self._backend.advice} ({why})"
+            cause = f"the database {self.name} can't be used; {self._backend.advice} ({why})"
         return (kind or self._kind(error))(
-            "The gateway's database does not answer; try again in a moment.", retry_after=1, cause=cause
+            "The gateway's database doesn't respond. Try again in a moment.", retry_after=1, cause=cause
         )
 
     def _kind(self, error: Exception) -> type[Unavailable]:

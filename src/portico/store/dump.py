@@ -109,8 +109,8 @@ class Misfit(PorticoError):
     code = "rows-do-not-fit"
 
     def __init__(self, table: str) -> None:
-        self.why = f"it has rows that do not fit the table {table[:64]!r}"
-        super().__init__(f"The content cannot be loaded: {self.why}; nothing was changed.")
+        self.why = f"it has rows that don't fit the table {table[:64]!r}"
+        super().__init__(f"The content can't be loaded: {self.why}; nothing was changed.")
 
 
 @asynccontextmanager
@@ -123,12 +123,15 @@ async def read(
         async with database.snapshot(LONGEST) as connection:
             revision = await connection.run_sync(schema.revision_of)
             if revision is None:
-                raise NotPossible(f"The database {database.name} has no tables of Portico yet.")
+                raise NotPossible(
+                    f"The database {database.name} has no Portico tables yet; run 'portico migrate' to "
+                    "create them."
+                )
             schema.check_age(f"The database {database.name}", revision)
             if revision > schema.newest_revision():
                 raise NotPossible(
-                    f"The database {database.name} was migrated by a newer version of Portico; "
-                    "run this command with that version, which knows all tables."
+                    f"The database {database.name} was migrated by a newer version of Portico; run "
+                    "this command with that version."
                 )
             tables = await connection.run_sync(lambda sync: _tables(sync, set(only - without)))
             yield Content(revision, lambda: _batches(connection, tables))

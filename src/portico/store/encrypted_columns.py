@@ -45,8 +45,8 @@ class Sealed:
             return self._cipher.decrypt(nonce, box, label.encode())
         except (InvalidTag, ValueError):
             raise Unsealable(
-                "A record in the database was encrypted with another secret key; tell the administrator.",
-                cause="a sealed column cannot be opened; restore the secret key that was used before",
+                "A record in the database was encrypted with another secret key. Tell your administrator.",
+                cause="an encrypted column can't be decrypted; restore the secret key that was used before",
             ) from None
 
     def __repr__(self) -> str:

@@ -155,11 +155,11 @@ class GuestRecords:
             # Of one address first: otherwise anybody with the link could keep all others out.
             if await is_full(living.where(guests.c.address == network), MAX_OF_ADDRESS):
                 raise TooManyRequests(
-                    "This link was opened too often from your address; try again later.", retry_after=60
+                    "This link was opened too many times from your address. Try again later.", retry_after=60
                 )
             if await is_full(living, MAX_GUESTS):
                 raise TooManyRequests(
-                    "Too many people have opened this link; try again later.", retry_after=60
+                    "Too many people have opened this link. Try again later.", retry_after=60
                 )
             await transaction.execute(insert(guests).values(row))
             await transaction.execute(noted_access(link_id, Access(now, name, address, "open", "", None)))

@@ -145,7 +145,7 @@ class IdempotencyKeys(Ownership[Claim]):
                 return Running()
             else:
                 dead = row.owner
-        raise Unavailable("Many requests use this idempotency key at once; try again.", retry_after=1)
+        raise Unavailable("Too many requests use this idempotency key at once. Try again.", retry_after=1)
 
     async def _trim(self, actor: str) -> None:
         """Forget the oldest answers of an actor who has too many; what is running stays."""

@@ -43,7 +43,7 @@ _CONNECT_PROBLEMS: tuple[tuple[re.Pattern[str], type[Unavailable] | None, str], 
     (
         re.compile(r'authentication failed|no password supplied|role "[^"]*" (does not exist|is not perm)'),
         Misconfigured,
-        "the user or password in database.url is refused by {}",
+        "{} refuses the user or password in database.url",
     ),
     (
         re.compile(r'database "[^"]*" does not exist'),
@@ -53,12 +53,15 @@ _CONNECT_PROBLEMS: tuple[tuple[re.Pattern[str], type[Unavailable] | None, str], 
     (
         re.compile(r"no pg_hba\.conf entry|permission denied for database"),
         Misconfigured,
-        "the server does not let the user in database.url into {}; see its pg_hba.conf and the right CONNECT",
+        (
+            "the server doesn't allow the user in database.url to connect to {}; check its pg_hba.conf "
+            "and the right CONNECT"
+        ),
     ),
     (
         re.compile(r"resolve host|translate host name|Name or service not known"),
         None,  # the name server may be down
-        "the host in database.url cannot be resolved: {}",
+        "the host in database.url can't be resolved: {}",
     ),
 )
 """libpq has no codes for these either."""
@@ -75,7 +78,7 @@ class NotPermitted(Misconfigured):
 
 class Postgres:
     dialect = "postgresql"
-    advice = "check that it is running, and the setting database.url"
+    advice = "check that it is running, and check the setting database.url"
     snapshot = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
     read_only = "pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"
 
@@ -159,8 +162,8 @@ class Postgres:
             return None
         if error.sqlstate in _NOT_PERMITTED:
             return NotPermitted, (
-                f"the role of database.url may not do this ({error.diag.message_primary}): "
-                "make it the owner of the database and of its tables"
+                f"the role in database.url can't do this ({error.diag.message_primary}): make it "
+                "the owner of the database and its tables"
             )
         if error.sqlstate in _MISSING:
             return TableMissing, (
@@ -277,7 +280,7 @@ _ESCAPES = "percent-encode '@' as %40 and '/' as %2F in the user name and passwo
 
 
 def _unusable(why: str) -> InvalidRequest:
-    return InvalidRequest(f"The database URL in database.url cannot be used: {why}.")
+    return InvalidRequest(f"The URL in database.url is not valid: {why}.")
 
 
 def _mistake(parameters: dict[str, str]) -> str | None:
@@ -298,12 +301,12 @@ def _why(message: str) -> str:
         return "write a space as %20"
     if "percent-encoded" in message:
         return (
-            "a '%' is not followed by two hexadecimal digits; write a '%' of a user name or password as %25"
+            "a '%' must be followed by two hexadecimal digits; write a '%' in a user name or password as %25"
         )
     if "IPv6" in message:
         return "an IPv6 address must be in brackets, like [::1]"
     if option := re.search(r'invalid URI query parameter: "([a-z_]{1,30})"', message):
-        return f"there is no option {option[1]}; those of libpq are possible"
+        return f"the option {option[1]} doesn't exist; use the options of libpq"
     return message.partition("\n")[0].partition('"')[0].rstrip(": ")
 
 

@@ -104,8 +104,8 @@ def _lock_failures(name: str) -> Iterator[None]:
         if not _is_lock_failure(error):
             raise
         raise _Locked(
-            f"A long transaction keeps tables of the database {name} locked, so they cannot be changed now; nothing was "
-            "changed. End that transaction (see pg_stat_activity), or try again later.",
+            f"Nothing was changed, because a long transaction keeps tables of the database {name} "
+            "locked. End that transaction (see pg_stat_activity), or try again later.",
             retry_after=5,
         ) from error
 
@@ -134,7 +134,7 @@ def _make_private(url: str) -> None:
         try:
             os.close(os.open(file, os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            raise Unavailable(f"The database file {file} cannot be opened: {error.strerror}.") from error
+            raise Unavailable(f"The database file {file} can't be opened: {error.strerror}.") from error
 
 
 def file_of(url: str) -> str | None:
@@ -197,8 +197,8 @@ async def is_current(database: Database) -> bool:
 
 def needs_migration(name: str) -> NotPossible:
     return NotPossible(
-        f"The database {name} does not have the schema {newest_revision()} that this version of Portico needs: "
-        "run 'portico migrate' once."
+        f"The database {name} lacks the schema {newest_revision()} that this version of Portico "
+        "needs; run 'portico migrate' once."
     )
 
 
@@ -317,6 +317,7 @@ def _emptied(place: str, set_up_mark: pathlib.Path | None) -> NotPossible:
     if set_up_mark is None:
         return NotPossible(f"The database {place} has lost its tables; restore it from a backup.")
     return NotPossible(
-        f"The database {place} is missing, empty or without its tables, although this gateway was set up before: "
-        f"restore it from a backup; or, to start again without its users and connections, remove {set_up_mark}."
+        f"The database {place} is missing or has lost its tables, although this gateway was set up "
+        "before; restore it from a backup or, to start over without its users and connections, "
+        f"remove {set_up_mark}."
     )

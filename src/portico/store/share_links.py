@@ -181,7 +181,9 @@ class LinkRecords:
                 share_links.c.user_id == row["user_id"], share_links.c.ended_at.is_(None)
             )
             if (await transaction.execute(mine)).scalar_one() >= MAX_LINKS:
-                raise TooManyRequests(f"You have {MAX_LINKS} links; end some of them first.", retry_after=60)
+                raise TooManyRequests(
+                    f"You can have at most {MAX_LINKS} links; end some of them first.", retry_after=60
+                )
             stored = insert(share_links).values(row).returning(*LINK_COLUMNS)
             return link_of((await transaction.execute(stored)).one())
 
@@ -205,7 +207,7 @@ class LinkRecords:
         query = select(*LINK_COLUMNS).where(share_links.c.id == link_id, share_links.c.user_id == user.id)
         row = await self._database.first(query)
         if row is None or (link := link_of(row)).path_for(user) is None:
-            raise NotFound("You have no such link; list your links.")
+            raise NotFound("You have no link with this id. List your links to find it.")
         return link
 
     async def change(self, user: User, link_id: str, values: Mapping[str, Any]) -> ShareLink:
@@ -217,7 +219,7 @@ class LinkRecords:
         async def store(transaction: "AsyncConnection") -> ShareLink:
             row = (await transaction.execute(statement)).first()
             if row is None:
-                raise NotFound("The link has ended; make a new one.")
+                raise NotFound("The link has ended. Create a new one.")
             without_guests = values.get("password_hash") or "digest" in values
             if without_guests:
                 await transaction.execute(delete(guests).where(guests.c.link == link_id))
@@ -342,7 +344,10 @@ class LinkUsage:
                 .returning(share_links.c.id)
             )
             if (await transaction.execute(counted)).first() is None:
-                raise LimitReached("This link has been downloaded as often as its owner allows.")
+                raise LimitReached(
+                    "This link has reached its download limit. Ask the person who sent it to you for a "
+                    "new one."
+                )
             await transaction.execute(noted_access(link_id, access))
 
         await self._database.transact(count)
@@ -393,7 +398,9 @@ class LinkUsage:
 
 
 def takes_no_more() -> LimitReached:
-    return LimitReached("This link takes no more files, or no more bytes, than its owner allows.")
+    return LimitReached(
+        "This link has reached its limit for files or bytes. Ask the person who sent it to you for a new one."
+    )
 
 
 def noted_access(link_id: str, access: Access) -> Statement:

@@ -82,7 +82,7 @@ class TrashRecords:
         query = select(trash).where(_below(connection, root), trash.c.status != REMOVING)
         if cursor is not None:
             if not _CURSOR.fullmatch(cursor):
-                raise InvalidCursor("The cursor is not one of the trash; start again without a cursor.")
+                raise InvalidCursor("The cursor doesn't belong to the trash. Start again without a cursor.")
             time, _, last = cursor.partition("-")
             older = trash.c.deleted_at < int(time)
             query = query.where(or_(older, and_(trash.c.deleted_at == int(time), trash.c.id < last)))

@@ -347,7 +347,7 @@ class Uploads(Ownership[Claim]):
                 await self._want(row)
             former = row
             if asyncio.get_running_loop().time() > deadline:
-                raise Unavailable("Another request still writes this upload; try again.", retry_after=2)
+                raise Unavailable("Another request is still writing this upload. Try again.", retry_after=2)
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _try_claim(self, upload_id: str, user_id: int | None, former: AnyRow | None) -> Claim | None:
@@ -414,4 +414,4 @@ def ended(which: ColumnElement[bool]) -> Update:
 
 
 def _stopping() -> Unavailable:
-    return Unavailable("The gateway is stopping; go on with the upload.", retry_after=1)
+    return Unavailable("The gateway is stopping. Continue the upload in a moment.", retry_after=1)

@@ -184,4 +184,4 @@ class UserRecords:
 
 
 def taken(name: str) -> AlreadyExists:
-    return AlreadyExists(f"There is a user {name!r} already; choose another name.")
+    return AlreadyExists(f"The user {name!r} already exists; choose another name.")

@@ -180,4 +180,6 @@ def test_what_is_missing_is_named_by_its_whole_path(remote: Portico, gateway: Ga
             ("POST", "folder/nope?action=COPY&target=/new"),
         ):
             answer = client.request(method, f"{FILES}/{address}")
-            assert answer.json()["detail"] == "There is no '/folder/nope'.", f"{method} {address}"
+            assert (
+                answer.json()["detail"] == "'/folder/nope' doesn't exist. It may have been moved or deleted."
+            ), f"{method} {address}"

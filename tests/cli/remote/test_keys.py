@@ -60,9 +60,9 @@ def test_the_environment_and_the_libraries_take_a_key(
     assert PorticoFileSystem().cat("/b.txt") == b"b"
     assert key["key"] not in repr(PorticoFileSystem().storage_options)
     monkeypatch.setenv("PORTICO_TOKEN", "x")
-    assert "set one of them" in portico("ls").err
+    assert "set only one of them" in portico("ls").err
     monkeypatch.delenv("PORTICO_TOKEN")
-    with pytest.raises(ValueError, match="not several"):
+    with pytest.raises(ValueError, match="only one of"):
         Client(gateway.url, key=key["key"], password="x")
     assert (
         PorticoFileSystem(gateway=gateway.url, key=key["key"], skip_instance_cache=True).cat("/b.txt") == b"b"

@@ -87,7 +87,7 @@ def test_failures(remote: Portico, arguments: tuple[str, ...], code: int) -> Non
 
 def test_a_gateway_that_is_not_available(remote: Portico, gateway: Gateway, proxy: FaultProxy) -> None:
     sign_in(remote, gateway, proxy.port)
-    for turns, said in ((1, ""), (4, "The gateway is not available; trying again.\n")):
+    for turns, said in ((1, ""), (4, "The gateway isn't available; trying again.\n")):
         proxy.on(lambda call: call.method == "GET", AWAY, turns=turns)
         outcome = remote("ls", "--json")
         assert (outcome.code, outcome.err) == (0, said)

@@ -75,7 +75,7 @@ def test_what_is_not_right(remote: Portico, receipt: dict[str, Any], here: Path)
         return outcome.err
 
     assert "bytes" in refused(CONTENT + b"!", receipt["receipt"])
-    assert "SHA-256 differ" in refused(CONTENT[:-1] + b"!", receipt["receipt"])
+    assert "SHA-256 digests differ" in refused(CONTENT[:-1] + b"!", receipt["receipt"])
     other = body[:-1] + ("A" if body[-1] != "A" else "B")
     assert "not" in refused(CONTENT, f"{head}.{other}.{signature}")
     assert "signature is not valid" in refused(

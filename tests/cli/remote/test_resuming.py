@@ -74,7 +74,7 @@ def test_an_interruption_and_once_more(
     said = command.stderr.read().decode()
     if number == signal.SIGINT:
         assert code == 130
-        assert said == "A large file is half sent; run the command again to go on with it.\nInterrupted.\n"
+        assert said == "A large file was partly uploaded. Run the command again to resume it.\nInterrupted.\n"
     assert not (there / "large.bin").exists()
     sign_in(remote, gateway, gateway.port)
     outcome = remote("put", "--json", "large.bin", "/")
@@ -100,7 +100,7 @@ def test_a_failure_and_once_more(
     outcome = remote(*words)
     assert outcome.code == 5
     assert outcome.err == (
-        "A large file is half sent; run the command again to go on with it.\nNot now (request x).\n"
+        "A large file was partly uploaded. Run the command again to resume it.\nNot now (request x).\n"
     )
     outcome = remote(*words, "--json")
     assert outcome.code == 0, outcome.err
@@ -201,7 +201,7 @@ def test_an_interrupted_download_and_once_more(
     outcome = remote(*words.split(), "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.err.splitlines()[0] == f"Resuming large.bin at {RANGE * 100 // len(content)} %"
-    assert "Not verified" not in outcome.err
+    assert "not verified" not in outcome.err
     assert outcome.data["resumed"] == RANGE
     assert (here / "large.bin").read_bytes() == content
     assert os.listdir(here) == ["large.bin"]

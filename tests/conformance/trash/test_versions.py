@@ -114,7 +114,7 @@ async def test_a_missing_version_does_not_keep_back_the_others(
     await remove_version(provider, key, version)
     found = await newest(drive)
     for choice in (OnConflict.FAIL, OnConflict.REPLACE):
-        with pytest.raises(NotFound, match=r"1 of 4 files .* 'c.txt'. 3 files .* Remove it from the trash"):
+        with pytest.raises(NotFound, match=r"1 of 4 files .* 'c.txt'. 3 files .* remove it from the trash"):
             await drive.restore(found, choice)
         for path, data in FILES.items():
             if path != "b/c.txt":
@@ -127,7 +127,9 @@ async def test_a_missing_version_does_not_keep_back_the_others(
     version = (await provider.versions.find(key)).version
     await drive.delete(at("w/a.txt"))
     await remove_version(provider, key, version)
-    with pytest.raises(NotFound, match=r"The content of 'a.txt' is no longer in the storage\.$"):
+    with pytest.raises(
+        NotFound, match=r"The content of 'a.txt' is no longer in the storage, so it can't be restored\.$"
+    ):
         await drive.restore(await newest(drive))
     assert await drive.trash.purge(await newest(drive))
 

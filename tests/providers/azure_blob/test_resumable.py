@@ -159,11 +159,11 @@ async def test_dropped_blocks(provider: AzureBlobProvider, proxy: FaultProxy) ->
     row = await begun(provider)
     await row.send(LARGE)
     proxy.on(commit, DROPPED)
-    with pytest.raises(NotFound, match="send the file again"):
+    with pytest.raises(NotFound, match="Send the file again"):
         await row.upload.finish(row.save)
     await put(provider, "f/file", b"another")
     proxy.on(commit, DROPPED)
-    with pytest.raises(NotFound, match="send the file again"):
+    with pytest.raises(NotFound, match="Send the file again"):
         await (await row.resume(provider)).finish(row.save)
     assert await content(provider, "f/file") == b"another"
 

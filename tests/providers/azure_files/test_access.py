@@ -60,14 +60,14 @@ async def refused(provider: AzureFilesProvider, cause: str) -> None:
         with pytest.raises(ProviderRefused) as caught:
             await action()
         assert cause in (caught.value.cause or "")
-        assert caught.value.detail == "The storage denied the gateway access; tell the administrator."
+        assert caught.value.detail == "The storage denied the gateway access. Tell your administrator."
 
 
 async def test_a_wrong_key(server: AzureFilesServer, share_name: str) -> None:
     wrong = base64.b64encode(b"another key of the right form").decode()
     text = server.connection_string.replace(server.key, wrong)
     async with opened(share_name, connection_string=text) as provider:
-        await refused(provider, "account key or signature does not open")
+        await refused(provider, "account key or signature doesn't match")
 
 
 async def test_a_share_that_is_not_there(server: AzureFilesServer) -> None:
@@ -105,7 +105,7 @@ async def test_a_signature_that_lacks_a_permission(
 async def test_a_signature_that_has_expired(server: AzureFilesServer, share_name: str) -> None:
     text = f"FileEndpoint={server.url};AccountName={server.account};SharedAccessSignature={sas(server, hours=-1)}"
     async with opened(share_name, connection_string=text) as provider:
-        await refused(provider, "account key or signature does not open")
+        await refused(provider, "account key or signature doesn't match")
 
 
 @pytest.mark.parametrize(

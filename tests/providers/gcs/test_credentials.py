@@ -87,8 +87,8 @@ async def test_a_clock_that_is_wrong(
         (b"[]", "type"),
         (b'{"type": "other"}', "type"),
         (b'{"type": "service_account"}', "MalformedError"),
-        (b'{"type": "service_account", "client_email": "a@b", "private_key": "x"}', "cannot be used"),
-        (b'{"type": "external_account"}', "cannot be used"),
+        (b'{"type": "service_account", "client_email": "a@b", "private_key": "x"}', "can't be used"),
+        (b'{"type": "external_account"}', "can't be used"),
     ],
 )
 async def test_a_file_that_is_no_key(open_with: Open, key: bytes, word: str) -> None:
@@ -172,7 +172,7 @@ async def test_the_identity_of_a_program(open_with: Open) -> None:
         "token_url": "https://sts.googleapis.com/v1/token",
         "credential_source": source,
     }
-    await refused(open_with(key), "cannot be used")  # it wants to be allowed by an environment variable
+    await refused(open_with(key), "can't be used")  # it wants to be allowed by an environment variable
 
 
 async def test_a_token_is_renewed_before_it_ends(

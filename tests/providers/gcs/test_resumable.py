@@ -158,9 +158,9 @@ async def test_a_session_that_is_gone(server: GcsServer, provider: GcsProvider, 
     row = await begun(provider)
     await row.send(LARGE[: MIB + 1])
     server.faults.append(Fault(Status(status), "PUT", CHUNK, times=100))
-    with pytest.raises(NotFound, match="send the file again"):
+    with pytest.raises(NotFound, match="Send the file again"):
         await row.send(LARGE[MIB + 1 :])
-    with pytest.raises(NotFound, match="send the file again") as caught:
+    with pytest.raises(NotFound, match="Send the file again") as caught:
         await (await row.resume(provider)).finish(row.save)
     assert CHUNK not in f"{caught.value.detail} {caught.value.cause}"
     server.faults.append(Fault(Status(status), "DELETE", CHUNK))

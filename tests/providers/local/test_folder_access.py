@@ -28,23 +28,21 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     assert volume_id.access_problem(str(tmp_path / "file" / "below"), writable=False) == "is missing"
     assert volume_id.access_problem(str(tmp_path / "file"), writable=False) == "is a file, not a folder"
     (tmp_path / "loop").symlink_to("loop")
-    assert "cannot be reached" in (volume_id.access_problem(str(tmp_path / "loop"), writable=False) or "")
+    assert "can't be reached" in (volume_id.access_problem(str(tmp_path / "loop"), writable=False) or "")
 
 
 def test_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, access=os.W_OK)
     assert volume_id.access_problem(str(tmp_path), writable=False) is None
-    assert "cannot be written by the user" in (volume_id.access_problem(str(tmp_path), writable=True) or "")
+    assert "can't be written by the user" in (volume_id.access_problem(str(tmp_path), writable=True) or "")
     refuse(monkeypatch, access=os.R_OK)
-    assert "cannot be read by the user" in (volume_id.access_problem(str(tmp_path), writable=False) or "")
+    assert "can't be read by the user" in (volume_id.access_problem(str(tmp_path), writable=False) or "")
 
 
 def test_a_staging_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".portico~staging").mkdir()
     refuse(monkeypatch, access=os.W_OK, below="staging")
-    assert ".portico~staging in it cannot be" in (
-        volume_id.access_problem(str(tmp_path), writable=True) or ""
-    )
+    assert ".portico~staging in it can't be" in (volume_id.access_problem(str(tmp_path), writable=True) or "")
 
 
 def test_a_read_only_file_system_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ async def test_a_known_offset_is_verified(tmp_path: Folder) -> None:
 
     staged.unlink()
     gone = await provider.resume_upload(upload.state, known_offset=3)
-    with pytest.raises(NotFound, match="send the file again"):
+    with pytest.raises(NotFound, match="Send the file again"):
         await gone.append(once(b"x"), save)
     await provider.close()
 

@@ -70,9 +70,9 @@ async def test_another_share_in_its_place_is_unavailable(
     top.rename(tmp_path / "away")
     top.mkdir()
     other = volume_id.read_or_make(str(top))
-    with pytest.raises(ProviderUnavailable, match="cannot be used") as refusal:
+    with pytest.raises(ProviderUnavailable, match="can't be used") as refusal:
         await names(bound)
-    assert "another volume id" in (refusal.value.cause or "")
+    assert "a different volume id" in (refusal.value.cause or "")
     assert os.listdir(top) == [".portico~volume"]
     bound.expect_volume(other)
     assert await names(bound) == []

@@ -31,7 +31,7 @@ REFUSALS: dict[str, tuple[int, str, dict[str, str], str]] = {
     "expired": (400, "ExpiredToken", {"Token-0": SECRET}, "expired"),
     "clock": (403, "RequestTimeTooSkewed", {}, "clock"),
     "permission": (403, "AccessDenied", {}, "s3:ListBucket"),
-    "bucket": (404, "NoSuchBucket", {"BucketName": SECRET}, "there is no bucket"),
+    "bucket": (404, "NoSuchBucket", {"BucketName": SECRET}, "doesn't exist"),
     "region": (400, "AuthorizationHeaderMalformed", {"Region": "eu-central-1"}, "region=eu-central-1"),
     "redirect": (301, "PermanentRedirect", {"Endpoint": SECRET}, "region"),
     "unknown-403": (403, "Whatever", {}, "s3:ListBucket"),

@@ -167,9 +167,9 @@ async def test_an_upload_that_the_service_has_lost(
         await client.abort_multipart_upload(Bucket=bucket, Key="file", UploadId=upload["UploadId"])
     gone = said(404, error("NoSuchUpload"))  # moto's own answer is a 500
     proxy.on(lambda call: part(call) or completing(call), gone, turns=9)
-    with pytest.raises(NotFound, match="send the file again"):
+    with pytest.raises(NotFound, match="Send the file again"):
         await row.send(CONTENT[6 * MIB :])
-    with pytest.raises(NotFound, match="send the file again"):
+    with pytest.raises(NotFound, match="Send the file again"):
         await row.finish()
 
 

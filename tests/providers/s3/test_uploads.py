@@ -224,7 +224,7 @@ async def test_a_service_that_fails_for_good_keeps_nothing(
 async def test_an_upload_that_cannot_be_recorded_does_not_begin(
     provider: S3Provider, proxy: FaultProxy, log: MemoryLog, leftovers: Leftovers
 ) -> None:
-    log.error = Unavailable("The gateway's database does not answer; try again in a moment.")
+    log.error = Unavailable("The gateway's database doesn't respond. Try again in a moment.")
     with pytest.raises(Unavailable):
         await put(provider, "file", BIG)
     assert await leftovers() == []

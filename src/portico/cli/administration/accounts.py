@@ -126,7 +126,7 @@ def _trail(settings: "Settings", database: "Database") -> "AuditTrail":
 
     def warn(why: str, lost: int) -> None:
         if lost == 1 and not required:  # otherwise the command fails with this error
-            print(f"Warning: the audit log cannot be written ({why}).", file=sys.stderr)
+            print(f"Warning: the audit log can't be written ({why}).", file=sys.stderr)
 
     return open_trail(
         settings.audit_file,

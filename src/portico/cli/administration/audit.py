@@ -32,7 +32,7 @@ def list_(options: SimpleNamespace) -> None:
     else:
         found = _in_file(settings.audit_file, options)
     rows = found if options.as_json else [_facts(line) for line in found]
-    show_list(rows, as_json=options.as_json, empty="No audit line fits.")
+    show_list(rows, as_json=options.as_json, empty="No audit lines match.")
 
 
 def _in_database(options: SimpleNamespace) -> list[Mapping[str, Any]]:
@@ -115,11 +115,17 @@ def _limit(text: str) -> int:
 
 
 def _filters(parser: Parser) -> None:
-    parser.add_option("--user", metavar="NAME", help="Only lines of this user, in upper or lower case.")
-    parser.add_option("--action", metavar="ACTION", help="Only lines of this action, like upload or sign-in.")
-    parser.add_option("--since", metavar="TIME", convert=_duration, help="Only the last 45m, 1h or 30d.")
+    parser.add_option("--user", metavar="NAME", help="Show only this user's lines; case is ignored.")
     parser.add_option(
-        "--limit", metavar="N", convert=_limit, default=100, help="At most so many of the newest lines."
+        "--action", metavar="ACTION", help="Show only lines with this action, like upload or sign-in."
+    )
+    parser.add_option("--since", metavar="TIME", convert=_duration, help="Show only the last 45m, 1h or 30d.")
+    parser.add_option(
+        "--limit",
+        metavar="N",
+        convert=_limit,
+        default=100,
+        help="Show at most this many of the newest lines.",
     )
 
 
@@ -129,7 +135,7 @@ COMMANDS = {
         {
             "list": Command(
                 list_,
-                "List who did what, the newest line last.",
+                "List who did what, newest line last.",
                 (_filters, json_option),
                 "Example:\n  portico audit list --user ann --action delete --since 7d",
             )

@@ -28,8 +28,8 @@ def backup(options: SimpleNamespace) -> None:
     passphrase = _new_passphrase(options)
     if options.with_key and passphrase is None:
         print(
-            "Warning: the backup has the secret key and is not encrypted; anyone who can read it has the credentials of "
-            "your storage services.",
+            "Warning: the backup contains the secret key and is not encrypted. Anyone who can read "
+            "it can get the credentials of your storage services.",
             file=sys.stderr,
         )
     counts = run_audited(
@@ -106,7 +106,7 @@ async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
         return agreed
     mine = _own_key(settings).fingerprint()
     if agreed is not None and agreed != mine and with_key:
-        raise key_differs(f"the gateway behind the database {database.name}", "Or leave --with-key out.")
+        raise key_differs(f"the gateway behind the database {database.name}", "Or leave out --with-key.")
     return agreed or mine
 
 
@@ -115,7 +115,8 @@ def _own_key(settings: "Settings") -> "SecretKey":
 
     if not SecretKey.exists(settings.secret_key_file):
         raise BadSecretKey(
-            f"There is no secret key at {settings.secret_key_file} yet; leave --with-key out, or start the gateway first."
+            f"The secret key {settings.secret_key_file} doesn't exist yet; leave out --with-key, "
+            "or start the gateway first."
         )
     return SecretKey.load(settings.secret_key_file)
 
@@ -127,12 +128,12 @@ def show_counts(counts: "Counts") -> None:
 
 def _new_file(text: str) -> Path:
     if text == "-":
-        raise UsageMistake("A backup is written to a file, not to standard output; give its name.")
+        raise UsageMistake("A backup can't be written to standard output; give the name of a file.")
     file = Path(text).absolute()
     if file.is_dir():
         raise UsageMistake(f"{file} is a folder; give the name of a file in it.")
     if not file.parent.is_dir():
-        raise Missing(f"There is no folder {file.parent}.", folder=True)
+        raise Missing(f"The folder {file.parent} doesn't exist; create it first.", folder=True)
     return file
 
 
@@ -142,7 +143,10 @@ def _new_passphrase(options: SimpleNamespace) -> str | None:
     if not options.encrypt:
         return None
     if not at_terminal():
-        raise UsageMistake("Standard input is not a terminal: send the passphrase with --passphrase-stdin.")
+        raise UsageMistake(
+            "The passphrase can't be prompted for, because standard input is not a terminal; send it "
+            "with --passphrase-stdin."
+        )
     return ask_new_password(_checked, "passphrase")
 
 
@@ -156,11 +160,11 @@ def _checked(passphrase: str) -> str:
 
 def _options(parser: Parser) -> None:
     parser.add_argument(
-        "file", "FILE", help="The file to write. An existing one is replaced when the new one is complete."
+        "file", "FILE", help="The file to write. An existing file is replaced once the new one is complete."
     )
     parser.add_flag("--with-key", help="Include the secret key and application.properties.")
-    parser.add_flag("--with-sessions", help="Include sessions, so that nobody has to sign in again.")
-    parser.add_flag("--encrypt", help="Encrypt the file with a passphrase, which is prompted for.")
+    parser.add_flag("--with-sessions", help="Include sessions, so users don't have to sign in again.")
+    parser.add_flag("--encrypt", help="Encrypt the file; prompts for a passphrase.")
     parser.add_flag("--passphrase-stdin", help="Encrypt the file with the passphrase on standard input.")
     parser.add_exclusive("--encrypt", "--passphrase-stdin")
 
@@ -168,10 +172,11 @@ def _options(parser: Parser) -> None:
 COMMANDS = {
     "backup": Command(
         backup,
-        "Save users, connections, what nodes agree on and the audit log of the database to a file, as of one moment, while "
-        "the gateway runs.\n\nSessions are not included, unless you add --with-sessions: after a restore, users sign in again. "
-        "The files of users are never included. Without --with-key, keep the secret key in another place: the credentials of "
-        "connections are encrypted with it.",
+        "Save users, connections, the settings all nodes share and the database's audit log to a "
+        "file. The gateway can keep running; the file shows its state at one moment.\n\nUsers' "
+        "files are never included. Sessions are included only with --with-sessions; otherwise "
+        "users sign in again after a restore. Without --with-key, keep the secret key elsewhere: "
+        "connections' credentials are encrypted with it.",
         (_options,),
         "Examples:\n"
         "  portico backup /backup/portico.backup\n"

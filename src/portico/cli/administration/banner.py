@@ -94,7 +94,7 @@ def _lines(startup: Startup) -> Iterator[tuple[str, str]]:
     base = url(startup)
     yield TITLE, f"Portico {__version__} is running at {base}"
     yield "", ""
-    yield FACT, f"  Page      {base}/   (sign in there to see and drop files)"
+    yield FACT, f"  Page      {base}/   (sign in here to view and upload files)"
     if startup.address.is_unspecified:
         yield FACT, f"  Listens   on every address of this machine, port {settings.port}"
     yield FACT, f"  Home      {settings.home}"
@@ -122,18 +122,18 @@ def _storage_lines(startup: Startup) -> Iterator[tuple[str, str]]:
 def _user_lines(startup: Startup) -> Iterable[tuple[str, str]]:
     home = startup.settings.home
     if startup.user is None and not startup.storage:
-        yield NOTE, "There is no connection and no Web User yet; add them with:"
+        yield NOTE, "There are no connections and no Web Users yet; add them with:"
         yield CODE, f"  {command(home, 'connection', 'add', 'NAME', '--kind', 'KIND')} …"
         yield CODE, f"  {command(home, 'user', 'add', 'USER', '--connection', 'NAME')}"
         return
     if startup.user is None:
-        yield NOTE, f"There is no Web User yet; add one with: {command(home, 'user', 'add', 'NAME')}"
+        yield NOTE, f"There are no Web Users yet; add one with: {command(home, 'user', 'add', 'NAME')}"
         return
     yield FACT, f"  Web User  {startup.user}"
     if startup.password_file:
         yield FACT, f"  Password  in {startup.password_file}"
     elif startup.password:
-        yield FACT, f"  Password  {startup.password}   (shown only this once)"
+        yield FACT, f"  Password  {startup.password}   (shown only once)"
     else:
         yield (
             FACT,
@@ -150,9 +150,9 @@ def _example_lines(startup: Startup) -> Iterator[tuple[str, str]]:
     folder = shlex.quote(f"{base}/backend/1.0.0/filesystem/")
     bearer = '-H "Authorization: Bearer $TOKEN"'
     yield "", ""
-    yield NOTE, "Sign in, list, and upload, from another terminal:"
+    yield NOTE, "To sign in, list files and upload one, run in another terminal:"
     if base == _UNKNOWN_HOST:
-        yield NOTE, f"(replace {_UNKNOWN_HOST} with the address of your proxy)"
+        yield NOTE, f"(replace {_UNKNOWN_HOST} with your proxy's address)"
     yield "", ""
     login = f"{curl} -f -u {client} -d grant_type=password --data-urlencode {user}"
     login += f" --data-urlencode {_password_field(startup)} {shlex.quote(f'{base}/backend/login')}"

@@ -31,13 +31,13 @@ async def check_stopped(database: "Database", *, force: bool) -> None:
     if nodes:
         which = f"The nodes {', '.join(nodes)} are" if len(nodes) > 1 else f"The node {nodes[0]} is"
         raise NotPossible(
-            f"{which} running on the database {database.name}; stop all nodes first. A node that was lost without being "
-            "stopped is forgotten after five minutes; to go on nevertheless, add --force."
+            f"{which} running on the database {database.name}; stop all nodes first. Crashed nodes "
+            "are forgotten after five minutes; to continue anyway, add --force."
         )
 
 
 def force_option(parser: Parser) -> None:
-    parser.add_flag("--force", help="Go on although nodes are running.")
+    parser.add_flag("--force", help="Continue even if nodes are running.")
 
 
 _SHOWN_DIGITS = 16
@@ -90,7 +90,8 @@ def forget(options: SimpleNamespace) -> None:
 
     settings = existing_or_shared(options.home)
     confirm(
-        "The next node that starts decides anew on the secret key, the client id and the public URL; stop all nodes first.",
+        "The next node to start sets a new secret key, client id and public URL for all nodes; "
+        "stop all nodes first.",
         yes=options.yes,
     )
 
@@ -101,28 +102,30 @@ def forget(options: SimpleNamespace) -> None:
             return database.name
 
     name = run_audited(settings, "cluster.forget", "cluster", forgotten)
-    print(f"Forgot what the nodes on the database {name} agreed on; the next node that starts decides anew.")
+    print(f"Forgot the shared settings of the database {name}. The next node to start sets them again.")
 
 
 def _yes_option(parser: Parser) -> None:
-    parser.add_flag("--yes", help="Do not ask for a confirmation.")
+    parser.add_flag("--yes", help="Don't ask for confirmation.")
 
 
 COMMANDS = {
     "cluster": Group(
-        "Show or forget what all nodes on one database agree on.",
+        "Show or forget the settings all nodes on a database share.",
         {
             "show": Command(
                 show,
-                "Show what all nodes agree on, which nodes run, and who holds which lease.\n\nOf the secret key, the beginning of its "
-                "fingerprint is shown, next to that of the key here.",
+                "Show the settings all nodes share, the running nodes, and who holds which "
+                "lease.\n\nFor the secret key, the start of its fingerprint is shown, next to the "
+                "fingerprint of this node's key.",
                 (json_option,),
             ),
             "forget": Command(
                 forget,
-                "Forget what all nodes agree on, so that the next start decides anew.\n\nUse it if the secret key is lost, or "
-                "to change a setting that is equal on all nodes. Credentials that were encrypted with another key stay "
-                "unreadable: add those connections again.",
+                "Forget the settings all nodes share, so that the next start sets them again.\n\n"
+                "Use this if the secret key is lost, or to change a setting that must be the same "
+                "on all nodes. Credentials encrypted with another key remain unreadable: add their "
+                "connections again.",
                 (_yes_option, force_option),
             ),
         },

@@ -61,7 +61,9 @@ async def _compare_with_database(settings: "Settings") -> None:
     except (Misconfigured, NotPossible):
         raise
     except Unavailable as error:
-        print(f"Not compared with the database: {for_administrator(error)}", file=sys.stderr)
+        print(
+            f"The settings were not compared with the database: {for_administrator(error)}", file=sys.stderr
+        )
         return
     finally:
         await database.close()
@@ -75,7 +77,8 @@ COMMANDS = {
         {
             "check": Command(
                 check,
-                "Report the file, line and key of every mistake, and what differs from the other nodes on the database.",
+                "Report the file, line and key of every mistake, and every difference from the "
+                "other nodes on the database.",
             )
         },
     )

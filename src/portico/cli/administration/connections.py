@@ -51,18 +51,18 @@ def problem(connection: "Connection", home: Path, *, writable: bool) -> str | No
     words = command(home, "connection", "set", connection.name, "--option", f"folder={folder}")
     if wrong := volume_id.damage(folder):
         return (
-            f"The folder {folder} of the connection {connection.name} {wrong}. Restore that file; "
-            f"or remove it, and then: {words}"
+            f"The folder {folder} of the connection {connection.name} {wrong}. Restore that file, "
+            f"or remove it and run: {words}"
         )
     if wrong := _volume_problem(connection):
         return (
-            f"The folder {folder} of the connection {connection.name} {wrong}. Mount it; "
-            f"or, if this is the right folder all the same: {words}"
+            f"The folder {folder} of the connection {connection.name} {wrong}. Mount the right one "
+            f"or, if this folder is the right one, run: {words}"
         )
     if Path(home).resolve().is_relative_to(Path(folder).resolve()):
         return (
-            f"The folder {folder} of the connection {connection.name} holds the gateway's own home, "
-            "with its keys and passwords; do not give any user a root there."
+            f"The folder {folder} of the connection {connection.name} contains the gateway's own "
+            "home, with its keys and passwords; don't give any user a root there."
         )
     if other := _other_home(folder, home):
         return (
@@ -84,7 +84,7 @@ def _volume_problem(connection: "Connection") -> str | None:
         finally:
             os.close(folder)
     except OSError as error:
-        return f"has a volume id that cannot be read ({error.strerror})"
+        return f"has a volume id that can't be read ({error.strerror})"
 
 
 def _remedy(connection: "Connection", home: Path) -> str:
@@ -93,7 +93,7 @@ def _remedy(connection: "Connection", home: Path) -> str:
     if connection.options["folder"] == str(own) or not own.is_dir():
         return ""
     words = command(home, "connection", "set", connection.name, "--option", f"folder={own}")
-    return f" To use the folder of this home instead: {words}"
+    return f" To use this home's own folder instead, run: {words}"
 
 
 def _other_home(folder: str, home: Path) -> Path | None:
@@ -130,7 +130,7 @@ def add(options: SimpleNamespace) -> None:
     print(f"Added the connection {name} of kind {kind}.")
     _warn_of_problem(added, options.home)
     if install := missing_extra(kind):
-        _warn(f"this kind needs an extra before it can be used: {install}")
+        _warn(f"this kind needs an extra; install it with: {install}")
 
 
 def set_(options: SimpleNamespace) -> None:
@@ -139,13 +139,14 @@ def set_(options: SimpleNamespace) -> None:
     name, kind = options.name, options.kind
     values = _given(options)
     if not values and not kind:
-        raise UsageMistake("Say what to change, with --option KEY=VALUE or --secret-stdin.")
+        raise UsageMistake("There is nothing to change; add --option KEY=VALUE or --secret-stdin.")
 
     async def action(accounts: Accounts) -> "Connection":
         old = await accounts.connections.get(name)
         if kind not in ("", old.kind):
             raise NotPossible(
-                f"The kind of a connection cannot be changed: {name} is {old.kind}; add another one for {kind}."
+                f"A connection's kind can't be changed, and {name} is {old.kind}; add another "
+                f"connection for {kind}."
             )
         merged = {**old.options, **old.secrets, **values}
         check_options(old.kind, {key: value for key, value in merged.items() if value})
@@ -172,7 +173,7 @@ def list_(options: SimpleNamespace) -> None:
             found.append({**facts, "status": status, "problem": wrong})
         return found
 
-    empty = "There is no connection yet; add one with 'portico connection add NAME --kind KIND'."
+    empty = "There are no connections yet; add one with 'portico connection add NAME --kind KIND'."
     show_list(read_accounts(options.home, action), as_json=options.as_json, empty=empty)
 
 
@@ -188,7 +189,7 @@ def test(options: SimpleNamespace) -> int:
     name = options.name
     errors = read_accounts(options.home, lambda accounts: _probe(accounts, name, as_json=options.as_json))
     if errors:
-        print(f"The connection {name} does not work.", file=sys.stderr)
+        print(f"The connection {name} doesn't work.", file=sys.stderr)
         codes = {exit_code(error) for error in errors}
         return codes.pop() if len(codes) == 1 else FAILED
     if not options.as_json:
@@ -199,7 +200,7 @@ def test(options: SimpleNamespace) -> int:
 def delete(options: SimpleNamespace) -> None:
     name = options.name
     change(options.home, "connection.delete", name, lambda accounts: accounts.connections.delete(name))
-    print(f"Deleted the connection {name}; the files in it are still there.")
+    print(f"Deleted the connection {name}. Its files are still there.")
 
 
 def _check_volume_id(kind: str, values: Mapping[str, str]) -> None:
@@ -280,7 +281,7 @@ def _given(options: SimpleNamespace) -> dict[str, str]:
             filter(None, lines), "Standard input", "Each line of standard input must be KEY=VALUE."
         )
         if twice := sorted(values.keys() & piped.keys()):
-            raise UsageMistake(f"{twice[0]} is given both with --option and on standard input.")
+            raise UsageMistake(f"{twice[0]} is given both with --option and on standard input; give it once.")
         values |= piped
     elif something_is_piped(wait=0):
         _warn("standard input was not read; --secret-stdin reads secrets from it.")
@@ -336,7 +337,7 @@ def _name_argument(parser: Parser) -> None:
 
 
 def _check_option(parser: Parser) -> None:
-    parser.add_flag("--check", help="Ask every storage service for a listing, too.")
+    parser.add_flag("--check", help="Also check every storage service by listing a folder.")
 
 
 def _kind_option(parser: Parser) -> None:
@@ -344,12 +345,18 @@ def _kind_option(parser: Parser) -> None:
         "--kind",
         metavar="KIND",
         help="local, s3, azure-blob, azure-files or gcs.",
-        missing="--kind is missing; the kinds are local, s3, azure-blob, azure-files and gcs",
+        missing="--kind is missing; use local, s3, azure-blob, azure-files or gcs",
     )
 
 
 def _same_kind_option(parser: Parser) -> None:
-    parser.add_option("--kind", metavar="KIND", default="", hidden=True, help="The kind cannot be changed.")
+    parser.add_option(
+        "--kind",
+        metavar="KIND",
+        default="",
+        hidden=True,
+        help="Can't be changed; add another connection instead.",
+    )
 
 
 def _value_options(parser: Parser) -> None:
@@ -358,14 +365,14 @@ def _value_options(parser: Parser) -> None:
         metavar="KEY=VALUE",
         repeatable=True,
         default=(),
-        help="Set an option of this kind; may be repeated.",
+        help="Set an option of this kind. Can be repeated.",
     )
     parser.add_flag("--secret-stdin", help="Read secrets from standard input, one KEY=VALUE per line.")
 
 
 COMMANDS = {
     "connection": Group(
-        "Manage connections: the storage services that hold the files.",
+        "Manage connections to the storage services that hold the files.",
         {
             "add": Command(
                 add,
@@ -377,13 +384,14 @@ COMMANDS = {
             ),
             "set": Command(
                 set_,
-                "Change options of a connection.\n\nKEY= removes an option. A running gateway applies the change at once.",
+                "Change a connection's options.\n\nKEY= removes an option. A running gateway "
+                "applies the change at once.",
                 (_name_argument, _same_kind_option, _value_options),
                 "Example:\n  portico connection set cloud --option region=eu-central-1",
             ),
             "list": Command(
                 list_,
-                "List all connections, with the problems of local folders but no secrets.",
+                "List all connections and any problems with local folders. Secrets are not shown.",
                 (_check_option, json_option),
             ),
             "show": Command(
@@ -391,11 +399,11 @@ COMMANDS = {
             ),
             "test": Command(
                 test,
-                "List, write, read and delete a probe file, and report what fails.",
+                "Test a connection: list, write, read and delete a probe file, and report what fails.",
                 (_name_argument, json_option),
             ),
             "delete": Command(
-                delete, "Delete a connection that no Web User needs, but not its files.", (_name_argument,)
+                delete, "Delete a connection no Web User uses. Its files are not deleted.", (_name_argument,)
             ),
         },
         "Example:\n  portico connection add archive --kind local --option folder=/srv/archive",

@@ -13,7 +13,7 @@ from portico.cli.console.parser import Command, Parser
 if TYPE_CHECKING:
     from portico.store.dump import Counts, Row
 
-_LOST = "If the key is lost, add --lost-key, and add the connections again that have credentials."
+_LOST = "If the key is lost, add --lost-key, then add the connections with credentials again."
 
 
 def migrate(options: SimpleNamespace) -> None:
@@ -24,15 +24,15 @@ def migrate(options: SimpleNamespace) -> None:
         done = schema.migrate(settings.database_url, set_up_mark=settings.home / SET_UP_MARK)
     newest = schema.newest_revision()
     if done.before is None:
-        print(f"Made the tables of schema {done.after} in the empty database.")
+        print(f"The database was empty; created the tables of schema {done.after}.")
     elif done.before != done.after:
         print(f"Migrated the database from schema {done.before} to {done.after}.")
     elif done.after == newest:
-        print(f"There is nothing to do: the database has schema {newest} already.")
+        print(f"Nothing to do: the database already has schema {newest}.")
     else:
         print(
-            f"There is nothing to do: the database has schema {done.after} of a newer version of Portico, which this "
-            f"version ({newest}) can use."
+            f"Nothing to do: the database has schema {done.after} of a newer version of Portico, "
+            f"and this version ({newest}) can use it."
         )
 
 
@@ -42,21 +42,22 @@ def migrate_database(options: SimpleNamespace) -> None:
 
     source, target = options.source, options.target
     if _same(source, target):
-        raise UsageMistake("FROM and TO are the same database.")
+        raise UsageMistake("FROM and TO are the same database; give two different ones.")
     moved: list[str] = []
     values: dict[str, str] = {}
     counts = asyncio.run(_copy(source, target, options.home, moved, values, lost_key=options.lost_key))
     show_counts(counts)
-    print("Copied everything; the numbers of rows are equal in both databases.")
+    print("Copied everything. Both databases have the same number of rows.")
     if moved:
-        print(f"Paths are absolute now, and must be the same on every node: {', '.join(moved)}.")
+        print(f"These paths are now absolute and must be the same on every node: {', '.join(moved)}.")
     print("Next, set database.url to the new database on every node, and give all nodes the same secret key.")
     if target.startswith("sqlite") and not source.startswith("sqlite"):
         if _is_inside(target, options.home):
             keep_client(options.home, values, needed=True)
         else:
             print(
-                "Also set security.client-id and security.client-secret, which only a shared database keeps."
+                "Also set security.client-id and security.client-secret, because only a shared "
+                "database stores them."
             )
 
 
@@ -167,30 +168,35 @@ def _url(text: str) -> str:
     except ValueError:
         pass
     raise UsageMistake(
-        f"{text.partition('://')[0]!r} is no database URL; write sqlite:///FILE or postgresql://…"
+        f"{text.partition('://')[0]!r} is not a database URL; use sqlite:///FILE or postgresql://…"
     )
 
 
 def _urls(parser: Parser) -> None:
     parser.add_argument(
-        "source", "FROM", convert=_url, help="The database to copy, as in database.url. It is not changed."
+        "source",
+        "FROM",
+        convert=_url,
+        help="The database to copy, written as in database.url. It is not changed.",
     )
     parser.add_argument("target", "TO", convert=_url, help="The new database, which must be empty.")
-    parser.add_flag("--lost-key", help="Copy without the secret key that belongs to the data.")
+    parser.add_flag("--lost-key", help="Copy even if the secret key of the data is lost.")
 
 
 COMMANDS = {
     "migrate": Command(
         migrate,
-        "Migrate the database to the schema of this version of Portico.\n\nNodes of the version before may go on meanwhile. "
-        "A start does the same, unless database.migrate is false or --no-migrate is given.",
+        "Migrate the database to the schema of this version of Portico.\n\nNodes of the previous "
+        "version can keep running. Starting the gateway also migrates the database, unless "
+        "database.migrate is false or --no-migrate is given.",
         (),
         "Example:\n  portico migrate && systemctl restart portico",
     ),
     "migrate-database": Command(
         migrate_database,
-        "Copy everything to another database, sessions included, such as from SQLite to PostgreSQL or back.\n\nStop all nodes "
-        "first: what changes meanwhile is not copied. Everything is copied in one transaction and counted, or nothing.",
+        "Copy everything, including sessions, to another database, such as from SQLite to "
+        "PostgreSQL or back.\n\nStop all nodes first: changes made during the copy are lost. The "
+        "copy is one transaction, and its rows are counted: either everything is copied or nothing.",
         (_urls,),
         "Example:\n  portico migrate-database sqlite:////srv/portico/portico.db postgresql://portico@db.example.com/portico",
     ),

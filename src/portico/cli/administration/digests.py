@@ -38,22 +38,23 @@ def adopt(options: SimpleNamespace) -> int:
         return counts[Adoption.ADOPTED], counts[Adoption.DIFFERENT], counts[Adoption.CHANGED]
 
     adopted, different, changed = with_accounts(options.home, action)
-    rest = f" {changed} were changed in the meantime: run it again." if changed else ""
+    rest = f" {changed} files changed in the meantime: run the command again." if changed else ""
     print(f"{adopted} digests adopted, {different} files differ.{rest}")
     return FAILED if different or changed else DONE
 
 
 def _connection(parser: Parser) -> None:
-    parser.add_argument("connection", metavar="CONNECTION", help="The name of a connection.")
+    parser.add_argument("connection", metavar="CONNECTION", help="The connection's name.")
 
 
 COMMANDS = {
     "digests": Group(
-        "Verify files that were copied back into the storage of a connection.",
+        "Verify files that were copied back into a connection's storage.",
         {
             "adopt": Command(
                 adopt,
-                "Read each file that has a recorded digest of an earlier version. If the content is the same, the file has its digest again.",
+                "Read each file whose recorded digest belongs to an earlier version. If the "
+                "content is the same, keep the digest for the current version.",
                 (_connection,),
             )
         },

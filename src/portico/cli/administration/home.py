@@ -30,7 +30,7 @@ class HomeUnusable(PorticoError):
 def find_home(option: str | None, environment: Mapping[str, str] = os.environ) -> Path:
     chosen = option if option is not None else environment.get("PORTICO_HOME") or None
     if chosen == "":
-        raise HomeUnusable("The home folder has an empty name; give it as --home DIR.")
+        raise HomeUnusable("The home folder's name is empty; give it as --home DIR.")
     return Path(chosen).expanduser().absolute() if chosen else default_home(environment)
 
 
@@ -60,7 +60,7 @@ def make(home: Path) -> None:
         raise HomeUnusable(f"The home {home} is a file; give a folder with --home DIR.") from None
     except OSError as error:
         raise HomeUnusable(
-            f"The home folder {home} cannot be made ({error.strerror}); give another with --home DIR."
+            f"The home folder {home} can't be created ({error.strerror}); give another one with --home DIR."
         ) from None
     _check(home)
 
@@ -78,8 +78,8 @@ def claim(home: Path) -> int | None:
         if error.errno != errno.EACCES:
             return None  # a disk may be full
         raise HomeUnusable(
-            f"The file {home / LOCK_FILE} can't be opened for writing ({error.strerror}); let it belong to the user who "
-            "runs Portico."
+            f"The file {home / LOCK_FILE} can't be opened for writing ({error.strerror}); make the "
+            "user who runs Portico its owner."
         ) from None
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -106,13 +106,13 @@ def existing(home: Path) -> "Settings":
         is_file = home.exists() and not home.is_dir()
     except OSError as error:
         raise HomeUnusable(
-            f"The home folder {home} cannot be reached ({error.strerror}); give another with --home DIR."
+            f"The home folder {home} can't be reached ({error.strerror}); give another one with --home DIR."
         ) from None
     if is_file:
         raise HomeUnusable(f"The home {home} is a file; give a folder with --home DIR.")
     if not (home / PROPERTIES_FILE).exists():
         raise HomeUnusable(
-            f"There is no Portico home at {home} yet; create it with '{command(home, 'serve')}'."
+            f"The Portico home {home} doesn't exist yet; create it with '{command(home, 'serve')}'."
         )
     _check(home)
     return load(home)
@@ -164,17 +164,20 @@ def remembered_address(home: Path) -> Remembered:
 def _check(home: Path) -> None:
     if "?" in str(home) or "#" in str(home):
         raise HomeUnusable(
-            f"The home folder {home} has a '?' or '#' in its name, which a database address cannot contain; give another with --home DIR."
+            f"The home folder {home} has a '?' or '#' in its name, which a database URL can't "
+            "contain; give another one with --home DIR."
         )
     owner, me = home.stat().st_uid, _my_id()
     # Container platforms provide volumes as writable folders that belong to root.
     if owner not in (me, 0):
         raise HomeUnusable(
-            f"The home folder {home} belongs to the user {_user_name(owner)}; run Portico as that user, or give another with --home DIR."
+            f"The home folder {home} belongs to the user {_user_name(owner)}; run Portico as that "
+            "user, or give another one with --home DIR."
         )
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
         raise HomeUnusable(
-            f"The home folder {home} is not writable for the user {_user_name(me)}; change its permissions, or give another with --home DIR."
+            f"The user {_user_name(me)} can't write to the home folder {home}; change its "
+            "permissions, or give another one with --home DIR."
         )
 
 

@@ -32,7 +32,7 @@ def add(options: SimpleNamespace) -> None:
         show_one({**_facts(new.key), "key": new.text}, as_json=True)
         return
     print(f"Added the key {new.key.name} ({new.key.id}) of {options.user}.")
-    print(f"The key, shown only now: {new.text}")
+    print(f"The key, shown only once: {new.text}")
 
 
 def list_(options: SimpleNamespace) -> None:
@@ -41,7 +41,7 @@ def list_(options: SimpleNamespace) -> None:
         named = [await accounts.users.get(options.user)] if options.user else await accounts.users.list()
         return [{"user": user.name, **_facts(key)} for user in named for key in await keys.list(user)]
 
-    empty = "There is no key yet; add one with 'portico key add USER --name NAME'."
+    empty = "There are no keys yet; add one with 'portico key add USER --name NAME'."
     show_list(read_accounts(options.home, action), as_json=options.as_json, empty=empty)
 
 
@@ -64,10 +64,10 @@ async def _find(keys: "ApiKeys", user: "User", key_id: str) -> "ApiKey":
         named = [key.id for key in await keys.list(user) if key.name == key_id]
         if named:
             raise NotFound(
-                f"'{key_id}' is a name, and a key is ended by its id: portico key end {user.name} {named[0]}"
+                f"'{key_id}' is the key's name, but its id is needed: portico key end {user.name} {named[0]}"
             ) from None
         raise NotFound(
-            f"{user.name} has no key '{key_id}'; 'portico key list {user.name}' shows the ids."
+            f"{user.name} has no key '{key_id}'; list the ids with 'portico key list {user.name}'."
         ) from None
 
 
@@ -112,15 +112,15 @@ def _user_argument(parser: Parser) -> None:
 
 
 def _optional_user(parser: Parser) -> None:
-    parser.add_argument("user", "USER", optional=True, help="Only this user's keys.")
+    parser.add_argument("user", "USER", optional=True, help="List only this user's keys.")
 
 
 def _id_argument(parser: Parser) -> None:
     parser.add_argument(
         "id",
         "ID",
-        missing="ID is missing, which 'portico key list USER' shows",
-        help="The id of the key, as the list shows it.",
+        missing="ID is missing; list the ids with 'portico key list USER'",
+        help="The key's id, as shown in the list.",
     )
 
 
@@ -129,31 +129,38 @@ def _scope_options(parser: Parser) -> None:
         "--name", dest="key_name", metavar="NAME", missing="--name is missing", help="What the key is for."
     )
     parser.add_option(
-        "--rights", metavar="LIST", help=f"Some of {','.join(Right)}. Default: all that the owner has."
+        "--rights", metavar="LIST", help=f"Some of {','.join(Right)}. Default: all rights the owner has."
     )
     parser.add_option(
-        "--folder", metavar="PATH", help="The folder of the owner's tree that the key sees as /."
+        "--folder", metavar="PATH", help="The folder in the owner's tree that the key sees as /."
     )
     parser.add_option(
         "--addresses",
         metavar="LIST",
-        help="Addresses and ranges from which it may be used, such as 10.0.0.0/8.",
+        help="Addresses and ranges the key can be used from, such as 10.0.0.0/8.",
     )
-    parser.add_option("--expires", metavar="TIME", help="After which it ends, such as 90d. Default: never.")
+    parser.add_option(
+        "--expires", metavar="TIME", help="How long the key is valid, such as 90d. Default: forever."
+    )
 
 
 COMMANDS = {
     "key": Group(
-        "Manage API keys: what programs may do for a Web User.",
+        "Manage API keys, with which programs act for a Web User.",
         {
             "add": Command(
                 add,
-                "Add a key and print it; it is shown only now. A key never does more than its owner may do at that moment.",
+                "Add a key and print it. The key is shown only once. It never has more rights than "
+                "its owner has at that moment.",
                 (_user_argument, _scope_options, json_option),
                 "Example:\n  portico key add anna --name backup --rights list,upload --folder /backup --expires 90d",
             ),
-            "list": Command(list_, "List keys, without the keys themselves.", (_optional_user, json_option)),
-            "end": Command(end, "End a key, everywhere within a second.", (_user_argument, _id_argument)),
+            "list": Command(
+                list_, "List keys. The keys themselves are not shown.", (_optional_user, json_option)
+            ),
+            "end": Command(
+                end, "End a key. It stops working everywhere within a second.", (_user_argument, _id_argument)
+            ),
         },
         "Example:\n  portico key add anna --name backup --rights list,upload",
     )

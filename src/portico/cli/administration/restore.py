@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from portico.store.backup_file import Backup
     from portico.store.dump import Change, Row
 
-_LOST = "If the key is lost, add --lost-key, and add the connections again that have credentials."
+_LOST = "If the key is lost, add --lost-key, then add the connections with credentials again."
 
 
 def restore(options: SimpleNamespace) -> None:
@@ -41,7 +41,7 @@ def restore(options: SimpleNamespace) -> None:
         asyncio.run(note_key(settings.database_url, backup.facts.key))
     _forget_old_password(settings)
     show_counts(backup.counts)
-    signed_in = "Sessions continue." if "families" in backup.counts else "All users have to sign in again."
+    signed_in = "Sessions continue." if "families" in backup.counts else "All users must sign in again."
     print(f"Restored the backup of {backup.facts.created}. {signed_in}")
 
 
@@ -57,7 +57,7 @@ def _confirm_replacement(settings: "Settings", backup: "Backup", *, yes: bool, f
             await database.close()
 
     name = asyncio.run(check())
-    confirm(f"All users and connections in {name} will be replaced by those of {backup.file}.", yes=yes)
+    confirm(f"All users and connections in {name} will be replaced with those from {backup.file}.", yes=yes)
 
 
 def _read(options: SimpleNamespace) -> "Backup":
@@ -66,7 +66,7 @@ def _read(options: SimpleNamespace) -> "Backup":
 
     file = Path(options.file).absolute()
     if not file.is_file():
-        raise Missing(f"There is no file {file}.", folder=False)
+        raise Missing(f"The file {file} doesn't exist.", folder=False)
     passphrase = None
     if is_encrypted(file):
         if options.passphrase_stdin:
@@ -75,7 +75,7 @@ def _read(options: SimpleNamespace) -> "Backup":
             passphrase = ask_hidden("Passphrase: ")
         else:
             raise UsageMistake(
-                f"The backup {file} is encrypted: send its passphrase with --passphrase-stdin."
+                f"The backup {file} is encrypted; send its passphrase with --passphrase-stdin."
             )
     return read(file, passphrase)
 
@@ -127,11 +127,12 @@ def keep_client(home: Path, values: Mapping[str, str], *, needed: bool) -> None:
     if new:
         text = file.read_text("utf-8") if file.exists() else commented_file(new)
         write_private(file, with_values(text, new))
-        print(f"Set {' and '.join(new)} in {file}, so that programs keep their credentials.")
+        print(f"Set {' and '.join(new)} in {file}, so that programs can keep using their credentials.")
     for key, value in load(home).client().items():
         if value not in ("", client[key]):
             print(
-                f"Warning: {variable(key)} is not the {key} that programs have, so they cannot sign in; remove the variable.",
+                f"Warning: programs can't sign in, because {variable(key)} differs from the {key} "
+                "they use; remove the variable.",
                 file=sys.stderr,
             )
 
@@ -247,20 +248,18 @@ async def note_key(target: str, fingerprint: str) -> None:
 
 def _options(parser: Parser) -> None:
     parser.add_argument("file", "FILE", help="The backup.")
-    parser.add_flag(
-        "--replace", help="Replace the users and connections that are there, after a confirmation."
-    )
-    parser.add_flag("--yes", help="Do not ask for the confirmation.")
-    parser.add_flag("--lost-key", help="Restore without the secret key that belongs to the backup.")
+    parser.add_flag("--replace", help="Replace existing users and connections; asks for confirmation.")
+    parser.add_flag("--yes", help="Don't ask for confirmation.")
+    parser.add_flag("--lost-key", help="Restore even if the backup's secret key is lost.")
     parser.add_flag("--passphrase-stdin", help="Read the passphrase from standard input.")
 
 
 COMMANDS = {
     "restore": Command(
         restore,
-        "Restore a backup into an empty database, or with --replace into another one. Stop all nodes first.\n\nThe whole file "
-        "is verified first, then everything is restored in one transaction, or nothing. A backup of an older version is "
-        "migrated.",
+        "Restore a backup into an empty database or, with --replace, into one with data. Stop all "
+        "nodes first.\n\nThe whole file is verified first. Then everything is restored in one "
+        "transaction, or nothing. Backups of older versions are migrated.",
         (_options, force_option),
         "Examples:\n"
         "  portico --home /srv/portico restore /backup/portico.backup\n"

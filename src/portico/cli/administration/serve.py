@@ -154,8 +154,9 @@ async def _check_rights(database: "Database") -> None:
     """A worker would fail without them, and so would the next one."""
     if missing := (await database.state()).missing_rights:
         raise NotPossible(
-            f"The role of database.url may not write the database {database.name}: make it the owner of the database and "
-            f"of its tables. It lacks {shorten(missing, 100, placeholder=' …')}."
+            f"The role in database.url can't write to the database {database.name}; make it the "
+            "owner of the database and its tables. Missing: "
+            f"{shorten(missing, 100, placeholder=' …')}."
         )
 
 
@@ -182,9 +183,10 @@ def _options(parser: Parser) -> None:
     parser.add_option(
         "--behind-proxy",
         metavar="RANGES",
-        help="Addresses of the proxies in front of the gateway; no other address may connect. Default: no proxy.",
+        help="Addresses of the proxies in front of the gateway; no other address can connect. Default: "
+        "no proxy.",
     )
-    parser.add_flag("--no-migrate", help="Refuse to start on a database that has to be migrated.")
+    parser.add_flag("--no-migrate", help="Refuse to start if the database must be migrated first.")
 
 
 COMMANDS = {
@@ -192,11 +194,9 @@ COMMANDS = {
         serve,
         "Start the gateway. The first start creates the home folder and a Web User.",
         (_options,),
-        "Each option overrides the setting of the same name in application.properties, such as server.port; --no-migrate sets "
-        "database.migrate to false. The defaults are those of the settings.\n\n"
-        "Examples:\n"
-        "  portico serve\n"
-        "  portico serve --host 0.0.0.0 --tls auto\n"
-        "  portico serve --behind-proxy 127.0.0.1",
+        "Each option overrides the setting with the same name in application.properties, such as "
+        "server.port; --no-migrate sets database.migrate to false. Without an option, the setting "
+        "applies.\n\nExamples:\n  portico serve\n  portico serve --host 0.0.0.0 --tls auto\n  "
+        "portico serve --behind-proxy 127.0.0.1",
     )
 }

@@ -31,7 +31,9 @@ def list_(options: SimpleNamespace) -> None:
             for row in await unfinished(accounts.database)
         ]
 
-    show_list(read_accounts(options.home, action), as_json=options.as_json, empty="No upload is unfinished.")
+    show_list(
+        read_accounts(options.home, action), as_json=options.as_json, empty="There are no unfinished uploads."
+    )
 
 
 def end(options: SimpleNamespace) -> None:
@@ -40,24 +42,25 @@ def end(options: SimpleNamespace) -> None:
 
         async with accounts.audited("upload-end", options.id):
             if not await uploads.end(accounts.database, options.id):
-                raise NotFound(f"There is no unfinished upload {options.id}; see 'portico uploads list'.")
+                raise NotFound(
+                    f"The upload {options.id} doesn't exist or is finished; list unfinished uploads "
+                    "with 'portico uploads list'."
+                )
 
     with_accounts(options.home, action)
-    print(
-        f"The upload {options.id} has ended. A running gateway removes what it has received within ten minutes."
-    )
+    print(f"Ended the upload {options.id}. A running gateway removes its data within ten minutes.")
 
 
 def _id(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help="The id of an upload, as the list shows it.")
+    parser.add_argument("id", metavar="ID", help="The upload's id, as shown in the list.")
 
 
 COMMANDS = {
     "uploads": Group(
-        "List and end resumable uploads that are not finished.",
+        "List and end unfinished resumable uploads.",
         {
-            "list": Command(list_, "List unfinished uploads, the oldest first.", (json_option,)),
-            "end": Command(end, "End an upload; its user has to send the file again.", (_id,)),
+            "list": Command(list_, "List unfinished uploads, oldest first.", (json_option,)),
+            "end": Command(end, "End an upload. Its user must send the file again.", (_id,)),
         },
         "Example:\n  portico uploads list",
     )

@@ -35,8 +35,8 @@ def add(options: SimpleNamespace) -> None:
     if not (options.password_stdin or generate or options.invite or at_terminal()):
         if something_is_piped():
             raise UsageMistake(
-                "Standard input is not a terminal: add --password-stdin to read the password from it, "
-                "or --generate to generate one."
+                "The password can't be prompted for, because standard input is not a terminal; "
+                "send it with --password-stdin, or generate one with --generate."
             )
         generate = True
     if not (options.password_stdin or generate or options.invite):  # before the prompt
@@ -60,7 +60,7 @@ def add(options: SimpleNamespace) -> None:
     if options.as_json:
         print_json({**_facts(user), "password": password if generate else None, **(invited or {})})
         return
-    print(f"Added the Web User {user.name}, whose root is {user.root} in the connection {user.connection}.")
+    print(f"Added the Web User {user.name} with the root {user.root} in the connection {user.connection}.")
     if generate and password:
         _show_generated(password)
     if invited:
@@ -105,14 +105,14 @@ async def _address(accounts: Accounts) -> str:
 
 def _show_invitation(home: Path, invited: Invited) -> None:
     link = str(invited["invitation"])
-    print(f"The link to set a password, for once within 7 days: {link}")
+    print(f"The link to set a password, valid once within 7 days: {link}")
     if link.startswith("/"):
-        print("Put the address of your gateway before it, or set server.public-url.")
+        print("Put your gateway's address before it, or set server.public-url.")
     remembered = remembered_address(home)
     if remembered.is_local and link.startswith(f"{remembered.url}/invite#"):
         print(
-            f"{remembered.url} works on the gateway's machine only: put the address of your gateway in its place, or set "
-            "server.public-url."
+            f"{remembered.url} works only on the gateway's machine; replace it with your gateway's "
+            "address, or set server.public-url."
         )
 
 
@@ -123,7 +123,9 @@ def set_(options: SimpleNamespace) -> None:
         "rights": None if options.rights is None else _rights(options.rights),
     }
     if not options.password_stdin and all(value is None for value in given.values()):
-        raise UsageMistake("Say what to change: --connection, --root, --rights or --password-stdin.")
+        raise UsageMistake(
+            "There is nothing to change; add --connection, --root, --rights or --password-stdin."
+        )
     password = read_standard_input() if options.password_stdin else None
 
     async def action(accounts: Accounts) -> None:
@@ -142,7 +144,7 @@ def list_(options: SimpleNamespace) -> None:
     rows = [_facts(user) for user in users]
     if not options.as_json:
         rows = [{key: value for key, value in row.items() if not key.endswith("At")} for row in rows]
-    empty = "There is no Web User yet; add one with 'portico user add NAME'."
+    empty = "There are no Web Users yet; add one with 'portico user add NAME'."
     show_list(rows, as_json=options.as_json, empty=empty)
 
 
@@ -153,7 +155,9 @@ def show(options: SimpleNamespace) -> None:
 
 def password(options: SimpleNamespace) -> None:
     if not (options.password_stdin or options.generate or at_terminal()):
-        raise UsageMistake("Send the new password with --password-stdin, or generate one with --generate.")
+        raise UsageMistake(
+            "The new password is missing; send it with --password-stdin, or generate one with --generate."
+        )
     name = options.name
     read_accounts(options.home, lambda accounts: accounts.users.get(name))  # before the prompt
     new = _new_password(stdin=options.password_stdin, generate=options.generate)
@@ -188,7 +192,7 @@ def delete(options: SimpleNamespace) -> None:
     name = options.name
     change(options.home, "user.delete", name, lambda accounts: accounts.users.delete(name))
     forget_password_file(options.home, name)
-    print(f"Deleted the Web User {name}; the files are still there.")
+    print(f"Deleted the Web User {name}. Their files are still there.")
 
 
 def _change_disabled(options: SimpleNamespace, *, disabled: bool) -> None:
@@ -213,14 +217,14 @@ def _new_password(*, stdin: bool, generate: bool) -> str:
 
 
 def _show_generated(password: str) -> None:
-    print(f"The password, shown only now: {password}")
+    print(f"The password, shown only once: {password}")
 
 
 def _check_address(text: str) -> None:
     try:
         ip_address(text)
     except ValueError:
-        raise UsageMistake(f"{text!r} is not an IP address; write it as 192.0.2.7 or 2001:db8::7.") from None
+        raise UsageMistake(f"{text!r} is not an IP address; use one like 192.0.2.7 or 2001:db8::7.") from None
 
 
 def _rights(text: str) -> frozenset[Right]:
@@ -262,24 +266,25 @@ def _generate_option(parser: Parser) -> None:
 
 
 def _invite_option(parser: Parser) -> None:
-    parser.add_flag("--invite", help="Set no password; print a link with which the user sets one.")
+    parser.add_flag("--invite", help="Set no password; print a link for the user to set one.")
     parser.add_exclusive("--password-stdin", "--invite")
     parser.add_exclusive("--generate", "--invite")
 
 
 def _address_option(parser: Parser) -> None:
-    parser.add_option("--address", metavar="ADDRESS", help="Also clear the failures of this IP address.")
+    parser.add_option("--address", metavar="ADDRESS", help="Also clear this IP address's failed sign-ins.")
 
 
 COMMANDS = {
     "user": Group(
-        "Manage Web Users: who may sign in, and what they see.",
+        "Manage Web Users: who can sign in, and what they see.",
         {
             "add": Command(
                 add,
-                "Add a Web User.\n\nBy default, the connection is 'local', the root is /NAME, and the user has all rights but share. On a "
-                "terminal, the password is prompted for. Without one, such as in a service, a password is generated; if standard "
-                "input is a pipe, --password-stdin or --generate is required.",
+                "Add a Web User.\n\nBy default, the connection is 'local', the root is /NAME, and "
+                "the user has all rights except share. On a terminal, you are prompted for the "
+                "password. Without a terminal, such as in a service, a password is generated; if "
+                "standard input is a pipe, --password-stdin or --generate is required.",
                 (
                     _name_argument,
                     _account_options,
@@ -295,7 +300,7 @@ COMMANDS = {
             ),
             "set": Command(
                 set_,
-                "Change a Web User; what is not given stays as it is.",
+                "Change a Web User. Only the given options change.",
                 (_name_argument, _account_options, _password_option),
                 "Example:\n  portico user set anna --rights list,download",
             ),
@@ -308,8 +313,8 @@ COMMANDS = {
             ),
             "invite": Command(
                 invite,
-                "Print a link with which a Web User sets a password, once within 7 days. An earlier link ends. The present "
-                "password works until then.",
+                "Print a link for a Web User to set a password, valid once within 7 days. Earlier "
+                "links end. The current password works until the new one is set.",
                 (_name_argument, json_option),
             ),
             "disable": Command(

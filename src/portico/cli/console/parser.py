@@ -92,7 +92,7 @@ class Parser:
         options = self._parse(list(words[:end]), list(words[end + 1 :]))
         for first, second in self.exclusive:
             if getattr(options, first.dest) and getattr(options, second.dest):
-                self.error(f"{first.name} and {second.name} cannot be combined")
+                self.error(f"{first.name} and {second.name} can't be combined")
         return options
 
     def error(self, message: str) -> NoReturn:
@@ -230,7 +230,7 @@ _SHORTEST_PREFIX = 2
 def no_such(what: str, word: str, known: Iterable[str]) -> str:
     """There is no such option or command, and which one may be meant."""
     close = suggestion(word, list(known))
-    return f"there is no {what} {word!r}" + (f", did you mean {close!r}?" if close else "")
+    return f"unknown {what} {word!r}" + (f", did you mean {close!r}?" if close else "")
 
 
 def suggestion(word: str, known: list[str]) -> str | None:
@@ -281,7 +281,7 @@ def of_group(group: Group, prog: str, *, with_home: bool) -> str:
         table("Commands:", summaries),
         table("Options:", {"--home DIR": HOME_HELP} if with_home else {}),
         group.epilog,
-        f"'{prog} COMMAND --help' describes a command.",
+        f"For help with a command, run '{prog} COMMAND --help'.",
     )
 
 

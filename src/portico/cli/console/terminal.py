@@ -72,7 +72,7 @@ def read_standard_input(limit: int = 1024 * 1024) -> str:
     try:
         return data.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise UsageMistake("Standard input is not valid UTF-8; send it in that encoding.") from None
+        raise UsageMistake("Standard input is not valid UTF-8; encode it as UTF-8.") from None
 
 
 def ask_new_password(check: Callable[[str], object], word: str = "password") -> str:
@@ -88,7 +88,7 @@ def ask_new_password(check: Callable[[str], object], word: str = "password") -> 
             continue
         if ask_hidden(f"Repeat the {word}: ") == password:
             return password
-        print(f"The {word}s do not match; try again.", file=sys.stderr)
+        print(f"The {word}s don't match. Try again.", file=sys.stderr)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -97,7 +97,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not at_terminal():
         raise UsageMistake(f"{question} Standard input is not a terminal: add --yes to confirm.")
-    print(f"{question} Type yes to go on: ", end="", file=sys.stderr, flush=True)
+    print(f"{question} Type yes to continue: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() != "yes":
         raise KeyboardInterrupt
 

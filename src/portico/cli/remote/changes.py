@@ -62,7 +62,7 @@ def rm(options: SimpleNamespace) -> int:
                     )
             except FolderNotEmpty:
                 raise NotPossible(
-                    f"'{clean(path)}' is not empty; add -r to delete the folder with its content."
+                    f"'{clean(path)}' is not empty; to delete the folder with its content, add -r."
                 ) from None
             if options.as_json:
                 print_json({"path": clean(path), "deleted": True, "trashId": trash_id})
@@ -81,10 +81,10 @@ def _transfer(options: SimpleNamespace, act: Callable[..., object]) -> int:
         def transfer(path: str) -> None:
             entry = find(client, path)
             if is_copy and entry.is_folder and not options.recursive:
-                raise UsageMistake(f"'{entry.path}' is a folder; add -r to copy it with its content.")
+                raise UsageMistake(f"'{entry.path}' is a folder; to copy it with its content, add -r.")
             place = join(clean(target), name_of(path)) if into else clean(target)
             if place == clean(path):
-                raise NotPossible(f"'{place}' is both the source and the target.")
+                raise NotPossible(f"'{place}' is both the source and the target; choose another target.")
             try:
                 with JobLine(client) as line:
                     on_conflict = "fail" if options.no_clobber else None

@@ -50,7 +50,7 @@ def sentence(error: Exception) -> str:
     if not isinstance(error, ClientError):
         return str(error)
     if type(error) is NotSignedIn:
-        return "You are not signed in, or the session has expired; sign in with 'portico login URL'."
+        return "You aren't signed in, or your session has expired; sign in with 'portico login URL'."
     detail = _in_words_of_the_command(error.detail)
     if isinstance(error, Unreachable):
         detail = detail.replace(

@@ -57,7 +57,7 @@ class Gateway(Client):
                 said = True
                 # On a terminal, the line may have the progress bar.
                 erase = "\r\x1b[K" if sys.stderr.isatty() else ""
-                print(f"{erase}The gateway is not available; trying again.", file=sys.stderr, flush=True)
+                print(f"{erase}The gateway isn't available; trying again.", file=sys.stderr, flush=True)
 
         self._session.retrying = say
 
@@ -75,7 +75,8 @@ class Gateway(Client):
             if not self.variable:
                 raise
             raise EnvironmentTokenRefused(
-                f"The gateway rejected what is in {self.variable}; it has expired, or belongs to another gateway."
+                f"The gateway rejected the credential in {self.variable}. It has expired or "
+                "belongs to another gateway."
             ) from None
 
     def whoami(self) -> dict[str, Any]:
@@ -124,25 +125,23 @@ def _gateway(options: SimpleNamespace, **settings: Any) -> Gateway:
         return gateway
     if url:
         raise UsageMistake(
-            f"You are not signed in at {url}; set PORTICO_KEY or PORTICO_TOKEN, or use 'portico login'."
+            f"You aren't signed in at {url}; set PORTICO_KEY or PORTICO_TOKEN, or run 'portico login'."
         )
     name = options.profile
     where, option = (f" with the profile {name}", f" --profile {name}") if name else ("", "")
-    raise UsageMistake(f"You are not signed in{where}; sign in with 'portico login URL{option}'.")
+    raise UsageMistake(f"You aren't signed in{where}; sign in with 'portico login URL{option}'.")
 
 
 def _environment_token() -> tuple[str, str | None]:
     """The variable that has a key or a token, and what it has."""
     given = [(name, value) for name in ("PORTICO_KEY", "PORTICO_TOKEN") if (value := os.environ.get(name))]
     if len(given) > 1:
-        raise UsageMistake("PORTICO_KEY is set, and so is PORTICO_TOKEN; set one of them.")
+        raise UsageMistake("PORTICO_KEY and PORTICO_TOKEN are both set; set only one of them.")
     for name, value in given:
         if not (value.isascii() and value.isprintable()):
             raise UsageMistake(f"{name} contains invalid characters; copy it again.")
         if name == "PORTICO_KEY" and not Tokens(value).is_key:
-            raise UsageMistake(
-                "PORTICO_KEY is not an API key; copy all of it, from pk_ to its last character."
-            )
+            raise UsageMistake("PORTICO_KEY is not an API key; copy the whole key, starting with pk_.")
         return name, value
     return "", None
 

@@ -43,7 +43,7 @@ class DownloadPlan(Plan[str]):
             there, here = waiting.pop()
             if here != local and os.path.islink(here):
                 # Its target is outside the folder and must not be changed or deleted.
-                self._report.fail(there, NotPossible(f"{here} is a link; '{there}' was skipped."))
+                self._report.fail(there, NotPossible(f"'{there}' was skipped, because {here} is a link."))
                 continue
             if not self._has_folder(here, there):
                 continue

@@ -31,7 +31,7 @@ from portico.client.transfers.downloads import RANGE
 from portico.client.transfers.progress import Progress, Receipt, Received
 from portico.model.visible_text import visible
 
-_NO_FOLDERS = "A folder cannot be written to standard output."
+_NO_FOLDERS = "A folder can't be written to standard output; choose a file."
 
 
 def get(options: SimpleNamespace) -> int:
@@ -69,7 +69,7 @@ def cat(options: SimpleNamespace) -> int:
                     raise IsAFolder(
                         _NO_FOLDERS
                         if options.command == "get"
-                        else f"'{clean(path)}' is a folder; name a file in it."
+                        else f"'{clean(path)}' is a folder; choose a file in it."
                     ) from None
     return DONE
 
@@ -108,11 +108,11 @@ def download(
         transfer(plan, fetch, report)
     except (KeyboardInterrupt, Temporary):
         if not options.no_resume and report.is_half_done(RANGE):
-            report.note("A large file is half downloaded; run the command again to resume it.")
+            report.note("A large file was partly downloaded. Run the command again to resume it.")
         raise
     if unverified:
         report.note(
-            f"Not verified, because the gateway has recorded no digest: {len(unverified)} of the files."
+            f"{len(unverified)} of the files were not verified, because the gateway has no digest for them."
         )
 
 
@@ -142,7 +142,7 @@ def _wanted(
             for match in expand_patterns(client, [path], folder=options.recursive):
                 entry = find(client, match, folder=options.recursive)
                 if entry.is_folder and not options.recursive:
-                    raise UsageMistake(f"'{match}' is a folder; add -r to download it with its content.")
+                    raise UsageMistake(f"'{match}' is a folder; to download it with its content, add -r.")
                 found.append(RemoteSource(entry, "" if content else name_of(match)))
         except (ClientError, Missing, UsageMistake) as error:
             if not report.goes_on:
@@ -173,7 +173,7 @@ def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
                 print(visible(f"download {', '.join(paths)} to {place}"))
             return DONE
         if options.no_clobber and os.path.lexists(place):
-            print(f"'{visible(place)}' exists and is kept.", file=sys.stderr)
+            print(f"'{visible(place)}' already exists; it was not replaced.", file=sys.stderr)
             return DONE
         report = Report("downloaded", options)
         with ProgressBar(report), report_missing(paths[0]):

@@ -105,7 +105,7 @@ def cancel_job(options: SimpleNamespace) -> int:
     with connect(options) as client:
         job = client.cancel_job(options.id)
     if job.is_running:
-        print(f"{words_of(job)} is being cancelled; what was done is kept.")
+        print(f"{words_of(job)} is being cancelled. The finished part is kept.")
     else:
-        print(f"{words_of(job)} had ended: {job.state}. It is forgotten.")
+        print(f"{words_of(job)} had already ended: {job.state}. It was removed from the list.")
     return DONE

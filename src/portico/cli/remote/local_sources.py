@@ -90,7 +90,7 @@ def _named(path: str, *, recursive: bool) -> LocalSource:
     if not stat.S_ISDIR(status.st_mode):
         return LocalSource(path, status, os.path.basename(path))
     if not recursive:
-        raise UsageMistake(f"'{path}' is a folder; add -r to upload it with its content.")
+        raise UsageMistake(f"'{path}' is a folder; to upload it with its content, add -r.")
     content = os.path.basename(path) in (".", "..")
     return LocalSource(path, status, "" if content else os.path.basename(os.path.abspath(path)))
 
@@ -123,7 +123,7 @@ def list_folder(folder: str, report: Report) -> LocalFolder:
         else:
             content.others.append(entry.name)
             kind = "a link to a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            report.note(f"{visible(entry.path)} is {kind}; it was skipped.")
+            report.note(f"{visible(entry.path)} was skipped, because it is {kind}.")
     return content
 
 

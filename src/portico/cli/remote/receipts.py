@@ -35,7 +35,7 @@ def fetch_key(options: SimpleNamespace) -> int:
         keys = gateway.run(gateway.session.request(Request("GET", ADDRESS))).json()
         url = gateway.url
     if not _by_id(keys):
-        raise NotAGateway("The gateway returned no key; is it older than receipts?")
+        raise NotAGateway("The gateway returned no key; it may be too old for receipts.")
     _keep(keys)
     text = json.dumps(keys, indent=2) + "\n"
     if options.output == "-":
@@ -43,7 +43,7 @@ def fetch_key(options: SimpleNamespace) -> int:
         return DONE
     if options.output:
         Path(options.output).write_text(text, encoding="utf-8")
-    print(f"Kept the key of {url} in {_kept_file()}.")
+    print(f"Saved the key of {url} in {_kept_file()}.")
     return DONE
 
 
@@ -74,8 +74,8 @@ def _check_library() -> None:
         import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
     except ImportError:
         raise NotVerified(
-            "Receipts cannot be verified without the package cryptography; install it with: "
-            "pip install 'portico-gateway[receipts]'"
+            "Verifying receipts needs the package cryptography; install it with: pip install "
+            "'portico-gateway[receipts]'"
         ) from None
 
 
@@ -85,7 +85,7 @@ def _content_of(file: str) -> tuple[int, str]:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
             return stream.tell(), digest
     except FileNotFoundError:
-        raise Missing(f"There is no file '{file}'.", folder=False) from None
+        raise Missing(f"The file '{file}' doesn't exist.", folder=False) from None
 
 
 def _read(file: str) -> str:
@@ -95,9 +95,9 @@ def _read(file: str) -> str:
         with open(file, encoding="utf-8") as stream:
             return stream.read(_MAX_TEXT)
     except FileNotFoundError:
-        raise Missing(f"There is no file '{file}'.", folder=False) from None
+        raise Missing(f"The file '{file}' doesn't exist.", folder=False) from None
     except UnicodeDecodeError:
-        raise NotVerified(f"{file} is not text; is it a receipt?") from None
+        raise NotVerified(f"{file} is not a text file; choose a file with a receipt.") from None
 
 
 def _receipts(file: str) -> list[str]:
@@ -115,7 +115,7 @@ def _receipts(file: str) -> list[str]:
     except (ValueError, RecursionError):
         found = []
     if not found:
-        raise NotVerified(f"There is no receipt in {'standard input' if file == '-' else file}.")
+        raise NotVerified(f"{'Standard input' if file == '-' else file} contains no receipt.")
     return found
 
 
@@ -145,27 +145,36 @@ def _verified(receipt: str, keys: dict[str, bytes]) -> dict[str, Any]:
         raise NotVerified("This is not a receipt of a Portico gateway, or it is incomplete.") from None
     if key is None:
         raise NotVerified(
-            "The key of this receipt is not known here; fetch it with 'portico receipt key', or give the gateway's key "
-            "with --key."
+            "The key of this receipt is unknown; fetch it with 'portico receipt key', or give the "
+            "gateway's key with --key."
         )
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signed, f"{head}.{body}".encode())
     except (InvalidSignature, ValueError):
         raise NotVerified(
-            "The signature is not valid: the receipt was altered, or is not the gateway's."
+            "The signature is not valid. The receipt was changed, or another gateway made it."
         ) from None
     return claims
 
 
 def _difference(file: str, size: int, sha256: str, claims: list[dict[str, Any]]) -> str:
     if len(claims) > 1:
-        return f"None of the {len(claims)} receipts is for the content of {file} ({size} bytes, SHA-256 {sha256})."
+        return (
+            f"None of the {len(claims)} receipts matches the content of {file} ({size} bytes, SHA-256 "
+            f"{sha256})."
+        )
     (claim,) = claims
     if claim.get("size") != size:
         return f"{file} has {size} bytes, but {claim.get('size')} were stored as {claim.get('path')}."
     if not claim.get("sha256"):
-        return "The receipt has no SHA-256; the gateway did not compute it."
-    return f"The content of {file} is not what was stored as {claim.get('path')}; their SHA-256 differ."
+        return (
+            "The receipt can't be checked against the file: it has no SHA-256, because the gateway "
+            "didn't compute one."
+        )
+    return (
+        f"The content of {file} differs from the file stored as {claim.get('path')}: their SHA-256 "
+        "digests differ."
+    )
 
 
 # Keys
@@ -198,7 +207,9 @@ def _kept_file() -> Path:
     try:
         return profiles.folder().parent / "receipt-keys.json"
     except RuntimeError:
-        raise ProfileUnusable("There is no home folder for keys; use --output and --key.") from None
+        raise ProfileUnusable(
+            "Keys can't be saved, because there is no home folder; use --output and --key."
+        ) from None
 
 
 def _kept_keys() -> dict[str, Any]:
@@ -224,7 +235,7 @@ def _keep(keys: dict[str, Any]) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(file, json.dumps({"keys": list(known.values())}, indent=2) + "\n")
     except OSError as error:
-        raise ProfileUnusable(f"The file {file} cannot be written: {error.strerror}.") from None
+        raise ProfileUnusable(f"The file {file} can't be written: {error.strerror}.") from None
 
 
 def _decoded(text: str) -> bytes:

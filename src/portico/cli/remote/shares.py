@@ -42,7 +42,7 @@ def list_(options: SimpleNamespace) -> int:
         for link in links
     ]
     show_list(
-        rows, as_json=options.as_json, empty="You have no links; make one with 'portico share add PATH'."
+        rows, as_json=options.as_json, empty="You have no links; create one with 'portico share add PATH'."
     )
     return DONE
 
@@ -64,7 +64,7 @@ def log(options: SimpleNamespace) -> int:
     with connect(options) as client:
         accesses = client.link_accesses(options.id)
     rows = [asdict(access) for access in accesses]
-    show_list(rows, as_json=options.as_json, empty="Nobody has used it yet.")
+    show_list(rows, as_json=options.as_json, empty="This link has not been used yet.")
     return DONE
 
 

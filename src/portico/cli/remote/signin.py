@@ -27,7 +27,9 @@ def login(options: SimpleNamespace) -> int:
     former = before = _before(name)
     url = options.url or os.environ.get("PORTICO_URL") or (before.url if before else None)
     if not url:
-        raise UsageMistake("Specify the gateway: portico login https://files.example.com")
+        raise UsageMistake(
+            "The gateway is missing; write it like this: portico login https://files.example.com"
+        )
     url = normalize(url)
     Origin.of(url, None)  # reject an invalid address before the password prompt
     if before and not same_address(url, before.url):
@@ -52,7 +54,7 @@ def _login_with_key(options: SimpleNamespace, profile: Profile, former: Profile 
     """Save an API key, once the gateway accepts it."""
     tokens = Tokens(read_standard_input())
     if not tokens.is_key:
-        raise UsageMistake("This is not an API key; it has 39 characters and begins with pk_.")
+        raise UsageMistake("This is not an API key; a key has 39 characters and starts with pk_.")
     with Gateway(profile.url, tokens=tokens, ca=profile.ca) as gateway:
         session = gateway.whoami()
     user = str(session.get("username"))
@@ -70,7 +72,7 @@ def _login_with_key(options: SimpleNamespace, profile: Profile, former: Profile 
 def logout(options: SimpleNamespace) -> int:
     profile = profiles.find(profile_name(options))
     if profile is None or ProfileTokenStore(profile).load() is None:
-        print("You are not signed in.")
+        print("You aren't signed in.")
         return DONE
     store = ProfileTokenStore(profile)
     try:
@@ -81,7 +83,7 @@ def logout(options: SimpleNamespace) -> int:
     except ClientError as error:
         if not isinstance(error, NotSignedIn):
             print(
-                f"{sentence(error)} The token was deleted locally, but may still be valid on the gateway.",
+                f"{sentence(error)} The token was deleted here, but may still be valid on the gateway.",
                 file=sys.stderr,
             )
             return exit_code(error) or FAILED
@@ -122,7 +124,7 @@ def _revoke(former: Profile, tokens: Tokens) -> None:
 
 def _ask_user(before: Profile | None) -> str:
     if not at_terminal():
-        raise UsageMistake("Specify the Web User with --user NAME.")
+        raise UsageMistake("The Web User is missing; add --user NAME.")
     hint = f" [{before.user}]" if before else ""
     print(f"User name{hint}: ", end="", file=sys.stderr, flush=True)
     typed = sys.stdin.readline()
@@ -130,7 +132,7 @@ def _ask_user(before: Profile | None) -> str:
         raise KeyboardInterrupt
     name = typed.strip() or (before.user if before else "")
     if not name:
-        raise UsageMistake("A user name is needed.")
+        raise UsageMistake("The user name is missing; enter one.")
     return name
 
 
@@ -138,7 +140,7 @@ def _password(options: SimpleNamespace, profile: Profile) -> str:
     if options.password_stdin:
         return read_standard_input()
     if not at_terminal():
-        raise UsageMistake("There is no terminal for the password prompt; use --password-stdin.")
+        raise UsageMistake("The password can't be prompted for without a terminal; use --password-stdin.")
     try:
         return getpass.getpass(f"Password of {profile.user}: ")
     except EOFError:

@@ -25,7 +25,9 @@ from portico.model.visible_text import visible
 
 def sync(options: SimpleNamespace) -> int:
     if len(options.paths) != 2:
-        raise UsageMistake("Specify one source and one target; see 'portico sync --help'.")
+        raise UsageMistake(
+            "'portico sync' needs exactly one source and one target; see 'portico sync --help'."
+        )
     source, target = options.paths
     act = _up if options.direction == "up" else _down
     report = Report("uploaded" if act is _up else "downloaded", options)
@@ -53,7 +55,7 @@ def _down(
     client: Client, options: SimpleNamespace, remote: str, local: str, report: Report, comparison: Comparison
 ) -> None:
     if not find(client, remote, folder=True).is_folder:
-        raise NotAFolder(f"'{clean(remote)}' is a file; use 'portico get' for it.")
+        raise NotAFolder(f"'{clean(remote)}' is a file; download it with 'portico get'.")
     plan = DownloadPlan(client, options, report, comparison, whole=options.delete)
     download(client, options, plan.of_folder(clean(remote), local), report, comparison.fetched)
     _delete([(path, path) for path in plan.extra], "target", _remove, options, report)

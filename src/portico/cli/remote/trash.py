@@ -32,7 +32,7 @@ def list_trash(options: SimpleNamespace) -> int:
 
 def restore_items(options: SimpleNamespace) -> int:
     if options.rename and options.replace:
-        raise UsageMistake("--rename and --replace exclude each other.")
+        raise UsageMistake("--rename and --replace can't be combined; use one of them.")
     on_conflict: OnConflict = "rename" if options.rename else "replace" if options.replace else "fail"
     with connect(options) as client:
         for trash_id in _ids(client, options.paths):
@@ -56,8 +56,8 @@ def remove_items(options: SimpleNamespace) -> int:
 def empty_trash(options: SimpleNamespace) -> int:
     if not options.yes:
         if not sys.stdin.isatty():
-            raise UsageMistake("Nothing in the trash can be brought back afterwards; add --yes to empty it.")
-        print("Remove everything in the trash for good? [y/N] ", end="", file=sys.stderr, flush=True)
+            raise UsageMistake("Emptying the trash can't be undone; add --yes to confirm.")
+        print("Permanently remove everything in the trash? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return DONE
     with connect(options) as client, JobLine(client) as line:

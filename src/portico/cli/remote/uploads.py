@@ -36,7 +36,7 @@ def put(options: SimpleNamespace) -> int:
             return _put_stream(client, options, standard_input(), target, report)
         if "-" in sources:
             raise UsageMistake(
-                "Standard input must be the only source; upload the files with another command."
+                "Standard input can't be combined with other sources; upload the files with another command."
             )
         named = local_sources(sources, options, report)
         if len(named) == 1 and _is_stream(named[0]):
@@ -86,7 +86,7 @@ def upload(
         transfer(plan, send, report)
     except (KeyboardInterrupt, Temporary):
         if client.has_unfinished_uploads:
-            report.note("A large file is half sent; run the command again to go on with it.")
+            report.note("A large file was partly uploaded. Run the command again to resume it.")
         raise
 
 
@@ -129,7 +129,9 @@ def _print_stored(
     """Print the stored file as JSON, or its name if that differs from the requested one."""
     if entry is None:
         print(
-            f"The gateway does not report the name under which it stored '{visible(path)}'.", file=sys.stderr
+            f"The gateway didn't report the name under which it stored '{visible(path)}'. List the "
+            "folder to find it.",
+            file=sys.stderr,
         )
         return
     if options.as_json:

@@ -180,7 +180,10 @@ def check_unique_names(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise UsageMistake(f"Two sources have the name '{name}'; one would replace the other.")
+            raise UsageMistake(
+                f"Two sources have the name '{name}'; transfer them separately, because one would "
+                "replace the other."
+            )
         seen.add(name)
 
 

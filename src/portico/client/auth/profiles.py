@@ -90,7 +90,7 @@ def find(name: str) -> Profile | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or "it is damaged"
-        raise ProfileUnusable(f"The profile {file} cannot be read: {reason}; sign in again.") from None
+        raise ProfileUnusable(f"The profile {file} can't be read: {reason}. Sign in again.") from None
 
 
 def get(name: str) -> Profile:
@@ -104,13 +104,15 @@ def save(profile: Profile) -> None:
     try:
         file = _file(profile.name)
     except RuntimeError:
-        raise ProfileUnusable("There is no home folder for profiles; set XDG_CONFIG_HOME.") from None
+        raise ProfileUnusable(
+            "Profiles can't be saved, because there is no home folder; set XDG_CONFIG_HOME."
+        ) from None
     kept = {key: value for key, value in asdict(profile).items() if key != "name"}
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_private(file, json.dumps(kept, indent=2) + "\n")
     except OSError as error:
-        raise ProfileUnusable(f"The profile {file} cannot be written: {error.strerror}.") from None
+        raise ProfileUnusable(f"The profile {file} can't be written: {error.strerror}.") from None
 
 
 class ProfileTokenStore:

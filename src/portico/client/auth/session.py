@@ -118,7 +118,7 @@ class AuthSession:
     def _with_password(self) -> Operation[None]:
         known = self._credentials
         if known.username is None or known.password is None:
-            raise NotSignedIn("You are not signed in; sign in with a user name and password.")
+            raise NotSignedIn("You aren't signed in; sign in with a user name and password.")
         form = {"grant_type": "password", "username": known.username, "password": known.password}
         yield from self._grant(form)
 
@@ -154,7 +154,7 @@ class AuthSession:
                 known.client_secret = json.loads(found["clientSecret"])
             except (KeyError, ValueError):
                 raise NotAGateway(
-                    "The gateway does not publish its client ID; pass client_id and client_secret."
+                    "The gateway doesn't publish its client id; pass client_id and client_secret."
                 ) from None
         return f"{known.client_id}:{known.client_secret}"
 

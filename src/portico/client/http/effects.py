@@ -75,7 +75,7 @@ class Response:
             return json.loads(self.content)
         except ValueError:
             raise NotAGateway(
-                "The response is not JSON; is this the address of a Portico gateway?",
+                "The response is not JSON. Check that the address is a Portico gateway's.",
                 status=self.status,
                 request_id=self.headers.get("x-request-id"),
             ) from None

@@ -72,7 +72,7 @@ class Head:
         version, _, rest = first.partition(" ")
         status = rest[:3]
         if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdecimal()):
-            raise NotAGateway("The response is not HTTP; is this the address of a Portico gateway?")
+            raise NotAGateway("The response is not HTTP. Check that the address is a Portico gateway's.")
         pairs = (line.partition(":") for line in lines)
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
         connection = headers.get("connection", "keep-alive" if version == "HTTP/1.1" else "close")

@@ -34,7 +34,7 @@ class Origin:
             host = port = None
         if not host or parts.scheme not in ("http", "https") or parts.query or parts.username:
             raise Unreachable(
-                f"{url!r} is not the address of a gateway; write it as https://files.example.com"
+                f"{url!r} is not a valid gateway address; use one like https://files.example.com"
             )
         tls = parts.scheme == "https"
         context, file = (ca, None) if isinstance(ca, ssl.SSLContext) else (None, ca)
@@ -56,7 +56,7 @@ class Origin:
             try:
                 self.context = ssl.create_default_context(cafile=self.ca)
             except (OSError, ssl.SSLError) as error:
-                raise Unreachable(f"The certificate file {self.ca} cannot be used: {error}") from None
+                raise Unreachable(f"The certificate file {self.ca} can't be used: {error}") from None
         return self.context if self.tls else None
 
 
@@ -70,7 +70,7 @@ def connection_error(
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = error.verify_message or "it is not trusted"
         return Unreachable(
-            f"The certificate of {place} was refused: {reason}; if it is self-signed, pass its file as ca."
+            f"The certificate of {place} was refused: {reason}. If it is self-signed, pass its file as ca."
         )
     if opening and isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
         reason = (error.reason or "it failed").lower().replace("_", " ")
@@ -78,11 +78,11 @@ def connection_error(
             f"The TLS handshake with {place} failed ({reason}); did you mean http://{place}{origin.prefix}?"
         )
     if isinstance(error, _TlsAlert) and not origin.tls:
-        return Unreachable(f"{place} speaks TLS; did you mean https://{place}{origin.prefix}?")
+        return Unreachable(f"{place} uses TLS; did you mean https://{place}{origin.prefix}?")
     if isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME:
         return Unreachable(f"Host {origin.host} not found; check the address.")
     if isinstance(error, TimeoutError):
-        return ConnectionFailed(f"{place} did not respond in time.", sent=sent, opening=opening)
+        return ConnectionFailed(f"{place} didn't respond in time.", sent=sent, opening=opening)
     if opening and _is_refusal(error):
         detail = f"{place} refused the connection; check the address, or start the gateway."
         return ConnectionFailed(detail, opening=True)

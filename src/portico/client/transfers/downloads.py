@@ -219,7 +219,7 @@ def _verified(path: str, part: PartialFile, entry: Entry | None) -> Operation[bo
     if entry.digest != digest_text((yield from blocking(part.sha256))):
         yield from blocking(part.reset)
         raise WrongDigest(
-            f"{path} is not what the gateway has recorded: its SHA-256 differs; download it again."
+            f"The SHA-256 of {path} differs from the one recorded on the gateway. Download the file again."
         )
     return True
 

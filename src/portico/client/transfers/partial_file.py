@@ -228,6 +228,4 @@ def _lock(descriptor: int, target: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise NotPossible(
-            f"{target} is being downloaded by another program; wait until it has finished."
-        ) from None
+        raise NotPossible(f"Another program is downloading {target}; wait until it has finished.") from None

@@ -125,7 +125,7 @@ class ResumableUpload:
                     response = yield from self._append(self._id, self._offset)
                     self._offset = received(response, self._size)
                     if self._offset <= reached:
-                        raise OffsetMismatch("The gateway has received nothing of what was sent to it.")
+                        raise OffsetMismatch("The gateway received nothing of what was sent.")
                     failure = None
                     backoff.reset()
                     self._part.grow()

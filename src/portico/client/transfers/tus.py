@@ -180,7 +180,7 @@ def received(response: Response, size: int) -> int:
     """How much of a file of this size has arrived."""
     text = response.headers.get("upload-offset", "")
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= size):
-        raise NotAGateway("The response does not say how much of the upload has arrived.")
+        raise NotAGateway("The response doesn't say how much of the upload has arrived.")
     return int(text)
 
 

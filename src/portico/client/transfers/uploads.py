@@ -268,9 +268,11 @@ def _difference(session: AuthSession, file: UploadItem) -> Operation[ClientError
         if file.entry.digest == digest_text(file.sha256):
             return None
         return WrongDigest(
-            f"{path} on the gateway is not what was sent: its SHA-256 differs; upload it again."
+            f"The SHA-256 of {path} on the gateway differs from what was sent. Upload the file again."
         )
     size = (yield from files.stat(session, path)).size
     if size == file.sent:
         return None
-    return WrongSize(f"{path} has {size} bytes on the gateway, but {file.sent} were sent.")
+    return WrongSize(
+        f"{path} has {size} bytes on the gateway, but {file.sent} were sent. Upload the file again."
+    )

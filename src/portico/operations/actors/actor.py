@@ -113,9 +113,9 @@ class Actor(msgspec.Struct, frozen=True):
     def right_missing(self) -> str:
         """What is answered if a right is missing: in words for a guest, a key, or a user."""
         if self.guest is not None:
-            return "This link does not give the right '{}'; ask where you got it."
+            return "This link doesn't allow you to {}. Ask the person who sent it to you."
         if self.context.key is not None:
-            return "This key does not give the right '{}', or its owner lacks it; use another key."
+            return "This key or its owner isn't allowed to {} here. Use another key."
         return RIGHT_MISSING
 
     def require_unrestricted(self) -> None:
@@ -129,16 +129,16 @@ class Actor(msgspec.Struct, frozen=True):
         if wanted == self.only and (wanted.is_folder or not wanted.path.as_folder):
             return
         if wanted and self.only.is_folder and wanted.path == self.only.path:
-            raise IsAFolder(f"'{wanted.path.name}' is a folder; a ticket for it opens its ZIP only.")
+            raise IsAFolder(
+                f"'{wanted.path.name}' is a folder; with this ticket, you can only download it as a ZIP."
+            )
         what = "a folder as a ZIP" if self.only.is_folder else "one file"
-        raise Forbidden(
-            f"{'A ticket' if self.by_ticket else 'This link'} is valid for the download of {what} only."
-        )
+        raise Forbidden(f"{'This ticket' if self.by_ticket else 'This link'} only allows downloading {what}.")
 
     def require_session(self) -> Session:
         """The session of the sign-in; `Forbidden` without one."""
         if self.session is None:
-            raise Forbidden("This needs a sign-in with a password.")
+            raise Forbidden("Only a signed-in session can do this. Sign in with a user name and password.")
         return self.session
 
 
@@ -166,14 +166,14 @@ class Standing:
             if actor.guest:
                 return link_ended()
             if actor.context.key:
-                return NotSignedIn("The key was ended in the meantime; use another key.")
-            return NotSignedIn("The account was disabled in the meantime; ask your administrator.")
+                return NotSignedIn("The key was ended in the meantime. Use another key.")
+            return NotSignedIn("Your account was disabled in the meantime. Ask your administrator.")
         if missing := self._needed - now.rights:
             return Forbidden(actor.right_missing.format(min(missing)))
         if (now.connection, now.root) == (then.connection, then.root):
             return None
         if actor.guest is None:
-            return Forbidden("Your root folder was changed in the meantime; repeat the request.")
+            return Forbidden("Your root folder was changed in the meantime. Repeat the request.")
         # A link follows what was moved: a download goes on, but nothing is stored in the former place.
         return None if self._needed <= _READING else link_ended()
 

@@ -65,6 +65,7 @@ class Attempt:
 
 def running() -> RequestRunning:
     return RequestRunning(
-        "A request with this idempotency key is still running; ask again for its answer in a moment.",
+        "The first request with this idempotency key is still running. Send it again in a moment "
+        "to get its answer.",
         retry_after=RETRY_SECONDS,
     )

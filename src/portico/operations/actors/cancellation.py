@@ -13,7 +13,7 @@ class ClientGone(InvalidRequest):
     """The client hung up, or the rest of its request cannot be read. It may still be listening."""
 
     def __init__(self) -> None:
-        super().__init__("The request was cut off before its end; send it again in full.")
+        super().__init__("The request ended too early. Send it again in full.")
 
 
 class ChangeAbandoned(ClientGone):
@@ -44,7 +44,7 @@ class CancellableWork:
                 return task.result()
             if self._stopping:
                 raise Unavailable(
-                    "The gateway is stopping; what was done so far is kept, so check before you try again.",
+                    "The gateway is stopping, and the finished part is kept. Check it before you try again.",
                     retry_after=5,
                 )
             if loss.done():

@@ -36,13 +36,13 @@ class Idempotency:
             case Answered(response, scope):
                 if scope is not None and not _holds(actor.user, scope):
                     raise Forbidden(
-                        "Your rights or your root folder changed since this request was answered; "
-                        "send it with a new idempotency key."
+                        "Your rights or root folder have changed since this request was answered. "
+                        "Send it with a new idempotency key."
                     )
                 return response
             case Reused():
                 raise IdempotencyKeyReused(
-                    "This idempotency key was sent with a different request before; use a new key for each request."
+                    "This idempotency key belongs to another request. Use a new key for each request."
                 )
             case Running():
                 raise running()

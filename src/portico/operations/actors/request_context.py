@@ -49,7 +49,7 @@ class Admission:
         if (total := waiting.total()) >= MAX_WAITING:
             actors = len(waiting) + (share[0] not in waiting)
             if waiting[share[0]] >= MAX_WAITING // actors or total >= 2 * MAX_WAITING:
-                raise Unavailable("The gateway is overloaded at the moment; try again soon.", retry_after=1)
+                raise Unavailable("The gateway is overloaded. Try again in a moment.", retry_after=1)
         waiting[share[0]] += 1
         return Slot(waiting, share[0])
 
@@ -67,7 +67,7 @@ class Admission:
             turn = await self._searches.take(share)
         except NoRoom:
             raise TooManyRequests(
-                "Too many of your searches are running; wait until one is done.", retry_after=1
+                "Too many of your searches are running. Wait until one is done.", retry_after=1
             ) from None
         try:
             yield

@@ -110,7 +110,8 @@ class ArchiveLease:
 
 def _too_many() -> TooManyRequests:
     return TooManyRequests(
-        "Too many of your archives are being made; wait until one is done, or choose less.", retry_after=5
+        "Too many of your ZIP downloads are being prepared. Wait until one is done, or choose fewer files.",
+        retry_after=5,
     )
 
 
@@ -215,9 +216,7 @@ class Archive:
                 try:
                     size = download.stop
                     if self.size is not None and size != item.entry.size:
-                        raise Changed(
-                            f"'{item.path}' has changed since the archive was begun; download it again."
-                        )
+                        raise Changed(f"'{item.path}' changed during the download. Download the ZIP again.")
                     # A listing may have the time of the upload instead of the file's own.
                     modified = download.entry.modified or item.entry.modified
                     yield writer.begin(self._name(item), size, modified)
@@ -273,10 +272,12 @@ class Archive:
                 size += entry.size or 0
                 if entries > self._limits.entries:
                     raise TooLarge(
-                        f"An archive may have {self._limits.entries} entries; choose fewer files or folders."
+                        f"A ZIP can contain at most {self._limits.entries} files and folders. Choose fewer."
                     )
                 if self._limits.size and size > self._limits.size:
-                    raise TooLarge(f"An archive may have {self._limits.size} bytes; choose less at once.")
+                    raise TooLarge(
+                        f"A ZIP can contain at most {self._limits.size} bytes. Choose fewer files."
+                    )
                 yield _Item(path, entry)
 
     async def _below(self, top: Path) -> AsyncIterator[tuple[Path, Entry]]:

@@ -144,8 +144,8 @@ class Hashing:
         for expected in self._expected:
             if self._hashes[expected.algorithm].digest() != expected.value:
                 raise expected.mismatch(
-                    f"What arrived does not match its {expected.field} ({expected.algorithm}); nothing of it was "
-                    "stored, send it again."
+                    f"The content doesn't match its {expected.field} ({expected.algorithm}), so it "
+                    "was not stored. Send it again."
                 )
 
     @property

@@ -152,7 +152,7 @@ class Files:
         drive, path = await self._tree.at(path, Scope(path))
         entry = await drive.stat_for_download(path)
         if entry.is_folder:
-            raise IsAFolder(f"'{path.name}' is a folder; list it, or download a file in it.")
+            raise IsAFolder(f"'{path.name}' is a folder. List it, or download a file in it.")
         return entry
 
     async def has_digests(self) -> bool:
@@ -213,7 +213,7 @@ class Files:
         entry = await self.stat_for_download(path)
         self._context.action = "thumbnail"
         if self._shared.thumbnails is None:
-            raise NoThumbnail("This gateway makes no thumbnails.")
+            raise NoThumbnail("Thumbnails are turned off on this gateway.")
         drive, path = await self._tree.at(path, Scope(path))
         return self._shared.thumbnails.of(drive, path, entry, size, page)
 
@@ -239,7 +239,7 @@ class Files:
         entry = await drive.stat_for_download(place)
         self._actor.require(Scope(path, entry.is_folder))
         if entry.is_folder and not recursive:
-            raise IsAFolder(f"'{path.name}' is a folder; a ticket for its archive needs recursive=true.")
+            raise IsAFolder(f"'{path.name}' is a folder; to get a ticket for its ZIP, add recursive=true.")
         is_folder = entry.is_folder
         if guest:
             guests = self._shared.guests

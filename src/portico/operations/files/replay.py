@@ -29,7 +29,8 @@ async def is_gone(drive: Drive, attempt: Attempt, path: Path) -> bool:
     entry = await drive.find(path)
     if entry is not None and not entry.is_folder and _is_newer(entry, attempt):
         raise Changed(
-            f"'{path.name}' was written after this request was first sent; if it is meant, use a new idempotency key."
+            f"'{path.name}' was changed after this request was first sent. To apply it anyway, use "
+            "a new idempotency key."
         )
     return entry is None
 
@@ -55,7 +56,7 @@ class AlreadyStored(InvalidRequest):
     """Ends an upload, with nothing stored, whose content the earlier attempt has stored."""
 
     def __init__(self, entry: Entry) -> None:
-        super().__init__("This file is stored already.")
+        super().__init__("This file is already stored.")
         self.entry = entry
 
 

@@ -95,7 +95,8 @@ class Upload:
         """`size` bytes follow at most; `TooLarge` if the storage takes no file of that size."""
         if size > self._drive.max_file_size:
             raise TooLarge(
-                f"The storage accepts files of up to {self._drive.max_file_size} bytes; send less at once."
+                f"The file exceeds the storage's limit of {self._drive.max_file_size} bytes. "
+                "Upload a smaller file."
             )
         self._announced = size
 
@@ -132,7 +133,7 @@ class Upload:
             path = self._folder.child(name)
             change.line.path = str(path)
             if name in self._names:
-                raise InvalidRequest(f"'{name}' is given twice in this upload; send each name once.")
+                raise InvalidRequest(f"'{name}' appears twice in this upload; use each name once.")
             self._names.add(name)
             await self._limits.check_names(self._drive, path)
             self._limits.check_file(name, size)
@@ -200,7 +201,10 @@ class Upload:
             )
         except AlreadyExists as error:
             if condition.only_new:
-                raise Changed(f"'{name}' exists already, which the condition excludes.") from error
+                raise Changed(
+                    f"'{name}' already exists, and the condition doesn't allow replacing it. Choose "
+                    "another name."
+                ) from error
             raise
         finally:
             target.close()
@@ -294,7 +298,9 @@ class Upload:
         return Standing(self._actor, Right.UPLOAD, Right.OVERWRITE)
 
     def _too_large(self, name: str) -> TooLarge:
-        return TooLarge(f"'{name}' is larger than the limit of {self._max_file_size} bytes per file.")
+        return TooLarge(
+            f"'{name}' exceeds the limit of {self._max_file_size} bytes per file. Upload a smaller file."
+        )
 
 
 async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) -> Entry:
@@ -306,7 +312,8 @@ async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) 
     finally:
         await newer.close()
     raise Changed(
-        f"'{name}' was written after this request was first sent; if it is to be replaced, use a new idempotency key."
+        f"'{name}' was changed after this request was first sent. To replace it anyway, use a new "
+        "idempotency key."
     )
 
 
@@ -335,7 +342,7 @@ class _Target:
         self.is_new = found is None
         if found is None:
             if condition.if_match is not None:
-                raise Changed(f"There is no '{self._name}' any more; look at it again.")
+                raise Changed(f"'{self._name}' no longer exists. List the folder and try again.")
             return
         if self._upload.on_conflict is OnConflict.RENAME:
             self.is_new = True

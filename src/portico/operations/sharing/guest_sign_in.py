@@ -83,7 +83,9 @@ class GuestSignIn:
             needs = ["password"] if found.password_hash and not password else []
             needs += ["name"] if found.link.ask_name and not name.strip() else []
             if needs:
-                raise MoreNeeded(f"This link asks for a {' and a '.join(needs)}; send it along.", needs=needs)
+                raise MoreNeeded(
+                    f"This link needs a {' and a '.join(needs)}. Send it with the request.", needs=needs
+                )
         line = context.audit_line("share.open")
         try:
             found = await self._guests.check_password(found, password or "", context.address)
@@ -93,7 +95,9 @@ class GuestSignIn:
                 await self._audit.record(line)
             raise
         if found.link.is_used_up:
-            raise LimitReached("This link has been used as often as its owner allows.")
+            raise LimitReached(
+                "This link has reached its limit. Ask the person who sent it to you for a new one."
+            )
         await require_target(self._drives, found)
         given = _checked(name) if found.link.ask_name else ""
         text = await self._added(found, given, context.address)
@@ -142,11 +146,11 @@ class GuestSignIn:
 def _checked(name: str) -> str:
     name = unicodedata.normalize("NFC", " ".join(name.split()))
     if not 0 < len(name) <= MAX_NAME:
-        raise InvalidRequest(f"A name has 1 to {MAX_NAME} characters; choose another one.")
+        raise InvalidRequest(f"The name must have 1 to {MAX_NAME} characters. Choose another one.")
     if is_deceptive(name) or not name.translate(_JOINERS).isprintable():
-        raise InvalidRequest("The name has characters that cannot be shown; choose another one.")
+        raise InvalidRequest("The name contains characters that can't be displayed. Choose another one.")
     if not any(map(_is_visible, name)):
-        raise InvalidRequest("Nobody could see this name; choose another one.")
+        raise InvalidRequest("The name contains only invisible characters. Choose another one.")
     return name
 
 

@@ -68,7 +68,7 @@ class LinkLimits:
     def check_folder(self, folder: Path) -> None:
         """A sender without a folder of their own could otherwise learn of files by their names."""
         if self.is_upload_only and self._guest and self._guest.folder is None and not folder.is_root:
-            raise Forbidden("This link takes files without folders; send each file by its name alone.")
+            raise Forbidden("This link doesn't accept folders. Send each file under its name alone.")
 
     async def check_names(self, drive: Drive, path: Path) -> None:
         """`InvalidPath` if the guest would add a name that deceives its readers. Folders of the owner may have one."""
@@ -76,8 +76,8 @@ class LinkLimits:
             above = Path(path.segments[:depth]) if depth < len(path.segments) else None
             if is_deceptive(name) and not (above and await drive.find(above)):
                 raise InvalidPath(
-                    f"The name '{visible(name)}' contains invisible characters or ones that change the reading direction; "
-                    "remove them."
+                    f"The name '{visible(name)}' contains invisible characters or characters that "
+                    "change the reading direction. Remove them."
                 )
 
     def most_bytes(self, limit: int) -> int:
@@ -93,7 +93,7 @@ class LinkLimits:
         link = self._guest.link
         if link.types and not any(_matches(name, kind) for kind in link.types):
             raise UnsupportedMediaType(
-                f"This link does not take '{name}'; it takes {', '.join(link.types)} only."
+                f"This link doesn't accept '{name}'. It accepts only {', '.join(link.types)}."
             )
         if link.max_uploads is not None and link.uploads >= link.max_uploads:
             raise takes_no_more()
@@ -144,7 +144,7 @@ class LinkLimits:
 
 
 def not_by_link() -> Forbidden:
-    return Forbidden("This is not possible by a link.")
+    return Forbidden("Share links don't allow this.")
 
 
 def owner_path(owner: User, path: Path) -> Path:

@@ -79,14 +79,14 @@ class Shares:
         key = self._actor.context.key
         # The policy is about paths as users see them; those of a key begin at its folder.
         if not policy.allows(path.under(Path.parse(key.folder)) if key else path):
-            raise Forbidden("This folder must not be shared; the administrator decides which may.")
+            raise Forbidden("Your administrator doesn't allow sharing this folder. Choose another one.")
         self._require_rights(kind)
         drive, place = await self._tree.at(path)
         entry = await drive.find(place)
         if entry is None:
             raise not_found(str(path))
         if kind.takes_files and not entry.is_folder:
-            raise InvalidRequest("Files can be sent to a folder only; share the folder.")
+            raise InvalidRequest("Guests can only send files to a folder. Share the folder instead.")
         values = {
             "kind": str(kind),
             "is_folder": entry.is_folder,
@@ -103,12 +103,16 @@ class Shares:
             **await self._values(options),
         }
         if policy.require_password and values["password_hash"] is None:
-            raise InvalidRequest("Links need a password here; give it one.")
+            raise InvalidRequest("Links must have a password on this gateway. Set one.")
         if not kind.takes_files and values["folder_per_sender"]:
-            raise InvalidRequest("A folder for each sender is for links that take files.")
+            raise InvalidRequest(
+                "Only links that accept files can have a folder for each sender. Change the link's "
+                "kind, or turn the option off."
+            )
         if values["folder_per_sender"] and kind is LinkKind.BOTH:
             raise InvalidRequest(
-                "A folder for each sender is for file requests; guests could not see the rest."
+                "Only file requests can have a folder for each sender. Change the link's kind, or "
+                "turn the option off."
             )
         async with self._change("share.add", path) as change:
             await change.begin()
@@ -130,9 +134,11 @@ class Shares:
         self._require_rights(link.kind)
         values = await self._values(options)
         if self._links.policy.require_password and "password_hash" in values and not values["password_hash"]:
-            raise InvalidRequest("Links need a password here; give it another one.")
+            raise InvalidRequest(
+                "Links must have a password on this gateway. Set another one instead of removing it."
+            )
         if values.get("folder_per_sender") and link.kind is not LinkKind.REQUEST:
-            raise InvalidRequest("A folder for each sender is for file requests.")
+            raise InvalidRequest("Only file requests can have a folder for each sender. Turn the option off.")
         if not values:
             return self._details(link)
         async with self._change("share.set", self._path(link), link.id) as change:
@@ -173,9 +179,9 @@ class Shares:
         self._actor.context.action = action
         self._actor.require_unrestricted()
         if self._actor.guest is not None:
-            raise Forbidden("A link cannot make links.")
+            raise Forbidden("Share links can't create other links. Sign in with an account.")
         if makes and not self._links.policy.enabled:
-            raise Forbidden("Sharing is switched off here; the administrator can allow it.")
+            raise Forbidden("Sharing is turned off on this gateway. Ask your administrator to turn it on.")
         # Users who have signed in may see and end their links, even without the right to make any.
         if (makes or self._actor.session is None) and Right.SHARE not in self._actor.user.rights:
             raise Forbidden(self._actor.right_missing.format(Right.SHARE))
@@ -217,13 +223,13 @@ class Shares:
         }
         for name, most in (("title", MAX_TITLE), ("note", MAX_NOTE)):
             if name in given and len(given[name]) > most:
-                raise InvalidRequest(f"The {name} may have {most} characters; shorten it.")
+                raise InvalidRequest(f"The {name} can have at most {most} characters. Shorten it.")
             if name in given and "\0" in given[name]:
-                raise InvalidRequest(f"The {name} has a NUL character; leave it out.")
+                raise InvalidRequest(f"The {name} contains a NUL character. Remove it.")
         for name in ("max_downloads", "max_uploads", "max_bytes"):
             if given.get(name) is not None and not 1 <= given[name] <= MAX_COUNT:
                 raise InvalidRequest(
-                    f"A limit is a whole number from 1 to {MAX_COUNT}; leave it out if there is none."
+                    f"A limit must be a whole number from 1 to {MAX_COUNT}. For no limit, leave it out."
                 )
         if "expires_at" in given:
             self._check_end(given["expires_at"])
@@ -239,10 +245,12 @@ class Shares:
     def _check_end(self, end: int | None) -> None:
         latest = self._latest_end()
         if end is not None and end <= self._shared.now():
-            raise InvalidRequest("The link would have expired already; choose a later time.")
+            raise InvalidRequest("The link would already have expired. Choose a later time.")
         if latest is not None and (end is None or end > latest + 60_000):
             longest = self._links.policy.max_lifetime
-            raise InvalidRequest(f"A link may live for {longest} here; choose an earlier end.")
+            raise InvalidRequest(
+                f"Links can be valid for at most {longest} on this gateway. Choose an earlier end."
+            )
 
 
 def _types(types: Sequence[str]) -> list[str]:
@@ -250,8 +258,8 @@ def _types(types: Sequence[str]) -> list[str]:
     found = [kind.strip().lower() for kind in types if kind.strip()]
     found = [kind if "/" in kind or kind.startswith(".") else f".{kind}" for kind in found]
     if len(found) > MAX_TYPES:
-        raise InvalidRequest(f"A link may name {MAX_TYPES} types; name fewer.")
+        raise InvalidRequest(f"A link can list at most {MAX_TYPES} file types. List fewer.")
     for kind in found:
         if not _TYPE.fullmatch(kind):
-            raise InvalidRequest(f"'{kind[:40]}' is no type; write .pdf or image/*.")
+            raise InvalidRequest(f"'{kind[:40]}' is not a valid file type; use one like .pdf or image/*.")
     return found

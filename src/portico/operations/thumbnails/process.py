@@ -74,7 +74,7 @@ class ThumbnailProcess:
             turn = await self._turns.take(keys)
         except NoRoom:
             raise Unavailable(
-                "Too many thumbnails are being made; try again in a moment.", retry_after=5
+                "Too many thumbnails are being made. Try again in a moment.", retry_after=5
             ) from None
         try:
             yield
@@ -144,7 +144,7 @@ class ThumbnailProcess:
 
 
 def _unavailable() -> Unavailable:
-    return Unavailable("No thumbnail can be made at the moment; try again later.", retry_after=30)
+    return Unavailable("Thumbnails can't be made right now. Try again later.", retry_after=30)
 
 
 def _start(control: socket.socket) -> subprocess.Popen[bytes]:

@@ -42,11 +42,11 @@ class Thumbnails:
             (kind for kind in (entry.content_type, guess_content_type(path.name)) if kind in self.types), None
         )
         if kind is None:
-            raise NoThumbnail(f"There are no thumbnails of files like '{path.name}'.")
+            raise NoThumbnail(f"Thumbnails aren't available for files like '{path.name}'.")
         if (entry.size or 0) > MAX_BYTES:
             raise NoThumbnail(f"'{path.name}' is too large for a thumbnail.")
         if page > 1 and kind not in _DOCUMENTS:
-            raise NoThumbnail(f"'{path.name}' has one page.")
+            raise NoThumbnail(f"'{path.name}' has only one page; request page 1.")
         return PlannedThumbnail(
             self, drive, path, entry, size, page, "pdf" if kind in _DOCUMENTS else "image"
         )
@@ -66,7 +66,7 @@ class Thumbnails:
             try:
                 length = content.stop - content.start
                 if length > MAX_BYTES or length != (entry.size or 0):
-                    raise NoThumbnail(f"'{path.name}' has changed.")
+                    raise NoThumbnail(f"'{path.name}' has changed. Try again.")
                 request = Request(planned.kind, length, planned.size, planned.page)
                 pictures = await self._process.make(request, content.chunks)
             finally:
@@ -111,7 +111,7 @@ class PlannedThumbnail(msgspec.Struct, frozen=True):
         """`NoThumbnail` if the file is damaged, or asks for too much. `keys`: whose turn it takes."""
         cached = await self.thumbnails._get(self.key()) or await self.thumbnails._make(self, keys)
         if not cached.content:
-            raise NoThumbnail(f"No thumbnail of '{self.path.name}' can be made.")
+            raise NoThumbnail(f"A thumbnail of '{self.path.name}' can't be made.")
         return Thumbnail(cached.content, cached.pages)
 
 

@@ -81,7 +81,7 @@ class UploadAccess:
 
 
 def no_such_upload() -> NotFound:
-    return NotFound("There is no such upload, or it has expired; send the file again.")
+    return NotFound("This upload doesn't exist or has expired. Send the file again.")
 
 
 class NewUpload(msgspec.Struct, frozen=True):

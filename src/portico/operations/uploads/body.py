@@ -88,12 +88,15 @@ class SizeLimit(msgspec.Struct):
 
     def error(self) -> TooLarge:
         if self.is_announced:
-            return TooLarge(f"The upload was announced with {self.size} bytes; this is more.")
+            return TooLarge(
+                f"The upload exceeds its declared size of {self.size} bytes. Start a new upload with "
+                "the right size."
+            )
         return too_large(self.size)
 
 
 def too_large(limit: int) -> TooLarge:
-    return TooLarge(f"A file may have {limit} bytes at most.")
+    return TooLarge(f"Files can have at most {limit} bytes. Upload a smaller file.")
 
 
 async def guarded(

@@ -46,7 +46,9 @@ class Concatenation:
     async def store(self, new: NewUpload, parts: list[str], wanted: WantedDigest) -> UploadStatus:
         """Store one file that consists of finished partial uploads, in this order."""
         if not 1 <= len(parts) <= MAX_PARTS or len(set(parts)) < len(parts):
-            raise InvalidRequest(f"A file is made of 1 to {MAX_PARTS} different partial uploads.")
+            raise InvalidRequest(
+                f"A file can be joined from 1 to {MAX_PARTS} different partial uploads; send that many."
+            )
         self._context.action = "upload"
         drive = await self._tree.whole()
         async with AsyncExitStack() as stack:
@@ -62,9 +64,7 @@ class Concatenation:
                 details.partial and claim.record.status == PART
                 for details, claim in zip(known, (claims[part] for part in parts), strict=True)
             ):
-                raise InvalidRequest(
-                    "Only partial uploads that are complete can be joined; finish them first."
-                )
+                raise InvalidRequest("Only complete partial uploads can be joined. Finish them first.")
             size = sum(claim.record.offset for claim in claims.values())
             status = await self._uploads.create(msgspec.structs.replace(new, size=size), parts)
             self._context.release()  # from here on it is an upload, which needs no admission

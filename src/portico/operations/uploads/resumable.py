@@ -163,7 +163,9 @@ class ResumableUploads:
             claim.interrupt = interrupt
             details = details_of(claim.record)
             if details.parts:
-                raise Forbidden("This upload is made of others; nothing can be added to it.")
+                raise Forbidden(
+                    "This upload is joined from other uploads and can't be extended. Start a new upload."
+                )
             if claim.record.status != OPEN:
                 if offset == claim.record.offset and not length:
                     return status_of(claim.record, details)
@@ -315,9 +317,14 @@ class ResumableUploads:
         if size is None or size == known:
             return known
         if known is not None:
-            raise InvalidRequest(f"The upload was announced with {known} bytes; that cannot be changed.")
+            raise InvalidRequest(
+                f"The upload was declared with {known} bytes, and its size can't be changed. Start a "
+                "new upload."
+            )
         if size < record.offset:
-            raise InvalidRequest("More has arrived than this length; send the length of the whole file.")
+            raise InvalidRequest(
+                "The upload already has more bytes than this length. Send the length of the whole file."
+            )
         if size > (limit := self._size_limit(drive)):
             raise too_large(limit)
         return size
@@ -325,8 +332,10 @@ class ResumableUploads:
 
 def _too_many(scope: Scope, most: int) -> TooManyRequests:
     sentence = {
-        Scope.USER: f"You have {most} unfinished uploads, or too much metadata in them; finish or end some of them first.",
-        Scope.ADDRESS: f"Your address has {most} unfinished uploads through this link, or too much metadata in them; finish or end some of them first.",
-        Scope.LINK: f"This link has {most} unfinished uploads, or too much metadata in them; try again later.",
+        Scope.USER: f"You have {most} unfinished uploads, or too much metadata in them. Finish or end some of "
+        "them first.",
+        Scope.ADDRESS: f"Your address has {most} unfinished uploads through this link, or too much metadata in "
+        "them. Finish or end some of them first.",
+        Scope.LINK: f"This link has {most} unfinished uploads, or too much metadata in them. Try again later.",
     }
     return TooManyRequests(sentence[scope], retry_after=60)

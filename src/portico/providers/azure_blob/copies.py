@@ -63,7 +63,7 @@ async def copy_blob(
         # A failed copy leaves an empty blob.
         await service.send("DELETE", target, None, {"If-Match": response.headers.get("ETag", "")})
         raise ProviderFailed(
-            "The storage service could not copy a file; try again.",
+            "The storage couldn't copy a file. Try again.",
             cause=f"the copy ended as {status!r}"[:200],
         )
 
@@ -75,7 +75,7 @@ async def _ended(service: Container, target: str, response: Response) -> Respons
         progress = response.headers.get("x-ms-copy-progress", "")
         waited, seen = (waited + wait, seen) if progress == seen else (0.0, progress)
         if waited > STALLED_SECONDS:
-            raise ProviderTimeout("The storage service did not finish a copy; try again.")
+            raise ProviderTimeout("The storage didn't finish a copy in time. Try again.")
         await asyncio.sleep(wait)
         wait = min(2 * wait, _LONGEST_WAIT)
         response = await service.send("HEAD", target)

@@ -81,7 +81,7 @@ def read_page(body: bytes, asked: int, flat: bool) -> tuple[KeyPage, list[str]]:
     page = read(body, _SHAPE_WITH_ENCODED if encoded else _SHAPE, asked)
     marker = page.fields["NextMarker"]
     if marker is None:
-        raise malformed_response("a listing that does not say whether it continues")
+        raise malformed_response("a listing that doesn't say whether it continues")
     listing = KeyPage([], [_name(record) for record in page.records["BlobPrefix"]], marker or None)
     marked: list[str] = []
     for record in page.records["Blob"]:
@@ -107,7 +107,7 @@ def read_versions(body: bytes, asked: int) -> tuple[list[Current], str, str | No
     page = read(body, _SHAPE_OF_VERSIONS, asked)
     marker = page.fields["NextMarker"]
     if marker is None:
-        raise malformed_response("a listing that does not say whether it continues")
+        raise malformed_response("a listing that doesn't say whether it continues")
     found = []
     last = ""
     for record in page.records["Blob"]:

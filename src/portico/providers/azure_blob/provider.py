@@ -186,8 +186,8 @@ class AzureBlobProvider(VersionedStore):
     @property
     def key_limit(self) -> str:
         return (
-            f"A path can have {_MAX_KEY} characters and {_MAX_SEGMENTS} levels in this storage, "
-            "the path of a folder one less of each."
+            f"Paths in this storage can have at most {_MAX_KEY} characters and {_MAX_SEGMENTS} "
+            "levels, and folder paths one fewer of each. Choose a shorter path."
         )
 
 

@@ -79,7 +79,7 @@ class BlobVersions(ObjectVersions):
             kept = await self._put(key, content)
         if not kept:  # since the last look
             self.forget()
-            raise ProviderUnavailable("The storage service no longer keeps versions; try again.")
+            raise ProviderUnavailable("The storage no longer keeps versions. Try again.")
 
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
         with translated(name_of(key)):

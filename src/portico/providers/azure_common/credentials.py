@@ -101,7 +101,8 @@ def credential_and_url(
     if connection_string:
         if account_url or account_key or sas_token:
             raise invalid_option(
-                "connection-string excludes the other options: remove account-url, account-key and sas-token"
+                "connection-string can't be combined with other options: remove account-url, "
+                "account-key and sas-token"
             )
         return _from_connection_string(service, connection_string)
     if not account_url:
@@ -147,9 +148,9 @@ def _access(url: str, name: str | None, key: str | None, sas: str | None) -> Acc
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise invalid_option("account-url must look like https://ACCOUNT.blob.core.windows.net")
     if parts.query or parts.fragment or parts.username:
-        raise invalid_option("account-url must end with the host: a signature belongs in sas-token")
+        raise invalid_option("account-url must end with the host: put the signature into sas-token")
     if key and sas:
-        raise invalid_option("account-key and sas-token exclude each other: remove one of them")
+        raise invalid_option("account-key and sas-token can't be combined: remove one of them")
     if not (key or sas) and parts.scheme != "https":
         raise invalid_option(
             "account-url begins with http://, but the platform's identity is only ever sent over https://; "
@@ -177,7 +178,7 @@ def _account(host: str, path: str) -> str:
         by_path = "." not in host
     account = path.strip("/").partition("/")[0] if by_path else host.partition(".")[0]
     if not account:
-        raise invalid_option("account-url does not name the account")
+        raise invalid_option("account-url doesn't contain the account's name")
     return account.removesuffix("-secondary")
 
 
@@ -186,11 +187,11 @@ def _check_key(key: str) -> None:
         b64decode(key, validate=True)
     except binascii.Error:
         raise invalid_option(
-            "account-key is not base64: copy it again, whole, from the account's access keys"
+            "account-key is not valid base64: copy the whole key again from the account's access keys"
         ) from None
 
 
 def invalid_option(cause: str) -> ProviderRefused:
     return ProviderRefused(
-        "The storage of this account is not set up correctly; tell the administrator.", cause=cause
+        "The storage of this account is not set up correctly. Tell your administrator.", cause=cause
     )

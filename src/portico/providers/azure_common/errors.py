@@ -35,23 +35,22 @@ from portico.providers.wire.responses import malformed_response
 
 _RETRY_SECONDS = 10
 
-_KEY = "the account key or signature does not open this account: check account-url, account-key, sas-token"
+_KEY = "the account key or signature doesn't match this account: check account-url, account-key, sas-token"
 _CAUSES: Mapping[str, str] = {
     "AuthenticationFailed": _KEY,
-    "InvalidAuthenticationInfo": "the service does not understand the credential: check the sas-token or identity",
+    "InvalidAuthenticationInfo": "the service doesn't understand the credential: check the sas-token or identity",
     "NoAuthenticationInformation": "the request was not signed: give account-key or sas-token, "
     "or use https with an identity",
-    "AuthorizationFailure": "the credential is not let in: the account-key is not this account's, the account's "
-    "firewall keeps this host out, or the SAS does not cover the container or share",
-    "AuthorizationPermissionMismatch": "the identity or SAS lacks the permission for this: assign the role of the "
-    "guide, or make a SAS with read, add, create, write, delete and list",
+    "AuthorizationFailure": "access denied: the account-key belongs to another account, the account's firewall blocks this "
+    "host, or the SAS doesn't cover the container or share",
+    "AuthorizationPermissionMismatch": "the identity or SAS lacks the permission for this: assign the role from the guide, or make a "
+    "SAS with read, add, create, write, delete and list",
     "AuthorizationProtocolMismatch": "the SAS allows https only: change account-url to https://",
-    "AuthorizationResourceTypeMismatch": "the SAS does not cover this kind of resource: make one with services, "
-    "containers and objects",
+    "AuthorizationResourceTypeMismatch": "the SAS doesn't cover this kind of resource: make one with services, containers and objects",
     "AuthorizationServiceMismatch": "the SAS is for another service of the account",
-    "AuthorizationSourceIPMismatch": "the SAS does not allow the address that the gateway calls from",
-    "InsufficientAccountPermissions": "the account does not allow this operation",
-    "KeyBasedAuthenticationNotPermitted": "the account has account keys turned off: use an identity, or turn them on",
+    "AuthorizationSourceIPMismatch": "the SAS doesn't allow the gateway's address",
+    "InsufficientAccountPermissions": "the account doesn't allow this operation",
+    "KeyBasedAuthenticationNotPermitted": "account keys are turned off for this account: use an identity, or turn them on",
     "AccountIsDisabled": "the storage account is disabled: look at the subscription",
     "ContainerNotFound": "the container does not exist: create it, or correct the option container",
     "ContainerBeingDeleted": "the container is being deleted",
@@ -59,8 +58,8 @@ _CAUSES: Mapping[str, str] = {
     "ShareNotFound": "the share does not exist: create it, or correct the option share",
     "ShareBeingDeleted": "the share is being deleted",
     "ShareDisabled": "the share is disabled",
-    "FeatureVersionMismatch": "the account is of a kind that does not support this operation",
-    "BlobTypeNotSupported": "the account is of a kind that holds no block blobs",
+    "FeatureVersionMismatch": "this kind of account doesn't support this operation",
+    "BlobTypeNotSupported": "this kind of account doesn't support block blobs",
 }
 """Codes by which the gateway, not its user, is refused, and what the administrator can do."""
 
@@ -77,56 +76,58 @@ _ERRORS: Mapping[str, Callable[[str], PorticoError]] = {
     "SourceConditionNotMet": changed,
     "BlobArchived": _error(
         NotPossible,
-        "'{name}' is in the archive tier; it must be restored before it can be used.",
+        "'{name}' is archived. Ask your administrator to restore it first.",
     ),
     "BlobBeingRehydrated": _error(
         NotPossible,
-        "'{name}' is being restored from the archive tier; try again in a few hours.",
+        "'{name}' is being restored from the archive. Try again in a few hours.",
     ),
     "BlobImmutableDueToPolicy": _error(
         NotPossible,
-        "'{name}' is protected by the storage's policy and cannot be changed.",
+        "'{name}' is protected by a policy of the storage and can't be changed.",
     ),
     "BlobImmutableDueToLegalHold": _error(
-        NotPossible, "'{name}' is under a legal hold and cannot be changed."
+        NotPossible, "'{name}' is under a legal hold and can't be changed."
     ),
     "InvalidBlobType": _error(
         NotPossible,
-        "'{name}' is of a type that cannot be replaced this way; delete it first.",
+        "'{name}' can't be replaced because of its type. Delete it first.",
     ),
     "LeaseIdMissing": _error(
-        NotPossible, "'{name}' is locked by another program; try again when it is done."
+        NotPossible, "'{name}' is locked by another program. Try again when that program is done."
     ),
     "LeaseIdMismatchWithBlobOperation": _error(
         NotPossible,
-        "'{name}' is locked by another program; try again when it is done.",
+        "'{name}' is locked by another program. Try again when that program is done.",
     ),
     "PendingCopyOperation": _error(
-        NotPossible, "'{name}' is still being copied; try again when that is done."
+        NotPossible, "'{name}' is still being copied. Try again when the copy is complete."
     ),
     "SharingViolation": _error(
-        NotPossible, "'{name}' is in use by another program; try again when it is done."
+        NotPossible, "'{name}' is in use by another program. Try again when that program is done."
     ),
     "FileLockConflict": _error(
-        NotPossible, "'{name}' is locked by another program; try again when it is done."
+        NotPossible, "'{name}' is locked by another program. Try again when that program is done."
     ),
-    "DeletePending": _error(NotPossible, "'{name}' is being deleted; try again in a moment."),
+    "DeletePending": _error(NotPossible, "'{name}' is being deleted. Try again in a moment."),
     "DirectoryIsNotEmpty": folder_not_empty,
     "DirectoryNotEmpty": folder_not_empty,
     "InvalidBlobOrBlock": _error(
         NotPossible,
-        "Another program's unfinished upload is in the way of '{name}'; choose another name.",
+        "Another program has an unfinished upload named '{name}'. Choose another name.",
     ),
-    "ReadOnlyAttribute": _error(NotPossible, "'{name}' is read-only and cannot be changed."),
+    "ReadOnlyAttribute": _error(NotPossible, "'{name}' is read-only and can't be changed."),
     "InvalidResourceName": invalid_name,
     "InvalidUri": invalid_name,
     "OutOfRangeInput": invalid_name,
     "InvalidFileOrDirectoryPathName": _error(
         InvalidPath,
-        "The path of '{name}' is longer than the storage can hold; choose shorter names.",
+        "The path of '{name}' is too long for the storage. Choose shorter names.",
     ),
-    "RequestBodyTooLarge": _error(TooLarge, "'{name}' is larger than the storage can hold."),
-    "BlockCountExceedsLimit": _error(TooLarge, "'{name}' is larger than the storage can hold."),
+    "RequestBodyTooLarge": _error(TooLarge, "'{name}' is too large for the storage. Upload a smaller file."),
+    "BlockCountExceedsLimit": _error(
+        TooLarge, "'{name}' is too large for the storage. Upload a smaller file."
+    ),
     "AccountLimitExceeded": lambda _: storage_full(),
     "ShareSizeLimitReached": lambda _: storage_full(),
 }
@@ -182,7 +183,7 @@ def _meaning(error: ServiceError, name: str, token: str | None) -> PorticoError:
         return service_unavailable(f"{said} after all attempts", _retry_after(error))
     if token is not None and _rejects_marker(error):
         return InvalidCursor(
-            "The storage no longer knows this cursor; start again without a cursor.", cause=said
+            "The storage no longer accepts this cursor. Start again without a cursor.", cause=said
         )
     if error.code in _CAUSES:
         return service_refused(f"{_refusal(error)} ({said})")
@@ -193,7 +194,7 @@ def _meaning(error: ServiceError, name: str, token: str | None) -> PorticoError:
     if error.status == 404:
         return not_found(name, cause=said)
     if error.status in (401, 403):
-        return service_refused(f"the service does not accept the gateway's credential ({said})")
+        return service_refused(f"the service doesn't accept the gateway's credential ({said})")
     if 300 <= error.status < 400:
         return malformed_response(f"a redirect that names no address: check account-url ({said})")
     if error.status == 412:
@@ -214,7 +215,7 @@ def _refusal(error: ServiceError) -> str:
     if error.code == "AuthenticationFailed" and _TIME_FRAME.search(error.body):
         return "the SAS has expired or is not valid yet: make a new one and set sas-token"
     if error.code == "AuthenticationFailed" and _CLOCK.search(error.body):
-        return "the clock of this host is wrong by more than 15 minutes: set it"
+        return "this host's clock is wrong by more than 15 minutes: set it"
     return _CAUSES[error.code]
 
 
@@ -227,14 +228,15 @@ def _transport(error: Exception) -> PorticoError:
     kind = type(error.__cause__ or error).__name__
     if isinstance(error, ClientAuthenticationError):
         return service_refused(
-            "no identity of this platform could be used: assign a managed or workload identity, set AZURE_CLIENT_ID, "
-            f"AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or give account-key or sas-token ({kind})",
+            "this platform has no usable identity: assign a managed or workload identity, set "
+            "AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or give account-key or "
+            f"sas-token ({kind})",
         )
     if isinstance(error, ServiceResponseTimeoutError | TimeoutError):
         return service_timeout(f"the service was silent past the deadline ({kind})")
     if kind in ("ClientResponseError", "BadHttpMessage"):
         return malformed_response("a response that is not HTTP")
-    reached = "cannot be reached" if isinstance(error, ServiceRequestError) else "broke off its response"
+    reached = "can't be reached" if isinstance(error, ServiceRequestError) else "broke off its response"
     hint = _HINTS.get(kind, "")
     return service_unavailable(f"the service {reached} ({kind}){hint}", _RETRY_SECONDS)
 

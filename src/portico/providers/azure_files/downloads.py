@@ -90,7 +90,7 @@ class FileContent:
                 chunk = await self._stream.piece()
             if not chunk or len(chunk) > self._left:
                 raise ProviderFailed(
-                    f"'{self._name}' ended at another byte than the storage announced.",
+                    f"'{self._name}' has a different length than the storage declared. Try again.",
                     cause=f"{self._left} bytes of a download are missing or too many",
                 )
         except BaseException:

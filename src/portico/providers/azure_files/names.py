@@ -45,13 +45,19 @@ def holds(folder: Path, path: Path) -> bool:
 def _flaw(path: Path) -> str | None:
     for name in path.segments:
         if _FORBIDDEN.search(name):
-            return f"""This storage does not allow the name '{name}': leave out the characters " \\ : | < > * ?"""
+            return f"This storage doesn't allow the name '{name}'; leave out the characters \" \\ : | < > * ?"
         if len(name.encode("utf-16-le", "surrogatepass")) > 2 * _MAX_NAME:
-            return f"A name can have {_MAX_NAME} characters in this storage; choose a shorter one."
+            return f"Names in this storage can have at most {_MAX_NAME} characters. Choose a shorter one."
         if _is_reserved(name) and not name.startswith(RESERVED_PREFIX):
-            return f"Names that begin with '{RESERVED_PREFIX}' belong to the gateway; choose another name."
+            return (
+                f"Names that begin with '{RESERVED_PREFIX}' are reserved for the gateway. Choose "
+                "another name."
+            )
     if len(path.segments) > MAX_DEPTH or len(str(path)) > _MAX_PATH:
-        return f"A path can have {_MAX_PATH} characters and {MAX_DEPTH} folders in this storage."
+        return (
+            f"Paths in this storage can have at most {_MAX_PATH} characters and {MAX_DEPTH} folders. "
+            "Choose a shorter path."
+        )
     return None
 
 

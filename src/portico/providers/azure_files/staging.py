@@ -112,12 +112,12 @@ class StagedFile:
                 return found
             if status != "pending":
                 raise ProviderFailed(
-                    "The storage service could not copy the file; try again.",
+                    "The storage couldn't copy the file. Try again.",
                     cause=f"a copy within the share ended as {status or 'unknown'!r}",
                 )
             waited, seen = (waited + pause, seen) if progress == seen else (0.0, progress)
             if waited > _COPY_STALLS_SECONDS:
-                raise ProviderTimeout("The storage service did not finish a copy; try again.")
+                raise ProviderTimeout("The storage didn't finish a copy in time. Try again.")
             await asyncio.sleep(pause)
             pause = min(2 * pause, 2.0)
 

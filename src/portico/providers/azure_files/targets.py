@@ -130,8 +130,9 @@ async def _check_spelling(share: Share, target: Path) -> None:
         )
     if other:  # otherwise it was removed in the meantime
         raise InvalidPath(
-            f"'{target.name}' differs only in case from an existing file, which this storage does not allow; "
-            "choose another name, or the same spelling to replace that file."
+            f"A file exists whose name differs from '{target.name}' only in case, which this "
+            "storage doesn't allow. Choose another name, or use the same spelling to replace that "
+            "file."
         )
 
 

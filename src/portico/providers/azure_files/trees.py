@@ -82,7 +82,10 @@ async def remove_emptied(share: Share, folder: Path) -> None:
     except ServiceError as error:
         if error.code != "DirectoryNotEmpty":
             raise
-        raise FolderNotEmpty(f"'{folder.name}' holds new content.") from error
+        raise FolderNotEmpty(
+            f"New files were added to '{folder.name}' in the meantime, so it was not deleted. Check "
+            "them and try again."
+        ) from error
 
 
 async def sweep(share: Share) -> int:
@@ -147,7 +150,8 @@ async def _found(share: Share, path: Path) -> Found:
 def _check_apart(source: Path, target: Path) -> None:
     if names.holds(source, target) or names.holds(target, source):
         raise NotPossible(
-            "A file or folder cannot be moved or copied into itself or onto a folder that holds it."
+            "You can't move or copy a folder into itself or one of its subfolders, or over a "
+            "folder that contains it."
         )
 
 
@@ -159,7 +163,7 @@ async def _respell(share: Share, found: Found, source: Path, target: Path) -> No
         if error.status != 409:
             raise
         raise NotPossible(
-            "The storage cannot change only the case of a name; move it to another name first."
+            "This storage can't change only the case of a name. Move the item to another name first."
         ) from error
 
 
@@ -228,8 +232,8 @@ async def _check_merge(share: Share, source: Path, target: Path) -> None:
                 raise cannot_replace_folder(entry.name)
             elif entry.name != other.name:
                 raise InvalidPath(
-                    f"'{entry.name}' and '{other.name}' differ only in case, which this storage does not allow; "
-                    "rename one of them first."
+                    f"'{entry.name}' and '{other.name}' differ only in case, which this storage "
+                    "doesn't allow. Rename one of them first."
                 )
 
 

@@ -49,7 +49,7 @@ def decode(token: str, kind: type[T]) -> T:
         return msgspec.json.decode(urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=kind)
     except ValueError:
         raise InvalidCursor(
-            "The cursor does not belong to this search; start again without a cursor."
+            "The cursor doesn't belong to this search. Start again without a cursor."
         ) from None
 
 

@@ -144,12 +144,10 @@ def check_options(kind: str, options: Mapping[str, str]) -> None:
         if name not in known.options:
             near = get_close_matches(name, known.options, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(sorted(known.options))}."
-            raise InvalidRequest(f"A connection of kind {kind!r} has no option {name!r}; {hint}")
+            raise InvalidRequest(f"The kind {kind!r} has no option {name!r}; {hint}")
     for name in sorted(known.required):
         if not options.get(name):
-            raise InvalidRequest(
-                f"A connection of kind {kind!r} needs the option {name!r}; add --option {name}=VALUE."
-            )
+            raise InvalidRequest(f"The kind {kind!r} needs the option {name!r}; add --option {name}=VALUE.")
     try:
         Path.parse(options.get(PREFIX_OPTION, ""))
     except InvalidPath as error:
@@ -185,7 +183,7 @@ def open_provider(
         implementation: type[Provider] = getattr(import_module(module), name)
     except ImportError as error:
         raise ProviderRefused(
-            "This folder's storage service is not installed on the gateway; tell the administrator.",
+            "The gateway lacks the software for this folder's storage. Tell your administrator.",
             cause=f"{kind!r} needs an extra ({error}): {_install(known)}",
         ) from error
     arguments: dict[str, Any] = {

@@ -193,7 +193,7 @@ class UntilCut:
 
 
 def upload_gone() -> NotFound:
-    return NotFound("The upload is gone; send the file again.")
+    return NotFound("The upload no longer exists. Send the file again.")
 
 
 async def committed(

@@ -22,23 +22,23 @@ def access_problem(folder: str, *, writable: bool) -> str | None:
     except _MISSING:
         return "is missing"
     except OSError as error:
-        return f"cannot be reached ({error.strerror})"
+        return f"can't be reached ({error.strerror})"
     if not modes.S_ISDIR(info.st_mode):
         return "is a file, not a folder"
     if not _has_access(folder, os.R_OK | os.X_OK):
-        return f"cannot be read by the user {os.geteuid()}; it belongs to the user {info.st_uid}"
+        return f"can't be read by the user {os.geteuid()}; it belongs to the user {info.st_uid}"
     return _write_problem(folder, info) if writable else None
 
 
 def _write_problem(folder: str, info: os.stat_result) -> str | None:
     if not _has_access(folder, os.W_OK):
         if os.statvfs(folder).f_flag & os.ST_RDONLY:
-            return "cannot be written, because its file system is read-only"
-        return f"cannot be written by the user {os.geteuid()}; it belongs to the user {info.st_uid}"
+            return "can't be written, because its file system is read-only"
+        return f"can't be written by the user {os.geteuid()}; it belongs to the user {info.st_uid}"
     name = f"{RESERVED_PREFIX}staging"
     staging = os.path.join(folder, name)
     if os.path.exists(staging) and not _has_access(staging, os.W_OK | os.X_OK):
-        return f"cannot be written, because {name} in it cannot be"
+        return f"can't be written, because {name} in it can't be"
     return None
 
 
@@ -78,7 +78,7 @@ def read(folder: int) -> str | None:
         os.close(file)
     if found := _ID.fullmatch(content):
         return found[1].decode()
-    raise Damaged(f"has a damaged volume id: {FILE} in it has other content than the gateway wrote")
+    raise Damaged(f"has a damaged volume id: the content of {FILE} in it was changed")
 
 
 def damage(folder: str) -> str | None:
@@ -122,8 +122,8 @@ def problem(folder: int, expected: str | None) -> str | None:
     if expected in (None, found):
         return None
     if found is None:
-        return "does not have the connection's volume id, so its disk or share is probably not mounted"
-    return "has another volume id than the connection, so another disk or share is probably mounted there"
+        return "doesn't have the connection's volume id, so its disk or share is probably not mounted"
+    return "has a different volume id than the connection, so another disk or share is probably mounted there"
 
 
 def _unreadable(error: OSError) -> Exception:
@@ -131,7 +131,7 @@ def _unreadable(error: OSError) -> Exception:
         return error
     if error.errno == errno.ELOOP:
         return Damaged(f"has a damaged volume id: {FILE} in it is a symbolic link")
-    return Damaged(f"has a volume id that cannot be read: {FILE} in it ({error.strerror})")
+    return Damaged(f"has a volume id that can't be read: {FILE} in it ({error.strerror})")
 
 
 def _make(folder: int) -> None:

@@ -156,8 +156,8 @@ _TYPES = frozenset(
     }
 )
 _NO_CREDENTIALS = (
-    "Outside of Google Cloud give the connection the option service-account-file, or set "
-    "GOOGLE_APPLICATION_CREDENTIALS, or log in with gcloud; for a public bucket set anonymous=true"
+    "Outside Google Cloud, set the option service-account-file or the variable "
+    "GOOGLE_APPLICATION_CREDENTIALS, or log in with gcloud; for a public bucket, set anonymous=true"
 )
 
 log = structlog.get_logger()
@@ -223,13 +223,13 @@ async def _obtain(key_file: str | None, session: aiohttp.ClientSession) -> tuple
                 raise _refused(f"{origin}: {_reason(str(error))}") from None
             except FAILURES as error:
                 if not data and isinstance(error, aiohttp.ClientConnectionError):
-                    raise _refused(f"{origin}: it cannot be reached. {_NO_CREDENTIALS}") from None
+                    raise _refused(f"{origin}: it can't be reached. {_NO_CREDENTIALS}") from None
                 await backoff.after(error)
             except PorticoError:
                 raise
             except Exception as error:
                 # google-auth has no common base class for malformed keys and missing fields.
-                raise _refused(f"{origin} cannot be used ({type(error).__name__})") from None
+                raise _refused(f"{origin} can't be used ({type(error).__name__})") from None
 
 
 class _MetadataToken(msgspec.Struct):
@@ -271,11 +271,13 @@ def _read_credentials(key_file: str | None) -> tuple[str, dict[str, Any]]:
     try:
         data = json.loads(File(file).read_bytes())
     except OSError as error:
-        raise _refused(f"{origin} cannot be read: {error.strerror}") from None
+        raise _refused(f"{origin} can't be read: {error.strerror}") from None
     except ValueError:
         raise _refused(f"{origin} is not JSON") from None
     if not isinstance(data, dict) or data.get("type") not in _TYPES:
-        raise _refused(f"{origin} is not a credentials file: its type is none of {', '.join(sorted(_TYPES))}")
+        raise _refused(
+            f"{origin} is not a credentials file: its type must be one of {', '.join(sorted(_TYPES))}"
+        )
     return origin, data
 
 
@@ -284,7 +286,7 @@ def _reason(message: str) -> str:
     code = re.search(r"\b(invalid|unauthorized|unsupported|access)_[a-z_]{1,40}\b|status [0-9]{3}", message)
     reason = f" ({code[0]})" if code else ""
     if "iat and exp" in message:
-        return f"no token{reason}: the clock of this machine is wrong; set it"
+        return f"no token{reason}: this machine's clock is wrong; set it"
     return f"no token{reason}: the key, login or identity was deleted, disabled or never valid"
 
 
@@ -294,6 +296,6 @@ def _now() -> float:
 
 def _refused(cause: str) -> ProviderRefused:
     return ProviderRefused(
-        "The gateway's credentials for the storage service do not work; tell the administrator.",
+        "The gateway's credentials for the storage don't work. Tell your administrator.",
         cause=f"Google Cloud Storage: {cause}",
     )

@@ -25,12 +25,12 @@ _SECRET = re.compile(r"(?i)bearer\s+\S+|ya29\.[\w.-]+|upload_id=[^&\s]+")
 _RETRY_SECONDS = 5
 
 _REASONS = {
-    "authError": "it does not accept the access token: the account or its key may be deleted or disabled",
+    "authError": "it doesn't accept the access token: the account or its key may be deleted or disabled",
     "accountDisabled": "the project's billing account is disabled or missing: enable billing",
     "userProjectAccountProblem": "the project's billing account is disabled or missing: enable billing",
-    "userProjectMissing": "the bucket makes requesters pay, which this gateway does not support",
-    "retentionPolicyNotMet": "the bucket's retention policy does not allow replacing or deleting this object yet",
-    "objectUnderActiveHold": "a hold on the object does not allow replacing or deleting it",
+    "userProjectMissing": "the bucket makes requesters pay, which this gateway doesn't support",
+    "retentionPolicyNotMet": "the bucket's retention policy doesn't allow replacing or deleting this object yet",
+    "objectUnderActiveHold": "a hold on the object doesn't allow replacing or deleting it",
     "sslRequired": "it accepts only HTTPS: correct the option endpoint-url",
     "insufficientPermissions": "the credentials lack the scope devstorage.read_write (access scopes of the machine)",
 }

@@ -63,7 +63,7 @@ async def list_objects(service: Service, prefix: str, size: int, token: str | No
         except ServiceError as error:
             if error.status == 400 and token is not None and error.reason != "required":
                 raise InvalidCursor(
-                    "The storage service no longer accepts this cursor; start again without one."
+                    "The storage no longer accepts this cursor. Start again without a cursor."
                 ) from None
             error.missing_bucket = error.status == 404
             raise

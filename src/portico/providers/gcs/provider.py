@@ -116,17 +116,23 @@ class GcsProvider(VersionedStore):
 
 def _check_allowed(key: str) -> None:
     if key.startswith(_FORBIDDEN_PREFIX):
-        raise InvalidPath("The storage service reserves the folder '.well-known/acme-challenge'.")
+        raise InvalidPath("The storage reserves the folder '.well-known/acme-challenge'. Choose another one.")
 
 
 def _check_options(bucket: str, key_file: str | None, endpoint: str | None, anonymous: str) -> None:
     if not _BUCKET.fullmatch(bucket):
-        raise InvalidRequest("The option 'bucket' is the bucket's bare name, without 'gs://' and folders.")
+        raise InvalidRequest(
+            "The option 'bucket' is not valid; give the bucket's name alone, without 'gs://' and folders."
+        )
     if anonymous not in ("true", "false"):
-        raise InvalidRequest("The option 'anonymous' is either 'true' or 'false'.")
+        raise InvalidRequest("The option 'anonymous' must be 'true' or 'false'.")
     if anonymous == "true" and key_file:
-        raise InvalidRequest("The options 'anonymous' and 'service-account-file' exclude each other.")
+        raise InvalidRequest(
+            "The options 'anonymous' and 'service-account-file' can't be combined; remove one of them."
+        )
     if endpoint is not None:
         parts = urlsplit(endpoint)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InvalidRequest("The option 'endpoint-url' is an address such as http://127.0.0.1:4443.")
+            raise InvalidRequest(
+                "The option 'endpoint-url' is not valid; use a URL like http://127.0.0.1:4443."
+            )

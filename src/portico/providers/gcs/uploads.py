@@ -249,7 +249,7 @@ class ResumableSession:
             if error.status not in _LOST:
                 raise
             raise SessionLost(
-                "The storage service lost the upload; send the file again.",
+                "The storage lost the upload. Send the file again.",
                 retry_after=1,
                 cause=f"Google Cloud Storage no longer knows a resumable upload ({error.status})",
             ) from None

@@ -50,7 +50,7 @@ class Volume:
             # The administrator chose this folder, so it may be a symbolic link.
             descriptor = os.open(self.path, FOLDER_FLAGS & ~os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise unusable(self.path, "does not exist or is not a folder", "is missing") from error
+            raise unusable(self.path, "doesn't exist or is not a folder", "is missing") from error
         try:
             self._verify(descriptor, self._expected_id)
         except BaseException:
@@ -68,9 +68,9 @@ class Volume:
         self._verified = (info.st_dev, info.st_ino, now + _TRUSTED_SECONDS)
 
 
-def unusable(path: str, problem: str, in_short: str = "cannot be used") -> FolderUnusable:
+def unusable(path: str, problem: str, in_short: str = "can't be used") -> FolderUnusable:
     error = FolderUnusable(
-        f"The storage folder of this connection {in_short}; tell the administrator.",
+        f"The storage folder {in_short}. Tell your administrator.",
         retry_after=30,
         cause=f"the connection's folder {path} {problem}",
     )

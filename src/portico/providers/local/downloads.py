@@ -101,7 +101,7 @@ class FileChunks:
                 self._threads.reads, self._path, self._file.read, size, self._start
             )
         if not chunk:
-            raise ProviderFailed(f"'{self._path.name}' became shorter while it was read.")
+            raise ProviderFailed(f"'{self._path.name}' was shortened during the download. Try again.")
         self._start += len(chunk)
         return chunk
 

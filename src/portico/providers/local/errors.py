@@ -23,7 +23,7 @@ from portico.model.errors import (
 from portico.model.paths import Path
 
 _RETRY_SECONDS = 1
-_TOO_MANY_FILES = "The gateway is serving too many files at once; try again in a moment."
+_TOO_MANY_FILES = "The gateway is serving too many files at once. Try again in a moment."
 
 
 def _error(
@@ -37,24 +37,22 @@ _ERRORS: Mapping[int, Callable[[str], PorticoError]] = {
     errno.ELOOP: not_found,
     errno.ENXIO: not_found,  # a socket, or a device that does not exist
     errno.ENODEV: not_found,
-    errno.ENOTDIR: _error(
-        NotAFolder, "'{name}' is a file, or lies below one, and cannot be used as a folder."
-    ),
+    errno.ENOTDIR: _error(NotAFolder, "'{name}' is a file or is below one, so it can't be used as a folder."),
     errno.EISDIR: is_a_folder,
     errno.ENOTEMPTY: folder_not_empty,
-    errno.ENAMETOOLONG: _error(InvalidPath, "A name is longer than the 255 bytes that a name may have."),
+    errno.ENAMETOOLONG: _error(InvalidPath, "A name in the path exceeds 255 bytes. Choose a shorter one."),
     errno.EILSEQ: invalid_name,
     errno.EINVAL: invalid_name,
     errno.ENOSPC: lambda _: storage_full(),
     errno.EDQUOT: _error(StorageFull, f"The storage's quota is used up. {FREE_SPACE}"),
-    errno.EFBIG: _error(StorageFull, "The file is larger than the storage can hold."),
+    errno.EFBIG: _error(StorageFull, "The file is too large for the storage. Upload a smaller file."),
     errno.EACCES: lambda _: service_refused(),
     errno.EPERM: lambda _: service_refused(),
     errno.EROFS: lambda _: service_refused(),
     errno.EMFILE: _error(Unavailable, _TOO_MANY_FILES, _RETRY_SECONDS),
     errno.ENFILE: _error(Unavailable, _TOO_MANY_FILES, _RETRY_SECONDS),
     errno.ENOMEM: _error(
-        Unavailable, "The gateway is short of memory; try again in a moment.", _RETRY_SECONDS
+        Unavailable, "The gateway is short of memory. Try again in a moment.", _RETRY_SECONDS
     ),
     errno.ESTALE: lambda _: service_unavailable(None, _RETRY_SECONDS),
     errno.ENOTCONN: lambda _: service_unavailable(None, _RETRY_SECONDS),  # a FUSE mount without its server

@@ -166,7 +166,7 @@ def _decode(token: str | None) -> tuple[Position | None, int | None]:
     except ValueError:
         parts = None
     if parts is None:
-        raise InvalidCursor("The cursor does not belong to this folder; start again without a cursor.")
+        raise InvalidCursor("The cursor doesn't belong to this folder. Start again without a cursor.")
     position = parts["kind"] == "f", parts["name"]
     return position, int(parts["began"], 16) if parts["machine"] == machine() else None
 

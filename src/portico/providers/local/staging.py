@@ -48,8 +48,8 @@ def check_same_disk(folder: int, staging: int, top: Volume, path: Path) -> None:
     """`ProviderRefused` if a staged file cannot be renamed into the folder."""
     if os.fstat(folder).st_dev != os.fstat(staging).st_dev:
         raise ProviderRefused(
-            "This folder is on another disk than the connection's; tell the administrator.",
-            cause=f"{path} is another file system than {top.path}: give it a connection of its own",
+            "This folder is on a different disk than its connection. Tell your administrator.",
+            cause=f"{path} is on a different file system than {top.path}: add a separate connection for it",
         )
 
 

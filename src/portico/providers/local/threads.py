@@ -78,7 +78,7 @@ class Threads:
                 return await asyncio.shield(future)
         except Cancelled:
             raise Unavailable(
-                "The gateway was stopped meanwhile; check what was done, and try again.", retry_after=5
+                "The gateway was stopped in the meantime. Check what was done, and try again.", retry_after=5
             ) from None
         except asyncio.CancelledError:
             token.cancel()

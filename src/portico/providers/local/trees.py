@@ -61,7 +61,7 @@ class Traversal:
         info = os.fstat(above)
         if (info.st_dev, info.st_ino) != self._above.pop():
             os.close(above)
-            raise NotFound("A folder was moved away while its content was worked on; list it again.")
+            raise NotFound("A folder was moved during the operation. List it and try again.")
         os.close(self.folder)
         self.folder = above
 
@@ -378,7 +378,7 @@ def _copy_file(
     token: CancelToken, top: Volume, source: Path, target: Path, replace: bool, kept: KeptFile | None
 ) -> None:
     if source == target:
-        raise NotPossible("A file cannot be copied onto itself; choose another target.")
+        raise NotPossible("A file can't be copied onto itself. Choose another target.")
     staged = StagedFile(top, target, replace=replace, kept=kept, alone=kept is not None)
     try:
         with opened_folder(top, source.parent) as folder, OpenFile(folder, source) as file:

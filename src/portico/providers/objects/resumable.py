@@ -175,7 +175,7 @@ class KeyStoreUpload(ResumableUpload):
     def _take_number(self) -> int:
         limit = self._service.limits.max_number
         if limit is not None and self._next > limit:
-            raise TooLarge("The file is too large for this storage.")
+            raise TooLarge("The file is too large for this storage. Upload a smaller file.")
         self._next += 1
         return self._next - 1
 

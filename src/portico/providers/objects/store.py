@@ -495,12 +495,15 @@ class ObjectStore(KeyStore):
     @property
     def key_limit(self) -> str:
         """A sentence that says how long a path may be."""
-        return f"A path can have {self.max_key_bytes} bytes in this storage, the path of a folder one less."
+        return (
+            f"Paths in this storage can have at most {self.max_key_bytes} bytes, and folder paths one "
+            "fewer. Choose a shorter path."
+        )
 
 
 def _replaced_meanwhile(names: list[str]) -> Changed:
     """The sources of a move that stay. The move can be repeated."""
     some = f"'{names[0]}' was" if len(names) == 1 else f"{len(names)} files, among them '{names[0]}', were"
-    error = Changed(f"{some} replaced during the move, so the newest version stays at the source.")
+    error = Changed(f"{some} replaced during the move, so the newest version remains at the source.")
     error.partial = True
     return error

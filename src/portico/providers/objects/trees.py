@@ -105,7 +105,9 @@ async def check_merge(store: KeyStore, top: str, key: str, folders: set[str]) ->
         if folder not in folders:
             found = await store.find(folder)
             if found and not found.is_folder:
-                raise AlreadyExists(f"'{above[depth]}' is a file; a folder cannot take its place.")
+                raise AlreadyExists(
+                    f"'{above[depth]}' is a file, and a folder can't replace it. Choose another name."
+                )
             folders.add(folder)
     if name and await store.holds_keys(f"{key}/"):
         raise cannot_replace_folder(name)
@@ -164,8 +166,8 @@ async def move_objects(
         goal = target + version.key[len(source) :]
         if not store.fits(goal):
             raise InvalidPath(
-                f"The path of '{name_of(version.key)}' is too long to be kept in the trash; "
-                "delete it for good, with permanent=true."
+                f"The path of '{name_of(version.key)}' is too long for the trash. To delete the "
+                "file for good, add permanent=true."
             )
         try:
             copied.append(await copy_object(store, version, goal, replace=replace or version.key in sizes))
@@ -216,7 +218,7 @@ async def remove_empty_folders(store: KeyStore, prefix: str) -> None:
         folder = pending.pop()
         if not store.fits(folder):
             raise ProviderFailed(
-                "The storage service lists endlessly nested folders; tell the administrator.",
+                "The storage lists endlessly nested folders. Tell your administrator.",
                 cause="the service sent a folder whose key exceeds the longest possible key",
             )
         by_depth[folder.count("/")].append(folder)

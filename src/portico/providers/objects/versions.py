@@ -88,7 +88,9 @@ class Restored:
             return
         total = self._gone + self.objects
         if total == 1:
-            raise NotFound(f"The content of {self._names[0]} is no longer in the storage.")
+            raise NotFound(
+                f"The content of {self._names[0]} is no longer in the storage, so it can't be restored."
+            )
         are = "is" if self._gone == 1 else "are"
         names = ", ".join(self._names) + (", …" if self._gone > len(self._names) else "")
         raise NotFound(f"{self._gone} of {total} files {are} no longer in the storage: {names}.")
@@ -177,7 +179,7 @@ class ObjectVersions(ABC):
         try:
             return msgspec.json.decode(content, type=VersionNote)
         except msgspec.MsgspecError as error:
-            raise malformed_response(f"a note of the trash that cannot be read ({error})"[:300]) from None
+            raise malformed_response(f"an unreadable note in the trash ({error})"[:300]) from None
 
 
 class VersionedStore(ObjectStore):
@@ -352,8 +354,8 @@ class _Restoration:
         key = self._goal + rest
         if not self._store.fits(key):
             raise InvalidPath(
-                f"The path of '{name_of(key)}' would be too long in a folder of another name; "
-                "restore the folder under its own name, with onConflict=replace."
+                f"Under another folder name, the path of '{name_of(key)}' would be too long. To "
+                "restore the folder under its own name, restore it with onConflict=replace."
             )
         if self._merging:
             await check_merge(self._store, self._goal, key, self._folders)

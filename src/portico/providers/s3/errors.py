@@ -34,18 +34,18 @@ ERROR_IN_SUCCESS = "ErrorInSuccess"
 _RETRY_SECONDS = 10
 
 _CREDENTIALS: Mapping[str, str] = {
-    "InvalidAccessKeyId": "the service does not know the access key id; check access-key-id, or make a new key",
-    "SignatureDoesNotMatch": "the secret access key does not belong to the access key id; check secret-access-key",
-    "ExpiredToken": "the temporary credentials have expired; renew them where they come from",
-    "InvalidToken": "the session token is not valid; renew the credentials where they come from",
-    "TokenRefreshRequired": "the temporary credentials have to be renewed where they come from",
+    "InvalidAccessKeyId": "the service doesn't know the access key id; check access-key-id, or make a new key",
+    "SignatureDoesNotMatch": "the secret access key doesn't belong to the access key id; check secret-access-key",
+    "ExpiredToken": "the temporary credentials have expired; renew them at their source",
+    "InvalidToken": "the session token is not valid; renew the credentials at their source",
+    "TokenRefreshRequired": "the temporary credentials must be renewed at their source",
     "RequestTimeTooSkewed": "the gateway's clock and the service's are more than 15 minutes apart; set the clock",
     "RequestExpired": "the gateway's clock and the service's are too far apart; set the clock",
     "AccountProblem": "there is a problem with the account that owns the bucket; see the service's console",
     "AllAccessDisabled": "all access to this bucket is disabled; see the service's console",
     "NotSignedUp": "the account is not signed up for this service",
     "InvalidObjectState": "the object is in an archive storage class; restore it before it is read",
-    "InvalidBucketName": "the bucket's name is not a valid one; check the option bucket",
+    "InvalidBucketName": "the bucket's name is not valid; check the option bucket",
 }
 _REGION = {
     *("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"),
@@ -93,7 +93,7 @@ def translated(key: str = "", bucket: str = "") -> Iterator[None]:
         if isinstance(_cause(error), aiohttp.ClientResponseError | ValueError):
             raise malformed_response("a response that is not HTTP") from error
         raise service_unavailable(
-            f"the service cannot be reached ({type(error).__name__}); check region, endpoint-url and network",
+            f"the service can't be reached ({type(error).__name__}); check region, endpoint-url and network",
             _RETRY_SECONDS,
         ) from error
     except (sdk.IncompleteReadError, ResponseParserError) as error:
@@ -141,7 +141,9 @@ def _answered(answer: Mapping[str, Any], operation: str, name: str, bucket: str)
     if code in _REGION or (code == "400" and operation.startswith("Head")):
         return _elsewhere(bucket, str(error.get("Region") or headers.get("x-amz-bucket-region") or ""))
     if code == "NoSuchBucket":
-        return service_refused(f"there is no bucket {bucket!r}: create it, or check bucket and endpoint-url")
+        return service_refused(
+            f"the bucket {bucket!r} doesn't exist: create it, or check bucket and endpoint-url"
+        )
     if code in _CREDENTIALS:
         return service_refused(_CREDENTIALS[code])
     if code in _FULL or status == 507:
@@ -161,7 +163,7 @@ def _about_the_object(
     error: Mapping[str, Any], code: str, status: int, operation: str, name: str
 ) -> PorticoError:
     if error.get("ArgumentName") == "continuation-token":
-        return InvalidCursor("The cursor is no longer valid; start again without a cursor.")
+        return InvalidCursor("The cursor is no longer valid. Start again without a cursor.")
     if code in ("NoSuchKey", "NoSuchUpload", "404") or status == 404:
         return not_found(name)
     if code in ("ConditionalRequestConflict", "OperationAborted") or status == 409:
@@ -171,11 +173,13 @@ def _about_the_object(
     if status == 412:
         return already_exists(name)
     if status == 416:
-        return RangeNotSatisfiable(f"'{name}' is not that long.", size=0)
+        return RangeNotSatisfiable(
+            f"The range is beyond the end of '{name}'. Request a range within the file.", size=0
+        )
     if code == "KeyTooLongError":
-        return InvalidPath("The path is too long for this storage; choose a shorter one.")
+        return InvalidPath("The path is too long for this storage. Choose a shorter one.")
     if code == "EntityTooLarge":
-        return TooLarge("The file is too large for this storage.")
+        return TooLarge("The file is too large for this storage. Upload a smaller file.")
     return malformed_response(f"{_word(code)}, status {status}, to {operation}")
 
 
@@ -183,7 +187,7 @@ def _set_up(error: Exception) -> str:
     if isinstance(error, sdk.NoCredentialsError):
         return "no credentials were found: set access-key-id and secret-access-key, a profile, or an instance role"
     if isinstance(error, sdk.ParamValidationError):
-        return "the SDK does not accept the request: check the option bucket"
+        return "the SDK doesn't accept the request: check the option bucket"
     return f"the connection is not set up correctly: {error}"[:300]
 
 

@@ -59,7 +59,7 @@ def read_listing(body: bytes, sent_token: str | None, asked: int, flat: bool = F
     document = read(body, _FLAT_SHAPE if flat else _SHAPE, asked)
     truncated = document.fields["IsTruncated"]
     if truncated is None:  # an error that came as a success, or anything else
-        raise malformed_response("something that is no listing")
+        raise malformed_response("something that is not a listing")
     # Escaped, because XML cannot hold every character that a key can.
     escaped = document.fields["EncodingType"] == "url"
     contents = document.records["Contents"]
@@ -93,7 +93,7 @@ def _token(token: str | None, truncated: str, sent_token: str | None) -> str | N
     if truncated.strip().lower() != "true":
         return None  # some services send a token with the last page too
     if not token:
-        raise malformed_response("a listing that goes on without saying where")
+        raise malformed_response("a truncated listing without a continuation token")
     if token == sent_token:
-        raise malformed_response("a listing that does not move on")
+        raise malformed_response("a listing that makes no progress")
     return token

@@ -173,7 +173,9 @@ class Service:
         upload_log: UploadLog | None = None,
     ) -> None:
         if bool(access_key_id) != bool(secret_access_key):
-            raise service_refused("access-key-id and secret-access-key belong together: give both or neither")
+            raise service_refused(
+                "only one of access-key-id and secret-access-key is set: give both or neither"
+            )
         self.bucket = bucket
         self.upload_log: UploadLog = upload_log or NoUploadLog()
         self.timeout = timeout
@@ -310,9 +312,7 @@ class Service:
     ) -> AioDeferredRefreshableCredentials:
         source = await session.get_credentials()
         if source is None:
-            raise service_refused(
-                "no credentials were found with which the role of role-arn could be assumed"
-            )
+            raise service_refused("no credentials were found to assume the role in role-arn")
         fetcher = AioAssumeRoleCredentialFetcher(
             partial(self._session().create_client, region_name=region),
             source,

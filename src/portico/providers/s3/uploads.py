@@ -134,7 +134,7 @@ async def put_parts(service: Service, target: Target, parts: Parts, kept: KeptFi
     async def send(part: UploadPart, upload_id: str) -> dict[str, Any]:
         nonlocal size
         if part.number > MAX_PARTS:
-            raise TooLarge("The file is too large for this storage.")
+            raise TooLarge("The file is too large for this storage. Upload a smaller file.")
         size += part.size
         return await send_part(service, target.key, upload_id, part)
 
