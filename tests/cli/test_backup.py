@@ -148,8 +148,8 @@ def test_nothing_is_replaced_while_a_node_runs(anna: Portico, home: Path, file: 
     assert anna("backup", str(file)).code == 0
     engine = create_engine(f"sqlite:///{home / 'portico.db'}")
     with engine.begin() as connection:
-        row = "'node:1', 'here/other-1-1', 1, 4000000000000"
-        connection.execute(text(f"INSERT INTO leases (name, owner, fence, expires_at) VALUES ({row})"))
+        row = "'node:1', 'other-1-1@here', 4000000000000"
+        connection.execute(text(f"INSERT INTO leases (name, owner, owned_until) VALUES ({row})"))
     engine.dispose()
     refused = anna("restore", str(file), "--replace", "--yes")
     assert (refused.code, refused.out) == (1, "")

@@ -272,7 +272,7 @@ def test_workers_end_with_the_main_process(start: Start) -> None:
 
 _ORPHAN = """
 import ctypes, multiprocessing, os, sys, time
-from portico.cli import worker
+from portico.server import worker
 worker.KILL_WITH_PARENT = False
 def child():
     worker._end_with_parent()

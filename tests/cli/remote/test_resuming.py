@@ -28,7 +28,7 @@ NOT_NOW = Reply(503, {"Retry-After": "3600"}, b'{"code":"unavailable","detail":"
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resumable_upload, "THRESHOLD", MIB)
-    monkeypatch.setattr(tus, "PART", MIB)
+    monkeypatch.setattr(resumable_upload, "PART", MIB)
     for module in (client_uploads, uploads):
         monkeypatch.setattr(module, "HASHED_BEFORE", MIB - 1)
 
@@ -194,7 +194,7 @@ def test_an_interrupted_download_and_once_more(
     code = command.wait(WAIT)
     assert command.stderr is not None
     if number == signal.SIGINT:
-        said = b"A large file is half downloaded; run the command again to resume it.\nInterrupted.\n"
+        said = b"A large file was partly downloaded. Run the command again to resume it.\nInterrupted.\n"
         assert (code, command.stderr.read()) == (130, said)
     assert os.listdir(here) == [".large.bin.portico-part"]
     sign_in(remote, gateway, gateway.port)

@@ -16,7 +16,7 @@ from .actions import CONTENT, MIB, PART, Resumptions
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resumable_upload, "THRESHOLD", MIB)
-    monkeypatch.setattr(tus, "PART", PART)
+    monkeypatch.setattr(resumable_upload, "PART", PART)
     monkeypatch.setattr(tus, "CHECKED_PART", PART)
     monkeypatch.setattr(tus, "SMALLEST_PART", 64 * 1024)
     monkeypatch.setattr(uploads, "HASHED_BEFORE", MIB - 1)

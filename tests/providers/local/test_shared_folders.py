@@ -26,9 +26,9 @@ DAY = staging.ABANDONED_SECONDS
 
 WRITER = """
 import asyncio, sys
-from portico import processes
+from portico.runtime import processes
 from portico.model.paths import Path
-from portico.providers.local import LocalProvider
+from portico.providers.local.provider import LocalProvider
 
 if sys.argv[2]:
     processes.machine = lambda: sys.argv[2]

@@ -25,7 +25,7 @@ BATCH = 2**20
 WRITER = """
 import asyncio, sys
 from portico.model.paths import Path
-from portico.providers.local import LocalProvider
+from portico.providers.local.provider import LocalProvider
 
 async def chunks():
     while True:
