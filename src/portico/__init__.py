@@ -1,7 +1,9 @@
 """Portico: a safe, fast gateway in front of storage.
 
-`Client` and `AsyncClient` are loaded on first use: the server, and every other part, does without them. `__version__` is the release and the commit it was built from, such as
-`0.1.0+g1a2b3c4d5e`: a build writes the commit to `commit.txt` (`hatch_build.py`), a checkout reads it from `.git`.
+`Client` and `AsyncClient` are loaded on first use: the server, and every other part, does without them.
+
+`__version__` is the release and the commit it was built from, such as `0.1.0+g1a2b3c4d5e`. A build writes the commit to
+`commit.txt` (`hatch_build.py`), and a checkout reads it from `.git`.
 """
 
 import os

@@ -152,7 +152,7 @@ async def test_what_another_process_works_on_is_left_alone_until_that_ends(gatew
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         name = processes.name_of.__wrapped__(process.pid)
         mine = leases.c.name == f"trash:{trash_id}"
-        await database.execute(update(leases).where(mine).values(owner=f"other/{name}-0123"))
+        await database.execute(update(leases).where(mine).values(owner=f"{name}-0123@other"))
         for method, parameters in (("POST", {"action": "RESTORE"}), ("DELETE", {})):
             busy = await call(gateway, method, f"/{trash_id}", **parameters)
             assert (busy.status_code, busy.json()["code"]) == (409, "not-possible")

@@ -116,7 +116,7 @@ class Recipe:
         password = ""
         if "portico login" in script:
             script = script.replace("--user alice", "--user alice --password-stdin")
-            [password] = re.findall(r"shown only now: (\S+)", self.said)
+            [password] = re.findall(r"shown only once: (\S+)", self.said)
         done = subprocess.run(
             ["bash", "-eu", "-c", prelude + script],
             cwd=self._folder,
