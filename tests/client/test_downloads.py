@@ -204,7 +204,7 @@ def test_a_part_that_makes_no_sense_is_begun_again(
 def test_two_programs_do_not_share_a_part(client: Client, root: Path, tmp_path: Path) -> None:
     (root / "file").write_bytes(LARGE)
     other = PartialFile(str(tmp_path / "local"), keep=True)
-    with pytest.raises(NotPossible, match="another program"):
+    with pytest.raises(NotPossible, match="Another program"):
         client.download("/file", tmp_path / "local", resume=True)
     client.download("/file", tmp_path / "local")
     other.close()
@@ -219,7 +219,7 @@ def test_a_finished_file_is_nobodys_part(tmp_path: Path, monkeypatch: pytest.Mon
     replace, lock = os.replace, partial_file._lock
 
     def while_replacing(source: str, target: str) -> None:
-        with pytest.raises(NotPossible, match="another program"):
+        with pytest.raises(NotPossible, match="Another program"):
             PartialFile(str(tmp_path / "local"), keep=True)
         replace(source, target)
 

@@ -57,6 +57,6 @@ async def test_errors_are_those_of_any_statement(database: Database) -> None:
 async def test_a_database_that_fails(tmp_path: pathlib.Path) -> None:
     empty = Database(f"sqlite:///{tmp_path / 'empty.db'}")
     (tmp_path / "empty.db").touch()
-    with pytest.raises(Unavailable, match="try again"):
+    with pytest.raises(Unavailable, match="Try again"):
         await empty.execute(DROP, {"upload_id": ID})
     await empty.close()
