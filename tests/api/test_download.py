@@ -383,7 +383,7 @@ async def test_a_file_that_shrinks_on_the_way_is_broken_off(gateway: Gateway) ->
         "headers": [(name.lower().encode(), value.encode()) for name, value in credentials],
         "client": ("127.0.0.1", 50000),
     }
-    with pytest.raises(Exception, match="shorter"):
+    with pytest.raises(Exception, match="shortened"):
         await gateway.app(scope, receive, send)  # type: ignore[arg-type]
     assert began == [200]
 

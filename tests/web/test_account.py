@@ -92,7 +92,7 @@ def test_an_invitation_a_password_sessions_and_keys(
     user.dialog.get_by_label("Upload").uncheck()
     user.dialog.get_by_label("Allowed addresses").fill("everywhere")
     user.dialog.get_by_role("button", name="Create key").click()
-    expect(user.dialog.get_by_role("alert")).to_contain_text("'everywhere' is not an address")
+    expect(user.dialog.get_by_role("alert")).to_contain_text("'everywhere' is not a valid address")
     user.dialog.get_by_label("Allowed addresses").fill("127.0.0.0/8, ::1")
     user.press("Enter")
     key = user.dialog.locator(".made-key code").text_content() or ""

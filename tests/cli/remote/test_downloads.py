@@ -156,7 +156,7 @@ def test_cat(process: Start, there: Path) -> None:
     assert command.returncode == 4
     (there / "d").mkdir()
     command = process("cat", "d")
-    assert command.communicate()[1] == b"'/d' is a folder; name a file in it.\n"
+    assert command.communicate()[1] == b"'/d' is a folder; choose a file in it.\n"
     assert command.returncode == 1
     command = process("get", "-r", "/d", "-")
     assert command.communicate()[1] == b"A folder can't be written to standard output; choose a file.\n"

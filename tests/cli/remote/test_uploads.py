@@ -68,8 +68,8 @@ def test_what_is_no_file_is_left_out_and_named(remote: Portico, here: Path, ther
     (here / "d" / "link.txt").symlink_to("a.txt")
     outcome = remote("put", "-r", "d", "/")
     assert outcome.code == 0
-    assert "d/pipe is not a regular file" in outcome.err
-    assert "d/around is a link to a folder" in outcome.err
+    assert "d/pipe was skipped, because it is not a regular file" in outcome.err
+    assert "d/around was skipped, because it is a link to a folder" in outcome.err
     assert tree(there) == {"d/a.txt": "one", "d/link.txt": "one"}
 
 

@@ -300,7 +300,7 @@ async def test_merge_that_cannot_keep_a_file_replaces_nothing(
     monkeypatch.setattr(provider, "fits", lambda key: not (TRASH in key and key.endswith("/long")))
     change = drive.restore(in_trash[0], OnConflict.REPLACE) if in_trash else None
     change = change or (drive.copy if how == "copy" else drive.move)(at("new"), at("old"), OnConflict.REPLACE)
-    with pytest.raises(InvalidPath, match="'long' is too long to be kept in the trash, so nothing was"):
+    with pytest.raises(InvalidPath, match="'long' is too long for the trash, so nothing was replaced"):
         await change
     monkeypatch.undo()
     assert await tree(drive) == before

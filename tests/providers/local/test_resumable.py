@@ -89,7 +89,7 @@ async def test_a_process_that_keeps_its_lock_is_reported(
     monkeypatch.setattr(staging, "LOCK_WAIT_SECONDS", 0)
     with open(staged, "rb+") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(ProviderUnavailable, match="try again") as refusal:
+        with pytest.raises(ProviderUnavailable, match="Try again") as refusal:
             await upload.finish(save)
         assert refusal.value.retry_after
     await upload.finish(save)

@@ -246,6 +246,5 @@ export class FolderView {
     if (error instanceof SignedOut) return;
     this.placeholder.showError(error, this.path, () => this.refresh());
     listable(this.listing, error).then((may) => (may ? this.open(this.path, this.position) : undefined));
-
   }
 }

@@ -23,7 +23,7 @@ export default {
   requestId: "(Anfrage {id})",
   invalidName: "Dieser Name ist nicht möglich. Wählen Sie einen ohne Schrägstriche, Backslashes und Steuerzeichen.",
   problem_invalid_client: "Diese Seite ist veraltet. Laden Sie sie neu.",
-  problem_invalid_request: "Das Gateway hat die Anfrage nicht verstanden. Laden Sie die Seite neu und versuchen Sie es erneut.",
+  problem_invalid_request: "Das Gateway hat diese Anfrage nicht angenommen.",
   problem_invalid_path: "Dieser Name oder Pfad ist hier nicht möglich. Wählen Sie einen anderen.",
   problem_invalid_cursor: "Der Ordner hat sich geändert. Aktualisieren Sie ihn und versuchen Sie es erneut.",
   problem_not_signed_in: "Sie sind nicht mehr angemeldet. Melden Sie sich erneut an.",

@@ -23,7 +23,7 @@ export default {
   requestId: "(Request ID: {id})",
   invalidName: "This name isn't allowed. Choose one without slashes, backslashes or control characters.",
   problem_invalid_client: "This page is out of date. Reload it.",
-  problem_invalid_request: "The gateway couldn't process the request. Reload the page and try again.",
+  problem_invalid_request: "The gateway didn't accept this request.",
   problem_invalid_path: "This name or path isn't allowed here. Choose another one.",
   problem_invalid_cursor: "The folder has changed. Refresh it and try again.",
   problem_not_signed_in: "You're no longer signed in. Sign in again.",

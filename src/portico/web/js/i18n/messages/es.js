@@ -23,7 +23,7 @@ export default {
   requestId: "(Solicitud {id})",
   invalidName: "Este nombre no se puede usar. Elija uno sin barras, barras invertidas ni caracteres de control.",
   problem_invalid_client: "Esta página está desactualizada. Recárguela.",
-  problem_invalid_request: "La pasarela no entendió la solicitud. Recargue la página e inténtelo de nuevo.",
+  problem_invalid_request: "La pasarela no aceptó esta solicitud.",
   problem_invalid_path: "Este nombre o esta ruta no se puede usar aquí. Elija otro.",
   problem_invalid_cursor: "La carpeta ha cambiado. Actualícela e inténtelo de nuevo.",
   problem_not_signed_in: "Ya no tiene la sesión iniciada. Iníciela de nuevo.",

@@ -23,7 +23,7 @@ export default {
   requestId: "(Requête {id})",
   invalidName: "Ce nom n’est pas autorisé. Choisissez-en un sans barres obliques, barres obliques inverses ni caractères de contrôle.",
   problem_invalid_client: "Cette page n’est plus à jour. Rechargez-la.",
-  problem_invalid_request: "La passerelle n’a pas compris la demande. Rechargez la page et réessayez.",
+  problem_invalid_request: "La passerelle n’a pas accepté cette demande.",
   problem_invalid_path: "Ce nom ou ce chemin n’est pas autorisé ici. Choisissez-en un autre.",
   problem_invalid_cursor: "Le dossier a changé. Actualisez-le et réessayez.",
   problem_not_signed_in: "Vous n’êtes plus connecté. Reconnectez-vous.",

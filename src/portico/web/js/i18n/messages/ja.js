@@ -23,7 +23,7 @@ export default {
   requestId: "（リクエスト {id}）",
   invalidName: "この名前は使えません。スラッシュ、バックスラッシュ、制御文字を含まない名前にしてください。",
   problem_invalid_client: "このページは古くなっています。再読み込みしてください。",
-  problem_invalid_request: "ゲートウェイが要求を理解できませんでした。ページを再読み込みして、もう一度お試しください。",
+  problem_invalid_request: "ゲートウェイがこの要求を受け付けませんでした。",
   problem_invalid_path: "この名前またはパスはここでは使えません。別のものにしてください。",
   problem_invalid_cursor: "フォルダーの内容が変わりました。更新して、もう一度お試しください。",
   problem_not_signed_in: "サインインが切れています。もう一度サインインしてください。",
