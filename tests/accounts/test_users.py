@@ -68,7 +68,7 @@ async def test_mistakes_in_a_new_user_are_named(users: Users) -> None:
     with pytest.raises(InvalidPath):
         await users.add("bob", "correct horse", root="/a/../b")
     for unknown in ("nowhere", "no\0where", "", "\ud800"):
-        with pytest.raises(NotFound, match="The connection .* doesn't exist"):
+        with pytest.raises(NotFound, match="doesn't exist"):
             await users.add("bob", "correct horse", connection=unknown)
     assert await users.list() == []
 
@@ -97,9 +97,9 @@ async def test_change_touches_what_is_given(users: Users, alice: User) -> None:
     assert await users.change("alice") == changed
     assert (await users.change("alice", disabled=True)).disabled
     assert not (await users.change("alice", disabled=False)).disabled
-    with pytest.raises(NotFound, match="The connection .* doesn't exist"):
+    with pytest.raises(NotFound, match="doesn't exist"):
         await users.change("alice", connection="nowhere")
-    with pytest.raises(NotFound, match="The user .* doesn't exist"):
+    with pytest.raises(NotFound, match="doesn't exist"):
         await users.change("bob", root="/x")
 
 

@@ -162,7 +162,7 @@ async def test_two_at_once_make_no_file_and_folder_of_one_name(
     await put(drive, slow_path, b"again")
 
 
-async def no_save() -> None:
+async def no_save(*, last: bool = False) -> None:
     pass
 
 

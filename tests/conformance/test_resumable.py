@@ -34,12 +34,21 @@ class Row:
         self.offset = upload.offset
         self.saves = 0
         self.killed_at = -1
+        self.let_go = False
 
-    async def save(self) -> None:
+    async def save(self, *, last: bool = False) -> None:
+        assert not self.let_go, "the row may have another owner"
+        self.let_go = last
         self.saves += 1
         if self.saves == self.killed_at:
             raise Killed
         self.state, self.offset = self.upload.state, self.upload.offset
+
+    async def append(self, chunks: AsyncIterator[bytes]) -> None:
+        try:
+            await self.upload.append(chunks, self.save)
+        finally:
+            self.let_go = False
 
     async def resumed(self, provider: Provider) -> ResumableUpload:
         self.upload = await provider.resume_upload(self.state)
@@ -65,7 +74,7 @@ async def sent(row: Row, content: bytes, *sizes: int) -> None:
     size = 0
     while (start := row.upload.offset) < len(content):
         size = next(cuts, size)
-        await row.upload.append(pieces(content[start : start + size]), row.save)
+        await row.append(pieces(content[start : start + size]))
         assert row.upload.offset == row.offset == min(start + size, len(content))
 
 
@@ -133,7 +142,7 @@ async def test_small_requests_get_forward(provider: Provider, harness: Harness) 
         other = harness.open()  # each request reaches another node
         try:
             upload = await row.resumed(other)
-            await upload.append(pieces(content[upload.offset : upload.offset + 3000]), row.save)
+            await row.append(pieces(content[upload.offset : upload.offset + 3000]))
         finally:
             await other.close()
     assert row.offset == len(content)
@@ -171,10 +180,10 @@ async def test_what_arrived_before_a_cut_is_kept(provider: Provider, harness: Ha
     content = noise(harness.part + 70_000)
     row = await begun(provider, size=len(content))
     with pytest.raises(ConnectionResetError):
-        await row.upload.append(cut_off(content[:50_000]), row.save)
+        await row.append(cut_off(content[:50_000]))
     assert row.offset == 50_000
     with pytest.raises(ConnectionResetError):
-        await row.upload.append(cut_off(content[50_000 : harness.part + 60_000]), row.save)
+        await row.append(cut_off(content[50_000 : harness.part + 60_000]))
     assert row.offset == harness.part + 60_000
     await row.resumed(provider)
     await sent(row, content, len(content))
@@ -220,7 +229,7 @@ async def test_a_suspended_request_that_wakes_up_after_it_was_taken_over_harms_n
     assert await stored(provider) == content
 
 
-async def _taken_over() -> None:
+async def _taken_over(*, last: bool = False) -> None:
     raise Killed
 
 

@@ -44,7 +44,7 @@ class Row:
         self.state, self.offset, self.saves = upload.state, upload.offset, 0
         self.dies_at = -1
 
-    async def save(self) -> None:
+    async def save(self, *, last: bool = False) -> None:
         self.saves += 1
         if self.saves == self.dies_at:
             raise Killed
@@ -181,7 +181,7 @@ async def test_a_number_that_a_former_writer_may_use_is_not_used_again() -> None
     former.part_store = lambda state: Slow(bucket, state)  # type: ignore[method-assign]
     slow = Row(former.resumed(row.state))
 
-    async def save() -> None:
+    async def save(*, last: bool = False) -> None:
         row.state = slow.upload.state
 
     late = asyncio.ensure_future(slow.upload.append(stream(bytes(3 * PART)), save))

@@ -82,7 +82,7 @@ def test_progress_reload_and_cancel(open_page: OpenPage, gateway: Gateway, root:
         assert box["x"] + box["width"] <= width
     panel.get_by_role("button", name="Cancel large").focus()
     user.press("Enter")
-    expect(panel).to_contain_text("Cancelled. What was done so far is kept.")
+    expect(panel).to_contain_text("Cancelled. The finished part is kept.")
     assert slow.cancelled
     user.check_access()
     user.page.reload()

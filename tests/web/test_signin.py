@@ -79,6 +79,7 @@ def test_throttled_sign_in_counts_the_wait_of_that_name_down(open_page: OpenPage
 def test_an_unreachable_gateway_is_reported(open_page: OpenPage, gateway: Gateway) -> None:
     user = open_page(gateway)
     user.expect_refusal("net::ERR")
+    expect(user.page.get_by_label("Username")).to_be_visible()
     user.page.context.set_offline(True)
     user.sign_in(password="whatever it is")
     expect(user.page.get_by_role("alert")).to_contain_text("Can't reach the gateway")

@@ -89,7 +89,7 @@ async def test_what_is_replaced_comes_back(drive: Drive) -> None:
         assert await content(drive, "d/f.bin") == second
     upload = await drive.begin_upload(at("d/f.bin"), "text/plain", size=5)
 
-    async def save() -> None:
+    async def save(*, last: bool = False) -> None:
         pass
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -392,7 +392,7 @@ async def test_upload_keeps_what_was_moved_to_its_target_just_before_its_commit(
         await put(drive, "target", b"uploaded")
     else:
 
-        async def save() -> None:
+        async def save(*, last: bool = False) -> None:
             pass
 
         # If the size is known, the commit is a request of its own. Moto ignores the condition of that one.

@@ -35,7 +35,7 @@ class Saved:
         self.upload = upload
         self.state, self.offset = upload.state, upload.offset
 
-    async def save(self) -> None:
+    async def save(self, *, last: bool = False) -> None:
         self.state, self.offset = self.upload.state, self.upload.offset
 
     async def resume(self, provider: AzureBlobProvider) -> ResumableUpload:
@@ -146,7 +146,7 @@ async def test_a_late_block_of_an_earlier_writer_changes_nothing(provider: Azure
     await row.resume(provider)
     await row.send(LARGE[PART:])
 
-    async def not_noticed() -> None:
+    async def not_noticed(*, last: bool = False) -> None:
         """Nothing says that the upload was taken over."""
 
     await late.append(pieces(bytes(PART)), not_noticed)

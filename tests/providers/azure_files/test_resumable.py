@@ -25,7 +25,7 @@ class Saved:
         self.upload = upload
         self.state, self.offset = upload.state, upload.offset
 
-    async def save(self) -> None:
+    async def save(self, *, last: bool = False) -> None:
         self.state, self.offset = self.upload.state, self.upload.offset
 
     async def resume(self, provider: AzureFilesProvider) -> AzureFilesUpload:
@@ -105,7 +105,7 @@ async def test_a_late_writer_changes_nothing(provider: AzureFilesProvider, share
     await row.resume(provider)
     await row.send(content[1000:2000])
 
-    async def not_noticed() -> None:
+    async def not_noticed(*, last: bool = False) -> None:
         """Nothing says that the upload was taken over."""
 
     with pytest.raises(NotFound):

@@ -38,7 +38,7 @@ class Saved:
         self.upload = upload
         self.state, self.offset = upload.state, upload.offset
 
-    async def save(self) -> None:
+    async def save(self, *, last: bool = False) -> None:
         self.state, self.offset = self.upload.state, self.upload.offset
 
     async def resume(self, provider: GcsProvider) -> ResumableUpload:

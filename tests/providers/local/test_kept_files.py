@@ -67,7 +67,7 @@ async def test_a_place_that_is_never_found(
 async def test_two_resumable_uploads_that_replace_one_file(provider: LocalProvider, top: Folder) -> None:
     """The second is done while the first waits for a place: the first one keeps the second's file, not the old one."""
 
-    async def save() -> None:
+    async def save(*, last: bool = False) -> None:
         pass
 
     async def begun(content: bytes) -> ResumableUpload:

@@ -24,7 +24,7 @@ async def endless() -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-async def save() -> None:
+async def save(*, last: bool = False) -> None:
     """For tests in which nothing has to be saved."""
 
 
@@ -37,7 +37,7 @@ async def test_a_cancelled_request_leaves_no_lock(tmp_path: Folder) -> None:
     upload = await provider.begin_upload(Path(("file",)), TYPE)
     state = upload.state
 
-    async def save() -> None:
+    async def save(*, last: bool = False) -> None:
         nonlocal state
         state = upload.state
 
@@ -124,7 +124,7 @@ async def test_a_known_offset_is_verified(tmp_path: Folder) -> None:
     upload = await provider.begin_upload(Path(("file",)), TYPE)
     saves = 0
 
-    async def save() -> None:
+    async def save(*, last: bool = False) -> None:
         nonlocal saves
         saves += 1
 
@@ -152,7 +152,7 @@ async def test_an_upload_that_was_taken_over_removes_nothing(tmp_path: Folder) -
     provider = LocalProvider(str(tmp_path))
     upload = await provider.begin_upload(Path(("file",)), TYPE)
 
-    async def refused() -> None:
+    async def refused(*, last: bool = False) -> None:
         raise UploadTakenOver
 
     await upload.append(once(b"abcd"), save)

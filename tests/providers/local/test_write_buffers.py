@@ -119,7 +119,7 @@ async def test_the_disk_begins_before_the_end(
         for _ in range(9):
             yield b"x" * odd
 
-    async def save() -> None:
+    async def save(*, last: bool = False) -> None:
         pass
 
     if resumable:

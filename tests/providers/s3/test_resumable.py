@@ -30,7 +30,7 @@ class Row:
         self.upload = upload
         self.state = upload.state
 
-    async def save(self) -> None:
+    async def save(self, *, last: bool = False) -> None:
         self.state = self.upload.state
 
     async def send(self, data: bytes) -> None:

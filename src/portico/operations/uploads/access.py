@@ -170,5 +170,6 @@ def status_of(
     )
 
 
-async def save_progress(claim: Claim, upload: ResumableUpload) -> None:
+async def save_progress(claim: Claim, upload: ResumableUpload, *, last: bool = False) -> None:
+    """Its caller goes on with the upload, so the claim is kept."""
     await claim.progress(upload.offset, upload.state)

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -161,9 +162,9 @@ class VerifiedBodies(msgspec.Struct, frozen=True):
         self, claim: Claim, chunks: AsyncIterator[bytes], length: int | None, hashing: Hashing
     ) -> None:
         upload = await self.drive.resume_upload(state_of(claim.record))
-        await upload.append(hashing.watch(chunks), lambda: save_progress(claim, upload), at_most=length)
+        await upload.append(hashing.watch(chunks), partial(save_progress, claim, upload), at_most=length)
         await hashing.check()
-        await upload.finish(lambda: save_progress(claim, upload))
+        await upload.finish(partial(save_progress, claim, upload))
 
 
 async def partial_uploads(drive: Drive, upload_ids: list[str]) -> AsyncIterator[bytes]:

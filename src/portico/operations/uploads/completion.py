@@ -2,6 +2,7 @@
 
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 import structlog
@@ -51,7 +52,7 @@ class UploadCompletion:
         """Store the file; a partial upload becomes a part that nobody sees."""
         path = stored = Path.parse(claim.record.path)
         if details.partial:
-            details.entry = await upload.finish(lambda: save_progress(claim, upload))
+            details.entry = await upload.finish(partial(save_progress, claim, upload))
         else:
             details.entry = await self._store(claim, drive, upload, details, path)
             stored = path.parent.child(details.entry.name)
@@ -83,7 +84,7 @@ class UploadCompletion:
             await change.begin()
             try:
                 entry = await drive.finish_upload(
-                    upload, path, details.on_conflict, lambda: save_progress(claim, upload)
+                    upload, path, details.on_conflict, partial(save_progress, claim, upload)
                 )
             except PorticoError:
                 await self._discount(claim, upload, details)

@@ -1,6 +1,7 @@
 """`Concatenation`: one file of several partial uploads, which a client has sent at the same time."""
 
 from contextlib import AsyncExitStack
+from functools import partial
 
 import msgspec
 import structlog
@@ -86,7 +87,7 @@ class Concatenation:
             content = guarded(claim, partial_uploads(drive, parts), SizeLimit(size, size), watch)
             await upload.append(
                 hashing.watch(content) if hashing else content,
-                lambda: save_progress(claim, upload),
+                partial(save_progress, claim, upload),
                 at_most=size,
             )
             if upload.offset != size:

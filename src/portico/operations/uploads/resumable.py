@@ -193,10 +193,8 @@ class ResumableUploads:
             async with self._content(drive, arriving, length, hashing, held=bool(expected)) as content:
                 most = limit.left if length is None else length
 
-                async def save() -> None:
-                    # What is saved last also lets go of the upload, unless the file is to be stored.
-                    last = length is not None and upload.offset == offset + length != total
-                    await claim.progress(upload.offset, upload.state, last=last)
+                async def save(*, last: bool = False) -> None:
+                    await claim.progress(upload.offset, upload.state, last=last and upload.offset != total)
 
                 await upload.append(content, save, at_most=most)
             if upload.offset != total:

@@ -110,7 +110,7 @@ class AzureFilesUpload(ResumableUpload):
                 with translated("upload"):
                     file = self._file or await self._take_over(save)
                 await parts.send(_Progress(self, file, save).send)
-                await save()
+                await save(last=True)
         arrived.check()
 
     async def finish(

@@ -120,8 +120,13 @@ SAVED_BYTES = 8 * 2**20
 """How many bytes are written to a staged file before the progress is saved, and with it whether the upload was taken
 over."""
 
-Save = Callable[[], Awaitable[None]]
-"""Records the `offset` and the `state` of an upload; raises if another request has taken the upload over."""
+
+class Save(Protocol):
+    async def __call__(self, *, last: bool = False) -> None:
+        """Record the `offset` and the `state` of an upload; raises if another request has taken the upload over.
+
+        `last`: `append` will not call it again, so the upload may be let go of.
+        """
 
 
 class ResumableUpload(ABC):

@@ -121,7 +121,7 @@ class LocalUpload(ResumableUpload):
         finally:
             await writer.close()
         if self.offset != saved:
-            await save()
+            await save(last=True)
         arrived.check()
 
     async def finish(

@@ -135,7 +135,7 @@ class KeyStoreUpload(ResumableUpload):
                 if self._rest:
                     await self._add_tail(self._rest)
             if self._rest or self._next != before:
-                await self._save(save, 0)
+                await self._save(save, 0, last=True)
         arrived.check()
 
     def _part_sizes(self) -> Callable[[int], int]:
@@ -254,9 +254,9 @@ class KeyStoreUpload(ResumableUpload):
         listed = [PartList.decode(b"".join(found[each.name])) for each in self._state.lists]
         return [*chain.from_iterable(listed), *self._state.parts]
 
-    async def _save(self, save: Save, claim: int) -> None:
+    async def _save(self, save: Save, claim: int, *, last: bool = False) -> None:
         self._state.next_number = self._next + claim
-        await save()
+        await save(last=last)
         self._claimed = self._state.next_number
 
     # Tails
