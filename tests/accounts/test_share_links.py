@@ -16,7 +16,7 @@ from portico.model.errors import LimitReached, NotFound, NotSignedIn, TooManyReq
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.store.database import Database
-from portico.store.share_links import Access, LinkKind, ShareLink
+from portico.store.share_links import LinkAccess, LinkKind, ShareLink
 from portico.store.users import User
 
 from ..fixtures import Clock
@@ -47,8 +47,8 @@ async def sharer(users: Users, alice: User) -> User:
     return await users.change(alice.name, rights=frozenset(Right))
 
 
-def access() -> Access:
-    return Access(1, "Anna", "192.0.2.1", "download", "/a", 1)
+def access() -> LinkAccess:
+    return LinkAccess(1, "Anna", "192.0.2.1", "download", "/a", 1)
 
 
 async def test_links_follow_what_is_moved(links: ShareLinks, sharer: User) -> None:
@@ -287,7 +287,7 @@ async def test_what_is_old_is_removed(
     text = await guests.add(found, "", "192.0.2.1", None)
     assert text
     for number in range(5):
-        await links.usage.note(link.id, Access(clock.moment + number, "", "", "open", "", None))
+        await links.usage.note(link.id, LinkAccess(clock.moment + number, "", "", "open", "", None))
     monkeypatch.setattr("portico.store.share_links.MAX_ACCESSES", 3)
     await links.sweep(timedelta(days=1))
     assert len(await links.accesses(sharer, link.id, 100)) == 3

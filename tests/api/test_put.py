@@ -333,7 +333,7 @@ async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
     gateway_without_trash: Gateway, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway = gateway_without_trash
-    monkeypatch.setattr(LocalProvider, "says_replaced", False)
+    monkeypatch.setattr(LocalProvider, "reports_replacement", False)
     etag = (await put(gateway, "file", headers={"If-None-Match": "*"})).headers["ETag"]
     etag = (await put(gateway, "file", headers={"If-Match": etag})).headers["ETag"]
     assert (await put(gateway, "other", params={"onConflict": "fail"})).status_code == 201
@@ -366,7 +366,7 @@ async def test_a_storage_that_does_not_say_whether_it_is_new(
         raise ProviderUnavailable("no")
 
     monkeypatch.setattr(LocalProvider, "stat", fail)
-    monkeypatch.setattr(LocalProvider, "says_replaced", False)
+    monkeypatch.setattr(LocalProvider, "reports_replacement", False)
     assert (await put(gateway, "file")).status_code == 204
     assert stored(gateway) == {"file": NEW}
 
@@ -393,7 +393,7 @@ async def test_the_question_does_not_outlive_the_upload(
             cancelled.set()
 
     monkeypatch.setattr(LocalProvider, "stat", slow)
-    monkeypatch.setattr(LocalProvider, "says_replaced", False)
+    monkeypatch.setattr(LocalProvider, "reports_replacement", False)
     steps = [NEW, ConnectionError()]
     assert (await put_raw(gateway, "file", ("Content-Length", "99"), steps=steps)).status == 400
     await cancelled.wait()

@@ -39,7 +39,7 @@ async def _content(*content: bytes) -> AsyncIterator[bytes]:
 
 @pytest.fixture
 async def twins(gateway: Gateway) -> AsyncIterator[Gateway]:
-    """On a store of keys, a file `report` and a folder `report`."""
+    """On an object store, a file `report` and a folder `report`."""
     bucket = f"bucket-{token_hex(8)}"
     options = {"bucket": bucket, "endpoint-url": moto_s3()}
     with moto_buckets(bucket):

@@ -208,12 +208,12 @@ async def test_it_expires(gateway: Gateway, clock: Clock) -> None:
     folder = gateway.settings.files_folder / ".portico~trash"
     database = gateway.users._database
     keep = gateway.settings.trash_keep
-    drives = gateway.services.gateway.operations.args[0].trees.drives  # type: ignore[attr-defined]
+    pool = gateway.services.gateway.operations.args[0].trees.pool  # type: ignore[attr-defined]
     clock.advance((keep - timedelta(hours=1)).total_seconds())
-    await sweep_trash(TrashRecords(database), drives, keep)
+    await sweep_trash(TrashRecords(database), pool, keep)
     assert len(list(folder.iterdir())) == 1
     clock.advance(2 * 3600)
-    await sweep_trash(TrashRecords(database), drives, keep)
+    await sweep_trash(TrashRecords(database), pool, keep)
     assert list(folder.iterdir()) == []
     assert await listed(gateway) == []
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from portico.api.requests import FILESYSTEM
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.providers.local.provider import LocalProvider
 
 from .conftest import OpenGateway
@@ -243,7 +243,7 @@ async def test_who_is_disabled_before_the_body_is_sent_for_stores_nothing(
 ) -> None:
     monkeypatch.setattr("portico.operations.actors.actor.TRUSTED_SECONDS", 0.05)
 
-    opened = Drives.of
+    opened = ConnectionPool.of
 
     async def slow(*arguments: Any) -> Any:
         found = await opened(*arguments)
@@ -251,7 +251,7 @@ async def test_who_is_disabled_before_the_body_is_sent_for_stores_nothing(
         await asyncio.sleep(0.06)
         return found
 
-    monkeypatch.setattr(Drives, "of", slow)
+    monkeypatch.setattr(ConnectionPool, "of", slow)
     answer = await gateway.upload("", {"a.txt": b"hello"})
     assert (answer.status_code, answer.json()["code"]) == (401, "not-signed-in")
     assert stored(gateway) == {}

@@ -48,7 +48,7 @@ def _providers(metafunc: pytest.Metafunc) -> list[str]:
     return [
         provider
         for provider in PROVIDERS
-        if (provider in KEY_STORES or not marked("key_stores"))
+        if (provider in KEY_STORES or not marked("object_services"))
         and (provider not in SECOND_LAYER or test in SECOND_LAYER[provider])
     ]
 

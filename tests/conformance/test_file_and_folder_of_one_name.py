@@ -1,4 +1,4 @@
-"""A store of keys may hold a file `a` and a folder `a/`, and both can be reached.
+"""An object store may hold a file `a` and a folder `a/`, and both can be reached.
 
 Without a trailing slash, the path means the file; with one, or in a listing, the folder.
 """
@@ -15,7 +15,7 @@ from portico.model.errors import IsAFolder, NotAFolder, NotFound
 from portico.model.paths import Path
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import WriteOptions
-from portico.providers.objects.service import KeyStore
+from portico.providers.objects.service import ObjectService
 
 from .actions import at, content, exists, names, pieces, put, tree
 from .harness import KEY_STORES
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.above_services
 
 @pytest.fixture
 async def file_and_folder(provider: Provider, drive: Drive, root: Path) -> None:
-    assert isinstance(provider, KeyStore)
+    assert isinstance(provider, ObjectService)
     for key, data in (("a", b"file"), ("a/b", b"in the folder")):
         await provider.store("/".join([*root.segments, key]), pieces(data), "text/plain", WriteOptions())
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.both_roots
 @pytest.mark.usefixtures("file_and_folder")
 async def test_each_is_found_by_how_it_is_written(provider: Provider, drive: Drive, root: Path) -> None:
@@ -46,7 +46,7 @@ async def test_each_is_found_by_how_it_is_written(provider: Provider, drive: Dri
         await drive.list_page(at("a"), 10, file_first=True)
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.both_roots
 @pytest.mark.usefixtures("file_and_folder")
 async def test_each_is_removed_alone(drive: Drive) -> None:
@@ -56,7 +56,7 @@ async def test_each_is_removed_alone(drive: Drive) -> None:
     assert await tree(drive) == {}
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.usefixtures("file_and_folder")
 async def test_the_file_goes_first_where_no_slash_is_written(drive: Drive) -> None:
     await drive.delete(at("a"), recursive=True)
@@ -64,7 +64,7 @@ async def test_the_file_goes_first_where_no_slash_is_written(drive: Drive) -> No
 
 
 @pytest.mark.parametrize("how", ["copy", "move"])
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.usefixtures("file_and_folder")
 async def test_each_is_copied_and_moved_alone(drive: Drive, how: str) -> None:
     transfer = drive.copy if how == "copy" else drive.move
@@ -76,7 +76,7 @@ async def test_each_is_copied_and_moved_alone(drive: Drive, how: str) -> None:
     assert await exists(drive, "a") == (how == "copy")
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.usefixtures("file_and_folder")
 async def test_the_folder_can_be_written_into(drive: Drive) -> None:
     await put(drive, "a/c", b"more")
@@ -97,20 +97,20 @@ async def test_a_slash_at_the_end_does_no_harm_where_there_is_one_only(drive: Dr
 
 async def test_the_key_stores_are_known(request: pytest.FixtureRequest, provider: Provider) -> None:
     """Otherwise the tests of key stores would not run on a new one."""
-    assert isinstance(provider, KeyStore) == (request.node.callspec.params["harness"] in KEY_STORES)
+    assert isinstance(provider, ObjectService) == (request.node.callspec.params["harness"] in KEY_STORES)
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 async def test_a_folder_that_is_listed_again_is_not_looked_up_again(
     provider: Provider, drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listing without `action` is what most scripts ask for: it costs one call, not two."""
-    assert isinstance(provider, KeyStore)
+    assert isinstance(provider, ObjectService)
     await put(drive, "folder/file", b"content")
     found: list[str] = []
     find = type(provider).find
 
-    async def counted(self: KeyStore, key: str) -> Entry | None:
+    async def counted(self: ObjectService, key: str) -> Entry | None:
         found.append(key)
         return await find(self, key)
 
@@ -122,7 +122,7 @@ async def test_a_folder_that_is_listed_again_is_not_looked_up_again(
     assert len(found) == 1
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.parametrize("first", ["file", "folder"])
 @pytest.mark.parametrize("maker", ["write", "mkdir", "copy", "resumable"])
 async def test_two_at_once_make_no_file_and_folder_of_one_name(
@@ -166,7 +166,7 @@ async def no_save(*, last: bool = False) -> None:
     pass
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.parametrize("before", ["checked", "written"])
 async def test_a_folder_that_became_a_file_takes_no_file(drive: Drive, before: str) -> None:
     """A form stores several files in a folder that was checked once, some time ago."""
@@ -181,7 +181,7 @@ async def test_a_folder_that_became_a_file_takes_no_file(drive: Drive, before: s
     assert await tree(drive) == {"/a": b"file"}
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 async def test_a_folder_is_checked_once_for_several_files(
     provider: Any, drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +200,7 @@ async def test_a_folder_is_checked_once_for_several_files(
     assert len([folder for folder in checked if folder.name == "a"]) == 1
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 async def test_a_copied_folder_is_not_made_below_a_file_that_was_stored_in_the_meantime(
     provider: Any, drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +220,7 @@ async def test_a_copied_folder_is_not_made_below_a_file_that_was_stored_in_the_m
     assert await tree(drive) == {"/a": b"file", "/source": None, "/source/x": b"content"}
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 async def test_an_upload_that_fails_keeps_no_name_from_others(drive: Drive) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"x"

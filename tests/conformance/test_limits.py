@@ -7,7 +7,7 @@ from portico.model.errors import InvalidPath, NotAFolder, NotFound
 from portico.model.paths import Path
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import WriteOptions
-from portico.providers.objects.service import KeyStore
+from portico.providers.objects.service import ObjectService
 
 from .actions import at, content, names, pieces, put
 
@@ -52,12 +52,12 @@ async def test_what_lies_deeper_can_be_read_and_removed(provider: Provider, root
         await shallow.stat(at("a/b/c/d"))
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.both_roots
 async def test_a_key_of_the_greatest_length_is_a_file_like_any_other(
     provider: Provider, drive: Drive, root: Path
 ) -> None:
-    assert isinstance(provider, KeyStore)
+    assert isinstance(provider, ObjectService)
     above = "/".join(["l" * 250] * 3)
     room = LONGEST - len(f"{above}/") - sum(len(name) + 1 for name in root.segments)
     path, longer = f"{above}/{'l' * room}", f"{above}/{'l' * (room + 1)}"

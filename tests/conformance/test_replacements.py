@@ -11,7 +11,7 @@ from portico.drive.drive import Drive
 from portico.model.errors import Changed, PorticoError, changed
 from portico.model.paths import Path
 from portico.providers.contract.provider import TRASH, Provider
-from portico.providers.objects.service import KeyStore, Version, key_of
+from portico.providers.objects.service import ObjectService, Version, key_of
 
 from .actions import at, content, exists, put, tree
 
@@ -49,7 +49,7 @@ async def test_a_file_that_is_replaced_during_a_move_is_not_lost(drive: Drive, m
     assert [await newest(drive, f"from/{name}", f"to/{name}") for name in "acd"] == [b"0"] * 3
 
 
-def after_each_copy(provider: KeyStore, act: Callable[[], Awaitable[object]]) -> Callable[..., Any]:
+def after_each_copy(provider: ObjectService, act: Callable[[], Awaitable[object]]) -> Callable[..., Any]:
     copied = provider.duplicate
 
     async def duplicate(*arguments: Any, **options: Any) -> None:
@@ -59,7 +59,7 @@ def after_each_copy(provider: KeyStore, act: Callable[[], Awaitable[object]]) ->
     return duplicate
 
 
-def before_each_copy(provider: KeyStore, act: Callable[[], Awaitable[object]]) -> Callable[..., Any]:
+def before_each_copy(provider: ObjectService, act: Callable[[], Awaitable[object]]) -> Callable[..., Any]:
     copied = provider.duplicate
 
     async def duplicate(*arguments: Any, **options: Any) -> None:
@@ -69,12 +69,12 @@ def before_each_copy(provider: KeyStore, act: Callable[[], Awaitable[object]]) -
     return duplicate
 
 
-@pytest.mark.key_stores  # the others move by a rename: there is no moment in between
+@pytest.mark.object_services  # the others move by a rename: there is no moment in between
 @pytest.mark.parametrize("source", ["from", "from/b"])
 async def test_what_is_replaced_after_its_copy_stays_at_the_source(
     drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    assert isinstance(provider, KeyStore)
+    assert isinstance(provider, ObjectService)
     for name in "abc":
         await put(drive, f"from/{name}", b"old")
 
@@ -90,12 +90,12 @@ async def test_what_is_replaced_after_its_copy_stays_at_the_source(
         assert await tree(drive, "from") == {"/from/b": b"acknowledged"}
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.parametrize("how", ["copy", "move"])
 async def test_what_is_replaced_before_its_copy_is_copied_as_it_is_then(
     drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    assert isinstance(provider, KeyStore)
+    assert isinstance(provider, ObjectService)
     await put(drive, "from/b", b"old")
     replaced: list[bool] = []
 
@@ -112,12 +112,12 @@ async def test_what_is_replaced_before_its_copy_is_copied_as_it_is_then(
     assert await newest(drive, "from/b", "to/b") == b"newer than its listing"
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.parametrize("how", ["copy", "move"])
 async def test_a_transfer_that_is_called_off_leaves_whole_files(
     drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    assert isinstance(provider, KeyStore)
+    assert isinstance(provider, ObjectService)
     for number in range(20):
         await put(drive, f"from/{number}", b"%d" % number)
     enough = asyncio.Event()
@@ -142,14 +142,14 @@ async def test_a_transfer_that_is_called_off_leaves_whole_files(
     assert await tree(drive) == {"/to": None} | {f"/to/{number}": b"%d" % number for number in range(20)}
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.parametrize("path", ["from", "from/b"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "always"])
 async def test_replaced_file_is_deleted_as_it_is_then(
     drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, path: str, lasting: bool
 ) -> None:
     """Or the delete fails: a file that stays is never reported as deleted."""
-    assert isinstance(provider, KeyStore)
+    assert isinstance(provider, ObjectService)
     for name in "abc":
         await put(drive, f"from/{name}", b"old")
     remove, stored = provider.remove_versions, 0
@@ -175,12 +175,12 @@ async def test_replaced_file_is_deleted_as_it_is_then(
     assert await content(drive, "from/b") == b"newer 1"
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.parametrize("how", ["move", "delete"])
 async def test_version_that_a_service_denies_is_removed(
     drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    assert isinstance(provider, KeyStore)
+    assert isinstance(provider, ObjectService)
     await put(drive, "from/b", b"stored in parts")
     remove = provider.remove_version
 
@@ -197,12 +197,12 @@ async def test_version_that_a_service_denies_is_removed(
     assert not await exists(drive, "from")
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 async def test_folder_marker_that_a_service_denies_is_removed(
     drive: Drive, provider: Provider, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never hides behind a success."""
-    assert isinstance(provider, KeyStore)
+    assert isinstance(provider, ObjectService)
     await put(drive, "marker")
     key = key_of(at("marker").under(root))
     find, remove = provider.find, provider.remove_version

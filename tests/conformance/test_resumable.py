@@ -12,7 +12,7 @@ from portico.model.errors import AlreadyExists, IsAFolder, NotAFolder, NotFound
 from portico.model.paths import Path
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import ResumableUpload, WriteOptions
-from portico.providers.objects import resumable as key_store_uploads
+from portico.providers.objects import resumable as resumable
 
 from .actions import at, noise, pieces
 from .harness import Harness
@@ -108,7 +108,7 @@ def numbered(path: Path = TARGET) -> Iterator[Path]:
 async def test_any_cut_gives_the_same_file(
     provider: Provider, harness: Harness, monkeypatch: pytest.MonkeyPatch, known: bool, parts_in_state: int
 ) -> None:
-    monkeypatch.setattr(key_store_uploads, "_MAX_PARTS", parts_in_state)
+    monkeypatch.setattr(resumable, "_MAX_PARTS", parts_in_state)
     content = noise(2 * harness.part + harness.part // 2)
     row = await begun(provider, size=len(content) if known else None)
     await sent(row, content, 1, 65_536, 300_000, harness.part + 1, 2 * harness.part, 99_999)

@@ -307,7 +307,7 @@ async def test_an_empty_folder_goes_alone(drive: Drive) -> None:
 
 @pytest.mark.usefixtures("before")
 async def test_files_are_counted_for_those_who_watch(drive: Drive) -> None:
-    counted = progress_counter.Tally()
+    counted = progress_counter.ProgressCounter()
     progress_counter.CURRENT.set(counted)
     await drive.copy(at("a"), at("copy"))
     assert (counted.entries, counted.size) == (2, 5)

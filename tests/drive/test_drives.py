@@ -14,7 +14,7 @@ import structlog
 
 from portico.accounts.connections import Connection, Connections
 from portico.accounts.users import Users
-from portico.drive.connection_pool import Drives, StorageUnusable
+from portico.drive.connection_pool import ConnectionPool, StorageUnusable
 from portico.drive.cursors import CursorSeal
 from portico.drive.instrumented import InstrumentedProvider
 from portico.model.entries import Entry
@@ -33,10 +33,10 @@ from portico.store.users import User
 
 
 @pytest.fixture
-async def drives(connections: Connections, database: Database) -> AsyncIterator[Drives]:
-    drives = Drives(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"))
-    yield drives
-    await drives.close()
+async def pool(connections: Connections, database: Database) -> AsyncIterator[ConnectionPool]:
+    pool = ConnectionPool(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"))
+    yield pool
+    await pool.close()
 
 
 @pytest.fixture
@@ -53,16 +53,18 @@ def asked(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[str
     return names
 
 
-async def test_many_at_once_look_a_connection_up_once(drives: Drives, alice: User, asked: list[str]) -> None:
-    found = await asyncio.gather(*(drives.of(alice) for _ in range(100)))
+async def test_many_at_once_look_a_connection_up_once(
+    pool: ConnectionPool, alice: User, asked: list[str]
+) -> None:
+    found = await asyncio.gather(*(pool.of(alice) for _ in range(100)))
     assert asked == ["local"]
     assert len({id(drive._provider) for drive in found}) == 1
-    await drives.of(alice)
+    await pool.of(alice)
     assert asked == ["local"]
 
 
 async def test_a_look_that_is_under_way_ends_with_the_drives(
-    drives: Drives, alice: User, connections: Connections, monkeypatch: pytest.MonkeyPatch
+    pool: ConnectionPool, alice: User, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = asyncio.Event()
 
@@ -71,9 +73,9 @@ async def test_a_look_that_is_under_way_ends_with_the_drives(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(connections, "get", endless)
-    waiting = asyncio.create_task(drives.of(alice))
+    waiting = asyncio.create_task(pool.of(alice))
     await begun.wait()
-    await drives.close()
+    await pool.close()
     await asyncio.wait([waiting], timeout=60)
     assert waiting.cancelled()
 
@@ -94,7 +96,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[LocalProvider]:
 
 @pytest.mark.parametrize("opens_again", [True, False])
 async def test_a_replaced_provider_is_retired_and_closed_once(
-    drives: Drives,
+    pool: ConnectionPool,
     alice: User,
     connections: Connections,
     closed: list[LocalProvider],
@@ -103,22 +105,22 @@ async def test_a_replaced_provider_is_retired_and_closed_once(
 ) -> None:
     """However often the changed connection is tried and cannot be opened."""
     monkeypatch.setattr("portico.drive.connection_pool._TRUSTED_SECONDS", 0.0)
-    await drives.of(alice)
+    await pool.of(alice)
     await connections.change("local", options={"unknown": "option"}, secrets={})
     for _ in range(5):
         with pytest.raises(ProviderRefused):
-            await drives.of(alice)
-        assert len(drives._retired) == 1
+            await pool.of(alice)
+        assert len(pool._retired) == 1
     if opens_again:
         await connections.change("local", options={"unknown": None}, secrets={})
-        await drives.of(alice)
-        assert len(drives._retired) == 1
-    await drives.close()
+        await pool.of(alice)
+        assert len(pool._retired) == 1
+    await pool.close()
     assert len(closed) == len(set(closed)) == (2 if opens_again else 1)
 
 
 async def test_a_folder_is_checked_for_what_its_users_may_do(
-    drives: Drives,
+    pool: ConnectionPool,
     connections: Connections,
     users: Users,
     tmp_path: pathlib.Path,
@@ -132,27 +134,27 @@ async def test_a_folder_is_checked_for_what_its_users_may_do(
     await users.add("stray", "correct horse", connection="cloud")
     await users.add("reader", "correct horse", connection="local", rights=[Right.LIST])
     monkeypatch.setattr(folder_access, "_has_access", lambda _, access: not access & os.W_OK)
-    await drives.check()
+    await pool.check()
 
     await users.change("reader", rights=[Right.LIST, Right.UPLOAD])
     with pytest.raises(Unavailable) as refusal:
-        await drives.check()
+        await pool.check()
     assert str(place) not in refusal.value.detail
     assert "The folder of the connection 'local' can't be written" in refusal.value.detail
     assert f"'local': the connection's folder {place} can't be written" in (refusal.value.cause or "")
 
     monkeypatch.undo()
-    await drives.check()
+    await pool.check()
     shutil.rmtree(place)
     with pytest.raises(Unavailable) as refusal:
-        await drives.check()
+        await pool.check()
     assert refusal.value.detail == "The folder of the connection 'local' is missing."
     assert f"{place} is missing" in (refusal.value.cause or "")
     assert not place.exists()
 
 
 async def test_an_unforeseen_error_of_one_connection_is_its_own(
-    drives: Drives,
+    pool: ConnectionPool,
     connections: Connections,
     users: Users,
     tmp_path: pathlib.Path,
@@ -173,19 +175,19 @@ async def test_an_unforeseen_error_of_one_connection_is_its_own(
     with structlog.testing.capture_logs() as lines:
         for _ in range(3):
             with pytest.raises(StorageUnusable) as refusal:
-                await drives.check()
+                await pool.check()
     assert refusal.value.detail == "The connection 'broken' can't be used; the log says why."
     assert "canary" in (refusal.value.cause or "")
     assert [(line["event"], line["connection"]) for line in lines] == [("bug", "broken")]
 
     await users.add("bob", "correct horse", connection="works")
-    await drives.check()
-    await drives.watch()
-    assert (drives.usable["broken"], drives.usable["works"]) == (False, True)
+    await pool.check()
+    await pool.watch()
+    assert (pool.usable["broken"], pool.usable["works"]) == (False, True)
 
 
 async def test_a_damaged_volume_id_takes_down_its_connection_only(
-    drives: Drives, connections: Connections, users: Users, tmp_path: pathlib.Path
+    pool: ConnectionPool, connections: Connections, users: Users, tmp_path: pathlib.Path
 ) -> None:
     for name in ("damaged", "works"):
         (tmp_path / name).mkdir()
@@ -193,11 +195,11 @@ async def test_a_damaged_volume_id_takes_down_its_connection_only(
     (tmp_path / "damaged/.portico~volume").write_bytes(b"a\0b")
     user = await users.add("ann", "correct horse", connection="damaged")
     with pytest.raises(StorageUnusable, match="'damaged' has a damaged volume id"):
-        await drives.check()
+        await pool.check()
     with pytest.raises(ProviderUnavailable):
-        await (await drives.of(user)).list_page(Path(), 10)
+        await (await pool.of(user)).list_page(Path(), 10)
     await users.add("bob", "correct horse", connection="works")
-    await drives.check()
+    await pool.check()
 
 
 async def test_the_first_who_opens_a_folder_decides_which_it_is(
@@ -209,10 +211,10 @@ async def test_the_first_who_opens_a_folder_decides_which_it_is(
     share.mkdir()
     await connections.change("local", options={"folder": str(place)}, secrets={})
     leases = Leases(connections._database, "node")
-    nodes = [Drives(connections, CursorSeal(bytes(32)), Metrics(), leases) for _ in range(4)]
+    nodes = [ConnectionPool(connections, CursorSeal(bytes(32)), Metrics(), leases) for _ in range(4)]
 
     async def list_all() -> list[str | None]:
-        async def cause(node: Drives) -> str | None:
+        async def cause(node: ConnectionPool) -> str | None:
             try:
                 await (await node.of(alice)).list_page(Path(), 10)
             except ProviderUnavailable as error:
@@ -245,7 +247,7 @@ async def test_the_first_who_opens_a_folder_decides_which_it_is(
 
 
 async def test_a_folder_that_cannot_be_written_works_without_a_volume_id(
-    drives: Drives,
+    pool: ConnectionPool,
     connections: Connections,
     alice: User,
     tmp_path: pathlib.Path,
@@ -256,12 +258,12 @@ async def test_a_folder_that_cannot_be_written_works_without_a_volume_id(
 
     monkeypatch.setattr(volume_id, "_make", refuse)
     await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
-    assert (await (await drives.of(alice)).list_page(Path(), 10)).entries == []
+    assert (await (await pool.of(alice)).list_page(Path(), 10)).entries == []
     assert (await connections.get("local")).volume_id is None
 
 
 async def test_a_sweep_that_never_ends_holds_up_no_other(
-    drives: Drives,
+    pool: ConnectionPool,
     connections: Connections,
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -283,17 +285,17 @@ async def test_a_sweep_that_never_ends_holds_up_no_other(
         return 0
 
     monkeypatch.setattr(LocalProvider, "sweep", sweep)
-    sweeping = asyncio.create_task(drives.sweep())
+    sweeping = asyncio.create_task(pool.sweep())
     await asyncio.wait_for(others.wait(), 60)
     assert not sweeping.done()
     monkeypatch.setattr("portico.drive.connection_pool.SWEEP_TIMEOUT_SECONDS", 0.01)
     sweeping.cancel()
     await asyncio.wait([sweeping])
-    await asyncio.wait_for(drives.sweep(), 60)  # its deadline ends it
+    await asyncio.wait_for(pool.sweep(), 60)  # its deadline ends it
 
 
 async def test_few_connections_are_swept_at_the_same_time(
-    drives: Drives, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    pool: ConnectionPool, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
         await connections.add(f"c{number}", "local", {"folder": str(tmp_path)}, {})
@@ -310,13 +312,13 @@ async def test_few_connections_are_swept_at_the_same_time(
         return 0
 
     monkeypatch.setattr(LocalProvider, "sweep", sweep)
-    await drives.sweep()
+    await pool.sweep()
     assert most <= 8
     assert swept >= 20
 
 
 async def test_why_a_connection_is_not_swept_is_logged_once(
-    drives: Drives, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    pool: ConnectionPool, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await connections.add("refused", "local", {"folder": str(tmp_path)}, {})
     fails = True
@@ -330,9 +332,9 @@ async def test_why_a_connection_is_not_swept_is_logged_once(
     with structlog.testing.capture_logs() as lines:
         for outcome in (True, True, False, True):
             fails = outcome
-            await drives.sweep()
+            await pool.sweep()
             # Another sweep, which fails all the time.
-            drives.not_swept(
+            pool.not_swept(
                 "refused", "trash-not-swept", ProviderRefused("It refuses.", cause="no credentials")
             )
     logged = [line["event"] for line in lines if line.get("connection") == "refused"]
@@ -364,7 +366,7 @@ async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_connections_that_do_not_work_are_noticed(
-    drives: Drives,
+    pool: ConnectionPool,
     connections: Connections,
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -375,16 +377,16 @@ async def test_connections_that_do_not_work_are_noticed(
     await connections.add("lost", "local", {"folder": "/missing"}, {})
     await connections.add("wrong", "no-such-kind", {}, {})
     with structlog.testing.capture_logs() as log:
-        await drives.watch()
-        await drives.watch()
-        assert drives.usable == {"local": True, "lost": False, "wrong": False}
+        await pool.watch()
+        await pool.watch()
+        assert pool.usable == {"local": True, "lost": False, "wrong": False}
         place.rename(away := tmp_path / "away")
         await connections.delete("wrong")
-        await drives.watch()
-        assert drives.usable == {"local": False, "lost": False}
+        await pool.watch()
+        assert pool.usable == {"local": False, "lost": False}
         away.rename(place)
-        await drives.watch()
-        assert drives.usable == {"local": True, "lost": False}
+        await pool.watch()
+        assert pool.usable == {"local": True, "lost": False}
     assert [(line["event"], line["connection"]) for line in log] == [
         ("connection-down", "lost"),
         ("connection-down", "wrong"),
@@ -424,7 +426,7 @@ async def test_a_service_is_as_good_as_its_last_call(tmp_path: pathlib.Path) -> 
 
 
 async def test_a_folder_that_hangs_takes_nobody_else_down(
-    drives: Drives,
+    pool: ConnectionPool,
     connections: Connections,
     users: Users,
     tmp_path: pathlib.Path,
@@ -447,14 +449,14 @@ async def test_a_folder_that_hangs_takes_nobody_else_down(
     await users.add("ann", "correct horse", connection="hanging")
     for _ in range(3):
         with pytest.raises(Unavailable) as refusal:
-            await drives.check()
+            await pool.check()
     assert "did not respond" in (refusal.value.cause or "")
     assert len(asked) == 1
     await users.add("bob", "correct horse", connection="local")
-    await drives.check()
-    await drives.watch()
-    assert drives.usable["hanging"] is False
-    assert drives.usable["local"] is True
+    await pool.check()
+    await pool.watch()
+    assert pool.usable["hanging"] is False
+    assert pool.usable["local"] is True
 
 
 @pytest.mark.parametrize("error", [Unavailable("The database is down."), TimeoutError(), ValueError("a bug")])

@@ -126,7 +126,7 @@ async def test_an_archive_of_long_paths_is_planned_in_part() -> None:
 
 
 class ManyOwnPaths(ManyEmptyFiles):
-    """As `ManyEmptyFiles`, with paths that share nothing: as on a store of keys."""
+    """As `ManyEmptyFiles`, with paths that share nothing: as on an object store."""
 
     files = 1_000
 

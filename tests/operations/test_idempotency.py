@@ -13,7 +13,7 @@ from portico.operations.actors.cancellation import ChangeAbandoned
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.files import OnConflict
 from portico.providers.local.provider import LocalProvider
-from portico.store.idempotency import Claim
+from portico.store.idempotency import RequestClaim
 
 from .test_second_front_end import FrontEnd, Installation, at, chunks, installation
 
@@ -63,7 +63,7 @@ def _is_body(argument: object) -> bool:
 
 
 async def _vanish(attempt: Attempt) -> None:
-    claim: Claim = attempt._claim
+    claim: RequestClaim = attempt._claim
     await claim.let_go()
     await claim.change(owned_until=0)
 
@@ -191,7 +191,7 @@ async def test_an_attempt_that_was_taken_over_changes_nothing(
         await repeating.send("k", "store", at("/a"), chunks(b"1"), None, OnConflict.REPLACE)
         (installation.files / "a").unlink()
 
-    claims: list[Claim] = []
+    claims: list[RequestClaim] = []
     keys = installation.front_end.gateway.idempotency._keys
     claim_key = keys.claim
 

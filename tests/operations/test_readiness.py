@@ -9,7 +9,7 @@ from sqlalchemy import insert, text, update
 
 from portico.accounts.connections import Connections
 from portico.accounts.users import Users
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.drive.cursors import CursorSeal
 from portico.model.errors import Unavailable
 from portico.observability.audit import AuditLog, AuditTrail
@@ -27,18 +27,18 @@ KEY_HERE = "f1"
 
 
 @pytest.fixture
-async def drives(
+async def pool(
     connections: Connections, database: Database, tmp_path: pathlib.Path
-) -> AsyncIterator[Drives]:
+) -> AsyncIterator[ConnectionPool]:
     await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
-    drives = Drives(connections, CursorSeal(b"k" * 32), Metrics(), Leases(database, "node"))
-    yield drives
-    await drives.close()
+    pool = ConnectionPool(connections, CursorSeal(b"k" * 32), Metrics(), Leases(database, "node"))
+    yield pool
+    await pool.close()
 
 
 @pytest.fixture
-def readiness(database: Database, drives: Drives, clock: Clock) -> Readiness:
-    return Readiness(database, drives, KEY_HERE)
+def readiness(database: Database, pool: ConnectionPool, clock: Clock) -> Readiness:
+    return Readiness(database, pool, KEY_HERE)
 
 
 async def faults(readiness: Readiness) -> dict[str, str]:
@@ -77,7 +77,7 @@ async def test_an_answer_is_shared_for_a_second(
 
 
 async def test_while_a_folder_hangs_the_answer_is_the_one_before(
-    readiness: Readiness, drives: Drives, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    readiness: Readiness, pool: ConnectionPool, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
 
@@ -88,7 +88,7 @@ async def test_while_a_folder_hangs_the_answer_is_the_one_before(
         answered.clear()
 
     monkeypatch.setattr(module, "_ANSWER_SECONDS", 0)
-    monkeypatch.setattr(drives, "check", check)
+    monkeypatch.setattr(pool, "check", check)
     for before in ({"storage": "The storage hasn't responded yet."}, {}):
         watching = asyncio.create_task(readiness.watch())
         await asked.wait()
@@ -147,11 +147,11 @@ async def test_a_database_that_can_only_be_read_is_not_ready(
 
 
 async def test_a_database_that_accepts_no_writes_is_not_ready(
-    database: Database, drives: Drives, clock: Clock, url: str
+    database: Database, pool: ConnectionPool, clock: Clock, url: str
 ) -> None:
     """It is tried only after a write has failed."""
     impatient = Database(url, wait=0.2)
-    readiness = Readiness(impatient, drives, KEY_HERE)
+    readiness = Readiness(impatient, pool, KEY_HERE)
     try:
         async with database.begin() as transaction:
             if database.dialect == "postgresql":
@@ -170,10 +170,10 @@ async def test_a_database_that_accepts_no_writes_is_not_ready(
 
 
 async def test_a_required_audit_log_that_cannot_be_written_is_not_ready(
-    database: Database, drives: Drives, clock: Clock, tmp_path: pathlib.Path
+    database: Database, pool: ConnectionPool, clock: Clock, tmp_path: pathlib.Path
 ) -> None:
     audit = AuditTrail(AuditLog(str(tmp_path / "audit"), required=True))
-    readiness = Readiness(database, drives, KEY_HERE, audit)
+    readiness = Readiness(database, pool, KEY_HERE, audit)
     assert await faults(readiness) == {}
     (tmp_path / "audit").unlink()
     (tmp_path / "audit").mkdir()

@@ -108,7 +108,7 @@ async def sharer(installation: Installation) -> Users:
 
 @pytest.fixture
 async def twins(installation: Installation, sharer: Users) -> AsyncIterator[None]:
-    """On a store of keys, a file `report` and a folder `report`."""
+    """On an object store, a file `report` and a folder `report`."""
     bucket = f"bucket-{token_hex(8)}"
     options = {"bucket": bucket, "endpoint-url": moto_s3(), "prefix": "top"}
     with moto_buckets(bucket):

@@ -1,4 +1,4 @@
-"""A store of keys in memory, whose process can die before or after any request."""
+"""An object store in memory, whose process can die before or after any request."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,8 +13,8 @@ from portico.providers.contract.uploads import WriteOptions
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import UploadPart
 from portico.providers.objects.part_store import PartLimits, PartStore, SentPart, UploadState
-from portico.providers.objects.resumable import KeyStoreUpload
-from portico.providers.objects.service import KeyPage, KeyStore, Version, key_of
+from portico.providers.objects.resumable import ResumableObjectUpload
+from portico.providers.objects.service import KeyPage, ObjectService, Version, key_of
 
 KIB = 1024
 LIMITS = {
@@ -170,7 +170,7 @@ class FakeParts(PartStore):
         return Entry(state.goal, False, len(content), etag=made.etag)
 
 
-class FakeStore(KeyStore):
+class FakeStore(ObjectService):
     max_page_size = 7
 
     def __init__(self, bucket: Bucket) -> None:
@@ -182,22 +182,22 @@ class FakeStore(KeyStore):
 
     async def begin_upload(
         self, path: Path, _: str, options: WriteOptions = WriteOptions(), *, renamed: bool = False
-    ) -> KeyStoreUpload:
+    ) -> ResumableObjectUpload:
         chosen = {"replace": options.replace, "size": options.at_most, "modified": options.modified}
         return await self.begin(key_of(path), renamed=renamed, **chosen)
 
     async def resume_upload(
         self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
-    ) -> KeyStoreUpload:
+    ) -> ResumableObjectUpload:
         return self.resumed(state)
 
-    async def begin(self, key: str, **options: object) -> KeyStoreUpload:
+    async def begin(self, key: str, **options: object) -> ResumableObjectUpload:
         chosen = {"replace": True, "renamed": False, "size": None, "modified": None} | options
         state = UploadState(token_hex(16), key, "text/plain", **chosen)  # type: ignore[arg-type]
-        return KeyStoreUpload(self, state, self.target)
+        return ResumableObjectUpload(self, state, self.target)
 
-    def resumed(self, state: bytes) -> KeyStoreUpload:
-        return KeyStoreUpload(self, UploadState.decode(state), self.target)
+    def resumed(self, state: bytes) -> ResumableObjectUpload:
+        return ResumableObjectUpload(self, UploadState.decode(state), self.target)
 
     @asynccontextmanager
     async def target(self, path: Path) -> AsyncIterator[None]:

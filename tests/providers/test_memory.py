@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from portico.providers.multipart import memory
-from portico.providers.multipart.memory import Lease, MemoryBudget
+from portico.providers.multipart.memory import MemoryBudget, MemoryShare
 from portico.providers.multipart.parts import MIB, UploadPart, cut, send_all
 
 from .upload_helpers import Target, free, stream, upload
@@ -42,8 +42,8 @@ async def test_the_budget_is_kept() -> None:
 
     async def one() -> None:
         chunks = stream([bytes(50)] * 30)
-        async with budget.lease() as lease, aclosing(cut(chunks, lambda _: 200, lease)) as found:
-            await send_all(await anext(found), found, send, lease)
+        async with budget.share() as share, aclosing(cut(chunks, lambda _: 200, share)) as found:
+            await send_all(await anext(found), found, send, share)
 
     await asyncio.gather(*(one() for _ in range(20)))
     assert free(budget) == 1000
@@ -80,8 +80,8 @@ async def test_twice_as_many_uploads_as_there_is_memory_for_fill_as_many_parts()
 
     async def one() -> None:
         chunks = stream([bytes(10)] * 21)
-        async with budget.lease() as lease, aclosing(cut(chunks, lambda _: 100, lease)) as found:
-            await send_all(await anext(found), found, service.take, lease)
+        async with budget.share() as share, aclosing(cut(chunks, lambda _: 100, share)) as found:
+            await send_all(await anext(found), found, service.take, share)
 
     uploads = [asyncio.ensure_future(one()) for _ in range(120)]
     await at_rest(lambda: service.parts, lambda: free(budget))
@@ -123,7 +123,7 @@ async def test_a_client_below_the_least_rate_loses_its_reservation(monkeypatch: 
     now = 1000.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
     budget = MemoryBudget(2 * MIB)
-    async with budget.lease() as slow, budget.lease() as quick, budget.lease() as other:
+    async with budget.share() as slow, budget.share() as quick, budget.share() as other:
         await slow.take(1, MIB)
         await quick.take(1, MIB)
         claim = await waiting(other, MIB // 2)
@@ -141,7 +141,7 @@ async def test_a_client_below_the_least_rate_loses_its_reservation(monkeypatch: 
 async def test_nobody_loses_a_reservation_while_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_GRACE_SECONDS", 0.0)
     budget = MemoryBudget(300)
-    async with budget.lease() as slow, budget.lease() as other:
+    async with budget.share() as slow, budget.share() as other:
         await slow.take(1, 100)
         await other.take(200)
         assert slow.reserved == 99
@@ -183,17 +183,17 @@ async def test_a_small_file_reserves_no_whole_part() -> None:
         await goes_on.wait()
         yield bytes(5)
 
-    async with budget.lease() as lease:
-        task = asyncio.ensure_future(anext(cut(client(), lambda _: 1000, lease, at_most=20)))
+    async with budget.share() as share:
+        task = asyncio.ensure_future(anext(cut(client(), lambda _: 1000, share, at_most=20)))
         await begun.wait()
-        assert (lease.held, lease.reserved, free(budget)) == (10, 10, 980)
+        assert (share.held, share.reserved, free(budget)) == (10, 10, 980)
         goes_on.set()
         assert (await task).size == 15
-        assert (lease.held, lease.reserved, free(budget)) == (15, 0, 985)
+        assert (share.held, share.reserved, free(budget)) == (15, 0, 985)
 
 
-async def waiting(lease: Lease, size: int) -> asyncio.Task[None]:
-    task = asyncio.ensure_future(lease.take(size))
+async def waiting(share: MemoryShare, size: int) -> asyncio.Task[None]:
+    task = asyncio.ensure_future(share.take(size))
     for _ in range(3):
         await asyncio.sleep(0)
     assert not task.done()
@@ -202,7 +202,7 @@ async def waiting(lease: Lease, size: int) -> asyncio.Task[None]:
 
 async def test_the_longest_waiter_comes_first() -> None:
     budget = MemoryBudget(100)
-    async with budget.lease() as oldest, budget.lease() as second, budget.lease() as third:
+    async with budget.share() as oldest, budget.share() as second, budget.share() as third:
         await oldest.take(100)
         first_wait = await waiting(second, 60)
         second_wait = await waiting(third, 60)
@@ -215,7 +215,7 @@ async def test_the_longest_waiter_comes_first() -> None:
 
 async def test_one_that_is_alone_may_have_a_part_larger_than_the_budget() -> None:
     budget = MemoryBudget(100)
-    async with budget.lease() as alone, budget.lease() as younger:
+    async with budget.share() as alone, budget.share() as younger:
         await alone.take(10, 500)
         task = await waiting(younger, 10)
         await alone.take(490)
@@ -226,11 +226,11 @@ async def test_one_that_is_alone_may_have_a_part_larger_than_the_budget() -> Non
 
 async def test_the_end_of_an_upload_lets_the_others_on() -> None:
     budget = MemoryBudget(100)
-    async with budget.lease() as oldest:
+    async with budget.share() as oldest:
         await oldest.take(10)
-        async with budget.lease() as other:
+        async with budget.share() as other:
             await other.take(90)
-            async with budget.lease() as last:
+            async with budget.share() as last:
                 task = await waiting(last, 50)
                 other.give(90)
                 await task
@@ -239,7 +239,7 @@ async def test_the_end_of_an_upload_lets_the_others_on() -> None:
 
 async def test_one_who_gives_up_waiting_is_no_longer_counted() -> None:
     budget = MemoryBudget(100)
-    async with budget.lease() as oldest, budget.lease() as second, budget.lease() as third:
+    async with budget.share() as oldest, budget.share() as second, budget.share() as third:
         await oldest.take(100)
         gone = await waiting(second, 60)
         patient = await waiting(third, 60)
@@ -254,7 +254,7 @@ async def test_one_who_gives_up_waiting_is_no_longer_counted() -> None:
 
 async def test_memory_that_was_granted_to_one_who_is_cancelled_comes_back() -> None:
     budget = MemoryBudget(100)
-    async with budget.lease() as oldest, budget.lease() as second:
+    async with budget.share() as oldest, budget.share() as second:
         await oldest.take(100)
         task = await waiting(second, 60)
         oldest.give(60)

@@ -50,10 +50,10 @@ def test_parts_of_an_unknown_number_grow() -> None:
 @given(st.lists(st.binary(max_size=40), max_size=20), st.integers(1, 30), st.integers(0, 5))
 async def test_every_byte_is_in_its_place(chunks: list[bytes], size: int, growth: int) -> None:
     budget = MemoryBudget(10_000)
-    async with budget.lease() as lease:
-        async with aclosing(cut(stream(chunks), lambda number: size + number * growth, lease)) as found:
+    async with budget.share() as share:
+        async with aclosing(cut(stream(chunks), lambda number: size + number * growth, share)) as found:
             cut_parts = [part async for part in found]
-        assert lease.held == sum(map(len, chunks))
+        assert share.held == sum(map(len, chunks))
     assert [part.number for part in cut_parts] == list(range(1, len(cut_parts) + 1))
     assert [part.last for part in cut_parts] == [False] * (len(cut_parts) - 1) + [True]
     assert all(part.size == size + part.number * growth for part in cut_parts[:-1])
@@ -64,24 +64,24 @@ async def test_every_byte_is_in_its_place(chunks: list[bytes], size: int, growth
 
 async def test_the_first_part_leaves_room_for_what_comes_before_the_stream() -> None:
     budget = MemoryBudget(10_000)
-    async with budget.lease() as lease:
-        async with aclosing(cut(stream([bytes(130)]), lambda _: 50, lease, ahead=20)) as found:
+    async with budget.share() as share:
+        async with aclosing(cut(stream([bytes(130)]), lambda _: 50, share, ahead=20)) as found:
             first = await anext(found)
-            assert (first.size, first.last, lease.reserved) == (30, False, 20)
-            await lease.take(20)
+            assert (first.size, first.last, share.reserved) == (30, False, 20)
+            await share.take(20)
             assert [part.size async for part in found] == [50, 50]
-        assert (lease.held, lease.reserved) == (150, 0)
-    async with budget.lease() as lease:
-        (only,) = [part async for part in cut(stream([b"12345"]), lambda _: 50, lease, ahead=20)]
-        assert (only.size, only.last, lease.lacking) == (5, True, 45)
-        lease.settle()
+        assert (share.held, share.reserved) == (150, 0)
+    async with budget.share() as share:
+        (only,) = [part async for part in cut(stream([b"12345"]), lambda _: 50, share, ahead=20)]
+        assert (only.size, only.last, share.lacking) == (5, True, 45)
+        share.settle()
     assert free(budget) == 10_000
 
 
 async def test_a_chunk_that_fits_is_not_copied() -> None:
     chunk = random.randbytes(1000)
-    async with MemoryBudget(10_000).lease() as lease:
-        (part,) = [part async for part in cut(stream([chunk]), lambda _: 1000, lease)]
+    async with MemoryBudget(10_000).share() as share:
+        (part,) = [part async for part in cut(stream([chunk]), lambda _: 1000, share)]
     assert part.chunks[0] is chunk
 
 
@@ -105,8 +105,8 @@ async def test_parts_are_reported_in_order_while_others_are_sent() -> None:
         assert all(result == part.number * 10 and not part.chunks for part, result in parts)
         reported.extend(part.number for part, _ in parts)
 
-    async with budget.lease() as lease, aclosing(cut(stream([bytes(60)]), lambda _: 10, lease)) as found:
-        await send_all(await anext(found), found, send, lease, report)
+    async with budget.share() as share, aclosing(cut(stream([bytes(60)]), lambda _: 10, share)) as found:
+        await send_all(await anext(found), found, send, share, report)
     assert reported == [1, 2, 3, 4, 5, 6]
 
 
@@ -117,9 +117,9 @@ async def test_a_report_that_fails_ends_the_upload() -> None:
     async def report(_: list[tuple[UploadPart, int]]) -> None:
         raise Broken
 
-    async with budget.lease() as lease, aclosing(cut(stream([bytes(60)]), lambda _: 10, lease)) as found:
+    async with budget.share() as share, aclosing(cut(stream([bytes(60)]), lambda _: 10, share)) as found:
         with pytest.raises(Broken):
-            await send_all(await anext(found), found, target.take, lease, report)
+            await send_all(await anext(found), found, target.take, share, report)
     assert free(budget) == 10_000
 
 
@@ -144,14 +144,14 @@ async def test_one_upload_keeps_within_its_share_even_when_its_parts_grow(
 
     async def watched(part: UploadPart) -> int:
         nonlocal most_held
-        most_held = max(most_held, lease.held)
+        most_held = max(most_held, share.held)
         grown.append(part.size)
         return await target.take(part)
 
-    async with budget.lease() as lease:
+    async with budget.share() as share:
         chunks = stream([bytes(100)] * 400)
-        async with aclosing(cut(chunks, lambda number: 800 if number <= 12 else 1600, lease)) as found:
-            await send_all(await anext(found), found, watched, lease)
+        async with aclosing(cut(chunks, lambda number: 800 if number <= 12 else 1600, share)) as found:
+            await send_all(await anext(found), found, watched, share)
     assert target.most_at_once == 3
     assert set(grown) == {800, 1600}
     assert most_held <= 3200 + 100

@@ -46,8 +46,8 @@ class Target:
 
 
 async def upload(budget: MemoryBudget, chunks: AsyncIterator[bytes], target: Target, size: int) -> list[int]:
-    async with budget.lease() as lease, aclosing(cut(chunks, lambda _: size, lease)) as found:
-        return await send_all(await anext(found), found, target.take, lease)
+    async with budget.share() as share, aclosing(cut(chunks, lambda _: size, share)) as found:
+        return await send_all(await anext(found), found, target.take, share)
 
 
 def free(budget: MemoryBudget) -> int:

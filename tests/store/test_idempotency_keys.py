@@ -13,7 +13,7 @@ from sqlalchemy import func, select, update
 from portico.runtime import processes
 from portico.store import idempotency
 from portico.store.database import Database
-from portico.store.idempotency import KEPT, LIFETIME, Answered, Claim, IdempotencyKeys, Reused, Running
+from portico.store.idempotency import KEPT, LIFETIME, Answered, IdempotencyKeys, RequestClaim, Reused, Running
 from portico.store.tables import idempotency_keys
 
 KEY, REQUEST, OTHER = b"k" * 32, b"r" * 32, b"o" * 32
@@ -26,9 +26,9 @@ def keys(database: Database) -> IdempotencyKeys:
     return IdempotencyKeys(database)
 
 
-async def claimed(keys: IdempotencyKeys, request: bytes = REQUEST) -> Claim:
+async def claimed(keys: IdempotencyKeys, request: bytes = REQUEST) -> RequestClaim:
     claim = await keys.claim(KEY, request, SCOPE, ACTOR)
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RequestClaim)
     return claim
 
 
@@ -37,7 +37,7 @@ async def rows(database: Database) -> int:
     return int(row[0])
 
 
-async def vanish(claim: Claim) -> None:
+async def vanish(claim: RequestClaim) -> None:
     """As if its process had ended on another machine."""
     await claim.let_go()
 
@@ -68,7 +68,7 @@ async def test_a_key_belongs_to_one_request(keys: IdempotencyKeys) -> None:
     await claim.answer(b"done")
     assert await keys.claim(KEY, OTHER, SCOPE, ACTOR) == Reused()
     another = await keys.claim(b"x" * 32, OTHER, SCOPE, ACTOR)
-    assert isinstance(another, Claim)
+    assert isinstance(another, RequestClaim)
     await another.give_up(begun=True)
     assert await keys.claim(b"x" * 32, REQUEST, SCOPE, ACTOR) == Reused()
 
@@ -76,11 +76,11 @@ async def test_a_key_belongs_to_one_request(keys: IdempotencyKeys) -> None:
 async def test_of_many_one_runs(database: Database) -> None:
     nodes = [IdempotencyKeys(database) for _ in range(10)]
     found = await asyncio.gather(*(node.claim(KEY, REQUEST, SCOPE, ACTOR) for node in nodes))
-    [claim] = [each for each in found if isinstance(each, Claim)]
+    [claim] = [each for each in found if isinstance(each, RequestClaim)]
     assert found.count(Running()) == 9
     await claim.give_up(begun=True)
     found = await asyncio.gather(*(node.claim(KEY, REQUEST, SCOPE, ACTOR) for node in nodes))
-    [claim] = [each for each in found if isinstance(each, Claim)]
+    [claim] = [each for each in found if isinstance(each, RequestClaim)]
     assert claim.repeated
     await claim.answer(b"")
 
@@ -160,7 +160,7 @@ async def test_a_running_request_is_renewed(database: Database) -> None:
     while (await database.fetch(select(idempotency_keys)))[0].owned_until <= row.owned_until:
         await asyncio.sleep(0.01)
     await claim.answer(b"")
-    assert claim not in claim._rows.renewals
+    assert claim not in claim._rows.heartbeats
 
 
 async def test_answers_of_one_actor_are_limited(
@@ -171,11 +171,11 @@ async def test_answers_of_one_actor_are_limited(
 
     async def answered(number: int, actor: str) -> None:
         claim = await keys.claim(f"{actor}{number:031}".encode(), REQUEST, SCOPE, actor)
-        assert isinstance(claim, Claim)
+        assert isinstance(claim, RequestClaim)
         await claim.answer(b"done")
 
     running = await keys.claim(KEY, REQUEST, SCOPE, "a")
-    assert isinstance(running, Claim)
+    assert isinstance(running, RequestClaim)
     await answered(0, "b")
     for number in range(30):
         await answered(number, "a")

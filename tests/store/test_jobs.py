@@ -11,7 +11,7 @@ from portico.accounts.users import Users
 from portico.model.errors import Unavailable
 from portico.runtime import processes
 from portico.runtime.processes import ProcessState
-from portico.runtime.progress_counter import Tally
+from portico.runtime.progress_counter import ProgressCounter
 from portico.store.database import Database
 from portico.store.jobs import (
     CANCELLED,
@@ -53,19 +53,19 @@ def record(alice: User, database: Database) -> JobRecord:
 async def test_progress_and_outcome_are_seen_by_others(
     node: JobRecords, other_node: JobRecords, record: JobRecord
 ) -> None:
-    tally = Tally()
-    job = await node.add(record, tally, lambda: None, most=10)
+    counter = ProgressCounter()
+    job = await node.add(record, counter, lambda: None, most=10)
     assert job
     assert await other_node.get(record.namespace, record.id) == record
     assert await other_node.get(f"{record.user_id}/key", record.id) is None, "of another actor"
-    tally.entries, tally.size, tally.total = 7, 2**40, 9
+    counter.entries, counter.size, counter.total = 7, 2**40, 9
     async with asyncio.timeout(30):
         while not (seen := await other_node.get(record.namespace, record.id)) or not seen.entries:
             await asyncio.sleep(0.01)
     assert (seen.entries, seen.size, seen.total) == (7, 2**40, 9)
     assert await other_node.running_by(record.namespace) == 1
     assert not await other_node.forget(record.id)
-    tally.entries = 9
+    counter.entries = 9
     await node.end(job, DONE, '{"result":"/b"}')
     (seen,) = await other_node.list(record.namespace, 10)
     assert (seen.state, seen.entries, seen.outcome) == (DONE, 9, '{"result":"/b"}')
@@ -80,7 +80,7 @@ async def test_a_job_is_cancelled_from_elsewhere(
     node: JobRecords, other_node: JobRecords, record: JobRecord, users: Users, why: str
 ) -> None:
     cancelled = asyncio.Event()
-    job = await node.add(record, Tally(), cancelled.set, most=10)
+    job = await node.add(record, ProgressCounter(), cancelled.set, most=10)
     assert job
     match why:
         case "wanted":
@@ -106,7 +106,7 @@ async def test_a_dead_process_leaves_an_interrupted_job(
     silent: bool,
 ) -> None:
     cancelled = asyncio.Event()
-    job = await node.add(record, Tally(), cancelled.set, most=10)
+    job = await node.add(record, ProgressCounter(), cancelled.set, most=10)
     assert job
     await job.let_go()
     if silent:
@@ -129,7 +129,7 @@ async def test_a_dead_process_leaves_an_interrupted_job(
 async def test_an_outcome_that_cannot_be_saved_is_saved_later(
     node: JobRecords, other_node: JobRecords, record: JobRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = await node.add(record, Tally(), lambda: None, most=10)
+    job = await node.add(record, ProgressCounter(), lambda: None, most=10)
     assert job
     with monkeypatch.context() as patch:
         patch.setattr(Database, "execute", failing)
@@ -148,11 +148,11 @@ async def failing(*_: object, **__: object) -> None:
 async def test_the_sweep_forgets_after_a_day(
     clock: Clock, node: JobRecords, other_node: JobRecords, record: JobRecord, database: Database
 ) -> None:
-    ended = await node.add(record, Tally(), lambda: None, most=10)
+    ended = await node.add(record, ProgressCounter(), lambda: None, most=10)
     assert ended
     await node.end(ended, DONE)
     lost = replace(record, id="b" * 32)
-    job = await node.add(lost, Tally(), lambda: None, most=10)
+    job = await node.add(lost, ProgressCounter(), lambda: None, most=10)
     assert job
     await job.let_go()
     clock.advance(LIFETIME.total_seconds() + 1)
@@ -171,7 +171,7 @@ async def test_a_burst_of_jobs_passes_exactly_the_limit(
 ) -> None:
     async def add(number: int) -> tuple[JobRecords, OwnedJob] | None:
         owner, each = (node, other_node)[number % 2], replace(record, id=f"{number:032x}")
-        job = await owner.add(each, Tally(), lambda: None, most=3)
+        job = await owner.add(each, ProgressCounter(), lambda: None, most=3)
         return (owner, job) if job else None
 
     added = [each for each in await asyncio.gather(*map(add, range(16))) if each]

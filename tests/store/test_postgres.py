@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.accounts.connections import Connections
 from portico.accounts.vault import SecretKey, Vault
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.drive.cursors import CursorSeal
 from portico.model.errors import InvalidRequest, Misconfigured, Unavailable, for_administrator
 from portico.observability.metrics import Metrics
@@ -136,23 +136,23 @@ async def reader(url: str, postgres: PostgresServer) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def drives(database: Database) -> AsyncIterator[Drives]:
+async def pool(database: Database) -> AsyncIterator[ConnectionPool]:
     stored = Connections(database, Vault(SecretKey.generate()))
-    drives = Drives(stored, CursorSeal(b"k" * 32), Metrics(), Leases(database, "node"))
-    yield drives
-    await drives.close()
+    pool = ConnectionPool(stored, CursorSeal(b"k" * 32), Metrics(), Leases(database, "node"))
+    yield pool
+    await pool.close()
 
 
-async def faults(database: Database, drives: Drives) -> dict[str, str | None]:
+async def faults(database: Database, pool: ConnectionPool) -> dict[str, str | None]:
     try:
-        await Readiness(database, drives, None).check()
+        await Readiness(database, pool, None).check()
     except NotReady as error:
         return {fault.check: fault.cause for fault in error.faults}
     return {}
 
 
 async def test_a_role_that_may_not_write_is_unavailable_and_not_ready(
-    reader: Database, database: Database, drives: Drives, postgres: PostgresServer, url: str
+    reader: Database, database: Database, pool: ConnectionPool, postgres: PostgresServer, url: str
 ) -> None:
     with pytest.raises(Misconfigured) as error:
         await reader.execute(added("c"))
@@ -162,17 +162,17 @@ async def test_a_role_that_may_not_write_is_unavailable_and_not_ready(
         "make it the owner of the database and its tables"
     )
     assert await is_current(reader)
-    assert await faults(database, drives) == {}
-    assert "INSERT on users" in ((await faults(reader, drives))["privileges"] or "")
+    assert await faults(database, pool) == {}
+    assert "INSERT on users" in ((await faults(reader, pool))["privileges"] or "")
     name = url.rpartition("/")[2]
     postgres.execute(f"REVOKE ALL ON cluster FROM reader_{name}", name)
-    assert "permission denied for table cluster" in ((await faults(reader, drives))["privileges"] or "")
+    assert "permission denied for table cluster" in ((await faults(reader, pool))["privileges"] or "")
     with pytest.raises(Misconfigured):
         await is_current(reader)
 
 
 async def test_a_table_that_is_missing_is_unavailable_and_not_ready(
-    database: Database, drives: Drives
+    database: Database, pool: ConnectionPool
 ) -> None:
     await database.execute(text("ALTER TABLE access_tokens RENAME TO lost"))
     with pytest.raises(Misconfigured) as error:
@@ -181,14 +181,14 @@ async def test_a_table_that_is_missing_is_unavailable_and_not_ready(
         error.value.cause or ""
     )
     assert "SELECT" not in (error.value.cause or "")
-    assert await faults(database, drives) == {"schema": "missing: access_tokens"}
+    assert await faults(database, pool) == {"schema": "missing: access_tokens"}
     await database.execute(text("ALTER TABLE users DROP COLUMN root"))
     with pytest.raises(Misconfigured, match="doesn't respond"):
         await database.fetch(select(users))
 
 
 async def test_readiness_does_not_wait_as_long_as_requests(
-    own_server: PostgresServer, drives: Drives, monkeypatch: pytest.MonkeyPatch
+    own_server: PostgresServer, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither on a connection that is open nor on a new one."""
     monkeypatch.setattr(readiness, "_WAIT_SECONDS", 0.5)
@@ -197,7 +197,7 @@ async def test_readiness_does_not_wait_as_long_as_requests(
     own_server.freeze()
     try:
         for database in (connected, Database(own_server.url(), wait=3600)):
-            assert list(await faults(database, drives)) == ["database"]
+            assert list(await faults(database, pool)) == ["database"]
     finally:
         own_server.thaw()
     await connected.close()

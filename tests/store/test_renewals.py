@@ -8,7 +8,7 @@ import pytest
 
 from portico.model.errors import Unavailable
 from portico.store import heartbeats as module
-from portico.store.heartbeats import Renewals
+from portico.store.heartbeats import Heartbeats
 
 OFTEN = timedelta(milliseconds=1)
 
@@ -45,7 +45,7 @@ async def table() -> Table:
 
 
 async def test_all_together_until_it_is_given_back(table: Table) -> None:
-    held = Renewals("test", OFTEN, table.renew)
+    held = Heartbeats("test", OFTEN, table.renew)
     held.add("a")
     held.add("b")
     await table.until(["a", "b"])
@@ -62,7 +62,7 @@ async def test_all_together_until_it_is_given_back(table: Table) -> None:
 
 
 async def test_what_is_lost_is_not_renewed(table: Table) -> None:
-    held = Renewals("test", OFTEN, table.renew)
+    held = Heartbeats("test", OFTEN, table.renew)
     for each in "abc":
         held.add(each)
     table.gone = {"b"}
@@ -73,7 +73,7 @@ async def test_what_is_lost_is_not_renewed(table: Table) -> None:
 async def test_an_error_loses_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RETRY", OFTEN)
     table.errors = [Unavailable("Not now.", retry_after=1)]
-    held = Renewals("test", timedelta(milliseconds=2), table.renew)
+    held = Heartbeats("test", timedelta(milliseconds=2), table.renew)
     held.add("a")
     await table.until(["a"])
     await table.until(["a"])
@@ -82,7 +82,7 @@ async def test_an_error_loses_nothing(table: Table, monkeypatch: pytest.MonkeyPa
 
 async def test_a_renewal_under_way_is_waited_for_and_never_cancelled(table: Table) -> None:
     table.slow.clear()
-    held = Renewals("test", OFTEN, table.renew)
+    held = Heartbeats("test", OFTEN, table.renew)
     held.add("a")
     await table.until(["a"])
     removing = asyncio.create_task(held.remove("a"))

@@ -13,7 +13,7 @@ from sqlalchemy import delete, insert, select, text
 from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections
 from portico.accounts.vault import SecretKey, Vault
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.model.errors import NotPossible, Unavailable
 from portico.operations.readiness import Readiness
 from portico.store import schema as schema_changes
@@ -86,7 +86,7 @@ async def test_an_older_database_is_refused_with_the_commit_that_migrates_it(
         await is_current(database)
     with pytest.raises(NotPossible, match=sentence):
         migrate(url)
-    [fault] = await Readiness(database, Drives.__new__(Drives), None)._database_faults()
+    [fault] = await Readiness(database, ConnectionPool.__new__(ConnectionPool), None)._database_faults()
     assert re.search(sentence, fault.detail)
 
 
@@ -123,13 +123,13 @@ async def test_a_newer_schema_that_does_not_is_refused_with_the_sentence(
     with pytest.raises(NotPossible, match="newer version of Portico") as refusal:
         migrate(url)
     assert "newer version of Portico" in (refusal.value.cause or "")
-    readiness = Readiness(database, Drives.__new__(Drives), None)
+    readiness = Readiness(database, ConnectionPool.__new__(ConnectionPool), None)
     assert "newer version of Portico" in (await readiness._database_faults())[0].detail
 
 
 async def test_readiness_names_the_command_for_an_older_schema(database: Database, tmp_path: Path) -> None:
     with next_version(tmp_path):
-        [fault] = await Readiness(database, Drives.__new__(Drives), None)._database_faults()
+        [fault] = await Readiness(database, ConnectionPool.__new__(ConnectionPool), None)._database_faults()
     assert "portico migrate" in fault.detail
 
 

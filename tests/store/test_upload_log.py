@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import select
 
 from portico.accounts.connections import Connections
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.drive.cursors import CursorSeal
 from portico.drive.instrumented import InstrumentedProvider
 from portico.model.errors import NotFound, PorticoError, ProviderUnavailable, Unavailable
@@ -114,9 +114,9 @@ async def test_a_state_that_could_not_be_written_is_written_later(
 
 
 async def swept(database: Database, connections: Connections) -> None:
-    drives = Drives(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"))
-    await sweep_uploads(Uploads(database, SEALED, "node"), drives)
-    await drives.close()
+    pool = ConnectionPool(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"))
+    await sweep_uploads(Uploads(database, SEALED, "node"), pool)
+    await pool.close()
 
 
 async def test_a_record_of_another_key_is_removed(
@@ -186,12 +186,12 @@ async def test_why_uploads_are_not_swept_is_logged_once(
     for state in (b"one", b"two"):
         await (await logs.of("local").begin("file", state)).leave()
     clock.advance(DAY)
-    drives = Drives(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"))
+    pool = ConnectionPool(connections, CursorSeal(bytes(32)), Metrics(), Leases(database, "node"))
     with structlog.testing.capture_logs() as lines:
         for _ in range(2):
-            await sweep_uploads(Uploads(database, SEALED, "node"), drives)
+            await sweep_uploads(Uploads(database, SEALED, "node"), pool)
             clock.advance(60)
-    await drives.close()
+    await pool.close()
     assert [line["event"] for line in lines] == ["upload-not-swept"]
 
 

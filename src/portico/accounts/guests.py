@@ -16,7 +16,7 @@ from portico.model.paths import Path
 from portico.runtime import clock
 from portico.store.database import Database
 from portico.store.guests import Guest, GuestRecords, GuestTickets
-from portico.store.share_links import Access, OpenLink
+from portico.store.share_links import LinkAccess, OpenLink
 from portico.store.users import User
 
 MAX_LIFETIME: Final = timedelta(days=30)
@@ -62,7 +62,7 @@ class Guests:
         await self._throttle.failed(attempt)
         if found is None:
             raise no_such_link()
-        access = Access(self._database.now(), "", address, "wrong-password", "", None)
+        access = LinkAccess(self._database.now(), "", address, "wrong-password", "", None)
         await self._links.usage.note(found.link.id, access)
         raise WrongPassword("The password is wrong. Check it, or ask the person who sent you the link.")
 

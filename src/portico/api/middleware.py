@@ -112,7 +112,7 @@ _FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
 log = structlog.get_logger()
 
 
-class Edge:
+class Middleware:
     def __init__(
         self,
         app: ASGIApp,

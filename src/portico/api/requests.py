@@ -76,7 +76,7 @@ def context_of(request: Request) -> RequestContext:
 
 
 def may_see_faults(request: Request) -> bool:
-    """Whether the client is a monitor of this gateway, as `Edge` decided."""
+    """Whether the client is a monitor of this gateway, as `Middleware` decided."""
     return bool(request.scope["state"].get("monitor"))
 
 

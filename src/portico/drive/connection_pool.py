@@ -1,4 +1,4 @@
-"""`Drives`: the providers behind all connections, and from them each Web User's drive."""
+"""`ConnectionPool`: the providers behind all connections, and from them each Web User's drive."""
 
 import asyncio
 import time
@@ -80,7 +80,7 @@ class _Opened(msgspec.Struct):
     claims: NameClaims
 
 
-class Drives:
+class ConnectionPool:
     """Providers are opened on first use, shared by all, replaced when their connection changes, and closed once."""
 
     def __init__(

@@ -121,9 +121,9 @@ class Drive:
         return min(configured or self.max_file_size, self.max_file_size)
 
     @property
-    def says_replaced(self) -> bool:
-        """As `Provider.says_replaced`; who keeps replaced files knows it in any case."""
-        return self._provider.says_replaced or self._keeps
+    def reports_replacement(self) -> bool:
+        """As `Provider.reports_replacement`; who keeps replaced files knows it in any case."""
+        return self._provider.reports_replacement or self._keeps
 
     # Looking
 
@@ -273,7 +273,7 @@ class Drive:
         async with self.trash.replacement(path) as replacement:
             options = msgspec.structs.replace(options, kept=replacement.at_commit())
             entry = await self._provider.write(path, chunks, content_type, options)
-        if not self._provider.says_replaced:
+        if not self._provider.reports_replacement:
             entry.replaced = replacement.replaces
         return entry
 

@@ -46,7 +46,7 @@ class InstrumentedProvider(Provider):
         self.max_page_size = inner.max_page_size  # type: ignore[misc]
         self.renames_at_commit = inner.renames_at_commit  # type: ignore[misc]
         self.keeps_at_commit = inner.keeps_at_commit  # type: ignore[misc]
-        self.says_replaced = inner.says_replaced  # type: ignore[misc]
+        self.reports_replacement = inner.reports_replacement  # type: ignore[misc]
         self.max_file_size = inner.max_file_size  # type: ignore[misc]
         self.identity = inner.identity
 

@@ -24,7 +24,7 @@ from portico.model.errors import (
     changed,
 )
 from portico.model.paths import Path
-from portico.providers.contract.provider import TRASH, NotKept, Provider
+from portico.providers.contract.provider import TRASH, DoesNotFitInTrash, Provider
 from portico.providers.contract.uploads import KeptFile
 from portico.runtime.tasks import for_each, run_to_end
 from portico.store.leases import Lease, Leases
@@ -85,7 +85,7 @@ class DriveTrash:
             async with self._arriving(record):
                 await self._provider.move_to_trash(path, self.place_of(record.id))
                 await run_to_end(self.settle(record, complete=True))
-        except NotKept:
+        except DoesNotFitInTrash:
             return False
         return True
 
@@ -96,7 +96,7 @@ class DriveTrash:
             try:
                 await self._records.add(record)
                 yield
-            except NotKept:
+            except DoesNotFitInTrash:
                 await run_to_end(self._records.remove(record.id))
                 raise
             except _INTERRUPTIONS:
@@ -142,13 +142,13 @@ class DriveTrash:
         async def keep(file: Path) -> None:
             nonlocal kept, too_long
             try:
-                await self._provider.keep(file.under(path), file.under(place))
+                await self._provider.copy_to_trash(file.under(path), file.under(place))
                 kept = True
             except (NotFound, IsAFolder, NotAFolder) as error:
                 # Usually nothing is replaced, or the merge fails.
                 if await self._provider.find_file(file.under(path)):
                     raise changed(file.name) from error
-            except NotKept:
+            except DoesNotFitInTrash:
                 too_long = file.name
                 raise
 
@@ -159,7 +159,7 @@ class DriveTrash:
                 await for_each(keep, files)
         except (NotFound, NotAFolder):
             pass
-        except NotKept:
+        except DoesNotFitInTrash:
             await run_to_end(self._provider.purge(place))
             raise InvalidPath(
                 f"The path of '{too_long}' is too long for the trash, so nothing was replaced. "
@@ -357,11 +357,11 @@ class Replacement:
             self._kept.place = place
             return
         try:
-            await self._provider.keep(self._path, place)
-        except (NotFound, NotKept) as error:
+            await self._provider.copy_to_trash(self._path, place)
+        except (NotFound, DoesNotFitInTrash) as error:
             if isinstance(error, NotFound) and await self._provider.find_file(self._path):
                 raise changed(self._path.name) from error
-            self.replaces = isinstance(error, NotKept)
+            self.replaces = isinstance(error, DoesNotFitInTrash)
             await run_to_end(self._drop(record, purge=False))
 
     @property

@@ -81,7 +81,7 @@ class Entry(msgspec.Struct, gc=False):
     etag: str | None = None
     """Changes whenever the content does. Without quotes. Listings may leave it out."""
     replaced: bool = False
-    """After a write: whether it replaced a file, if that is known (`Drive.says_replaced`)."""
+    """After a write: whether it replaced a file, if that is known (`Drive.reports_replacement`)."""
 
     written: str | None = None
     """When the storage last wrote it, if it knows; `last_modified` may be what a client wants it to be."""

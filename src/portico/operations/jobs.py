@@ -17,7 +17,7 @@ from portico.operations.actors.actor import Actor
 from portico.operations.actors.cancellation import ChangeAbandoned
 from portico.operations.actors.request_context import RequestContext
 from portico.runtime import progress_counter
-from portico.runtime.progress_counter import Tally
+from portico.runtime.progress_counter import ProgressCounter
 from portico.store.jobs import (
     CANCELLED,
     DONE,
@@ -123,7 +123,7 @@ class Jobs:
         self,
         record: JobRecord,
         work: asyncio.Task[Path | None],
-        counted: Tally,
+        counted: ProgressCounter,
         cancel: Callable[[], None],
         context: RequestContext,
         place: "Place",
@@ -276,7 +276,7 @@ class UserJobs(Generic[OperationsT]):
         wait: float,
         place: Place,
     ) -> Path | Job | None:
-        counted, unwanted = Tally(), asyncio.Event()
+        counted, unwanted = ProgressCounter(), asyncio.Event()
         context = replace(self._actor.context, client_gone=unwanted.wait, slot=None)
         operations = self._operations(replace(self._actor, context=context))
 
@@ -345,7 +345,9 @@ class UserJobs(Generic[OperationsT]):
         return record
 
 
-def _count(task: asyncio.Task[Path | None], operations: HasFiles, source: Path, counted: Tally) -> None:
+def _count(
+    task: asyncio.Task[Path | None], operations: HasFiles, source: Path, counted: ProgressCounter
+) -> None:
     """Find out how many files there are, as long as the work goes on."""
 
     async def count() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from portico.accounts.cluster import Cluster
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.observability.metrics import Labels, Metrics
 from portico.store.database import Database
 from portico.store.uploads import count_unfinished
@@ -31,13 +31,13 @@ class NodeStatus:
         self._certificate = certificate
         self._values: dict[str, float] = {}
 
-    def show(self, metrics: Metrics, drives: Drives) -> None:
+    def show(self, metrics: Metrics, pool: ConnectionPool) -> None:
         for name in (CERTIFICATE, HOME_SIZE, HOME_FREE, LAST_BACKUP, UNFINISHED):
             metrics.watch_all(name, partial(self._known, name))
         metrics.watch("portico_database_connections_in_use", lambda: self._database.connections[0])
         metrics.watch("portico_database_connections_max", lambda: self._database.connections[1])
-        metrics.watch_all("portico_storage_size_bytes", partial(_spaces, drives, 0))
-        metrics.watch_all("portico_storage_free_bytes", partial(_spaces, drives, 1))
+        metrics.watch_all("portico_storage_size_bytes", partial(_spaces, pool, 0))
+        metrics.watch_all("portico_storage_free_bytes", partial(_spaces, pool, 1))
 
     def _known(self, name: str) -> list[tuple[Labels, float]]:
         return [((), self._values[name])] if name in self._values else []
@@ -62,6 +62,6 @@ class NodeStatus:
             log.warning("status-not-known", why=str(error))
 
 
-def _spaces(drives: Drives, index: int) -> Iterator[tuple[Labels, float]]:
-    for connection, space in drives.spaces.items():
+def _spaces(pool: ConnectionPool, index: int) -> Iterator[tuple[Labels, float]]:
+    for connection, space in pool.spaces.items():
         yield (connection,), space[index]

@@ -10,7 +10,7 @@ from collections.abc import Collection
 import msgspec
 import structlog
 
-from portico.drive.connection_pool import Drives, StorageUnusable
+from portico.drive.connection_pool import ConnectionPool, StorageUnusable
 from portico.model.errors import NotPossible, PorticoError, TableMissing, Unavailable
 from portico.observability.audit import AuditTrail
 from portico.runtime import clock
@@ -67,14 +67,14 @@ class Readiness:
     def __init__(
         self,
         database: Database,
-        drives: Drives,
+        pool: ConnectionPool,
         key_fingerprint: str | None,
         audit: AuditTrail | None = None,
         folders: Collection[str] = (),
     ) -> None:
         """`key_fingerprint`: of this node's key, if other nodes share the database. `folders`: where there must be room."""
         self._database = database
-        self._drives = drives
+        self._pool = pool
         self._audit = audit
         self._folders = folders
         self._key_fingerprint = key_fingerprint
@@ -215,7 +215,7 @@ class Readiness:
 
     async def _storage_faults(self) -> list[Fault]:
         try:
-            await self._drives.check()
+            await self._pool.check()
         except StorageUnusable as error:
             return [Fault("storage", error.detail, error.cause)]
         except Unavailable as error:

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from portico.accounts.share_links import ShareLinks
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive, OnConflict
 from portico.model.errors import NotPossible, PorticoError
 from portico.model.paths import Path
@@ -26,29 +26,29 @@ _GRACE = timedelta(days=30)
 log = structlog.get_logger()
 
 
-async def sweep_trash(records: TrashRecords, drives: Drives, keep: timedelta) -> None:
+async def sweep_trash(records: TrashRecords, pool: ConnectionPool, keep: timedelta) -> None:
     """Remove what has expired, and note what processes that died have put into the trash.
 
     A slow connection does not delay the others.
     """
-    due: dict[str, list[Trashed]] = {name: [] for name in await drives.names()}
+    due: dict[str, list[Trashed]] = {name: [] for name in await pool.names()}
     for record in await records.due(_AT_ONCE):
         due.setdefault(record.connection, []).append(record)
     interrupted: dict[str, list[Trashed]] = {}
     for record in await records.interrupted(_AT_ONCE):
         interrupted.setdefault(record.connection, []).append(record)
     await asyncio.gather(
-        *(_sweep(drives, name, found, interrupted.get(name, []), keep) for name, found in due.items())
+        *(_sweep(pool, name, found, interrupted.get(name, []), keep) for name, found in due.items())
     )
 
 
 async def _sweep(
-    drives: Drives, connection: str, due: list[Trashed], interrupted: list[Trashed], keep: timedelta
+    pool: ConnectionPool, connection: str, due: list[Trashed], interrupted: list[Trashed], keep: timedelta
 ) -> None:
     try:
-        trash = (await drives.of_connection(connection)).trash
+        trash = (await pool.of_connection(connection)).trash
     except PorticoError as error:
-        drives.not_swept(connection, "trash-not-swept", error)
+        pool.not_swept(connection, "trash-not-swept", error)
         return
     failed = False
     for works, records in ((trash.purge, due), (trash.settle_interrupted, interrupted)):
@@ -58,16 +58,16 @@ async def _sweep(
             except NotPossible:
                 pass  # a request is at it
             except PorticoError as error:  # the others can be removed; this one is tried again
-                drives.not_swept(connection, "trash-not-swept", error)
+                pool.not_swept(connection, "trash-not-swept", error)
                 failed = True
     try:
         if unknown := await trash.purge_unknown(keep + _GRACE):
             log.warning("trash-without-rows-removed", connection=connection, removed=unknown)
     except PorticoError as error:
-        drives.not_swept(connection, "trash-not-swept", error)
+        pool.not_swept(connection, "trash-not-swept", error)
         failed = True
     if not failed:
-        drives.swept(connection, "trash-not-swept")
+        pool.swept(connection, "trash-not-swept")
 
 
 __all__ = ["REPLACED", "Trash", "TrashPage", "TrashedItem"]

@@ -1,4 +1,4 @@
-"""`Tally`: how much of a long change is done.
+"""`ProgressCounter`: how much of a long change is done.
 
 It is a context variable, as the request id of the log is: providers count deep inside their loops and in threads, nothing
 that they do depends on it, and most work is not counted at all.
@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import msgspec
 
 
-class Tally(msgspec.Struct):
+class ProgressCounter(msgspec.Struct):
     entries: int = 0
     """Files, and folders that were moved or removed as a whole."""
     size: int = 0
@@ -18,12 +18,12 @@ class Tally(msgspec.Struct):
     """How many entries there are to be done, if somebody has counted them."""
 
 
-CURRENT: ContextVar[Tally | None] = ContextVar("tally", default=None)
+CURRENT: ContextVar[ProgressCounter | None] = ContextVar("counter", default=None)
 """Of the work that is under way. Set by the caller that wants to know."""
 
 
 def count(entries: int = 1, size: int | None = None) -> None:
     """Some more are done."""
-    if (tally := CURRENT.get()) is not None:
-        tally.entries += entries
-        tally.size += size or 0
+    if (counter := CURRENT.get()) is not None:
+        counter.entries += entries
+        counter.size += size or 0

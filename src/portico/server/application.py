@@ -12,7 +12,7 @@ import structlog
 
 from portico.api.assets import LazyPage, WebPage
 from portico.api.metrics_server import serve_metrics
-from portico.api.middleware import Cors, Edge
+from portico.api.middleware import Cors, Middleware
 from portico.api.requests import OpeningServices
 from portico.api.routes import router
 from portico.api.services import Services
@@ -37,7 +37,9 @@ LONGEST_PAUSE_SECONDS = 5.0
 log = structlog.get_logger()
 
 
-def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, patient: bool = False) -> Edge:
+def create_app(
+    chosen: Settings, request_log: RequestLog = logs.discard, *, patient: bool = False
+) -> Middleware:
     """If `patient`, its start waits for a database that does not answer."""
     metrics, long_work = Metrics(), CancellableWork()
     draining, stopping = asyncio.Event(), asyncio.Event()
@@ -92,7 +94,7 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
             await stack.enter_async_context(_opened(open_services, services, stopping if patient else None))
             yield {"services": services}
 
-    return Edge(
+    return Middleware(
         router(lifespan),
         allowed=chosen.allowed_addresses,
         proxies=chosen.behind_proxy,

@@ -21,7 +21,7 @@ from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
 from portico.accounts.users import Invitations
 from portico.accounts.vault import SecretKey, Vault
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.drive.cursors import CursorSeal
 from portico.model.errors import PorticoError
 from portico.model.paths import Path
@@ -103,7 +103,7 @@ async def open_gateway(
         upload_memory = MemoryBudget()
         leases = Leases(database, settings.node)
         trash = TrashRecords(database)
-        drives = Drives(
+        pool = ConnectionPool(
             Connections(database, Vault(key), paths),
             CursorSeal(key.derive("cursors")),
             metrics,
@@ -116,7 +116,7 @@ async def open_gateway(
             trash=trash,
             trash_keep=settings.trash_keep,
         )
-        stack.push_async_callback(drives.close)
+        stack.push_async_callback(pool.close)
 
         def lost_line(why: str, lost: int) -> None:
             metrics.lost_audit_lines.add()
@@ -134,7 +134,7 @@ async def open_gateway(
 
         readiness = Readiness(
             database,
-            drives,
+            pool,
             None if settings.database_in_home else key.fingerprint(),
             audit if settings.audit_required else None,
             _folders_to_write(settings),
@@ -142,7 +142,7 @@ async def open_gateway(
         stack.push_async_callback(readiness.close)
         _watch_queues(metrics, passwords, database, upload_memory)
         metrics.watch_all(
-            "portico_connection_up", lambda: [((name,), up) for name, up in drives.usable.items()]
+            "portico_connection_up", lambda: [((name,), up) for name, up in pool.usable.items()]
         )
         metrics.watch("portico_audit_lines_queued", lambda: audit.queued)
         metrics.watch("portico_node_info", lambda: 1, settings.node, __version__)
@@ -176,7 +176,7 @@ async def open_gateway(
         digests, scheduler = FileDigests(database), FairScheduler()
         always_digest = settings.upload_digest == "always"
         features = Features(
-            Trees(drives, Admission(), work_watches, long_work),
+            Trees(pool, Admission(), work_watches, long_work),
             Usage(links.usage, guests, database.now),
             FileServices(
                 audit,
@@ -216,22 +216,22 @@ async def open_gateway(
             "links": lambda: links.sweep(settings.audit_keep or None),
             "leases": leases.sweep,
             "throttle": throttle.sweep,
-            "uploads": lambda: sweep_uploads(uploads, drives),
-            "trash": lambda: sweep_trash(trash, drives, settings.trash_keep),
+            "uploads": lambda: sweep_uploads(uploads, pool),
+            "trash": lambda: sweep_trash(trash, pool, settings.trash_keep),
             "idempotency-keys": idempotency_keys.sweep,
             "jobs": jobs.records.sweep,
             **_retention(settings, database),
         }
         sweeps: Sweeps = {
             **{name: _in_turn(leases, name, sweep) for name, sweep in rows.items()},
-            "connections": drives.sweep,
+            "connections": pool.sweep,
             **({"thumbnails": thumbnails.sweep} if thumbnails else {}),
         }
         status = NodeStatus(database, settings.home, _certificate(settings))
-        status.show(metrics, drives)
+        status.show(metrics, pool)
         watches: Sweeps = {
             "readiness": readiness.watch,
-            "connection-checks": drives.watch,
+            "connection-checks": pool.watch,
             **({"status": status.watch} if settings.metrics_address else {}),
         }
 
@@ -249,7 +249,7 @@ async def open_gateway(
                 readiness=readiness,
                 stop=stop,
                 receipts=receipts,
-                guest_sign_in=GuestSignIn(links, guests, drives, audit),
+                guest_sign_in=GuestSignIn(links, guests, pool, audit),
                 thumbnail_types=thumbnails.types if thumbnails else frozenset(),
                 keeps_deleted=bool(settings.trash_keep),
                 client_id=settings.client_id,

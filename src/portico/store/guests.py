@@ -14,7 +14,7 @@ from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.share_links import (
     LINK_COLUMNS,
-    Access,
+    LinkAccess,
     LinkKind,
     OpenLink,
     ShareLink,
@@ -162,7 +162,7 @@ class GuestRecords:
                     "Too many people have opened this link. Try again later.", retry_after=60
                 )
             await transaction.execute(insert(guests).values(row))
-            await transaction.execute(noted_access(link_id, Access(now, name, address, "open", "", None)))
+            await transaction.execute(noted_access(link_id, LinkAccess(now, name, address, "open", "", None)))
 
         try:
             await self._database.transact(store)

@@ -1,4 +1,4 @@
-"""`Renewals`: what this process holds in the database for a limited time, renewed until it is given back or lost.
+"""`Heartbeats`: what this process holds in the database for a limited time, renewed until it is given back or lost.
 
 All that is held is renewed together, so that a thousand running requests cost one statement, not a thousand. A renewal is
 never cancelled in the middle of a query, which would cost the pool a connection.
@@ -21,7 +21,7 @@ _RETRY: Final = timedelta(minutes=1)
 log = structlog.get_logger()
 
 
-class Renewals(Generic[T]):
+class Heartbeats(Generic[T]):
     """Between `add` and `remove`, `renew` is called every `interval` with all that is held.
 
     It returns what is still held; the rest is lost, and not renewed any more. An error of the database is logged, and

@@ -65,7 +65,7 @@ class Reused(msgspec.Struct, frozen=True):
     """The key belongs to a request that differs."""
 
 
-class Claim(Owned):
+class RequestClaim(Owned):
     """A key that this request owns, renewed until it is answered or given up."""
 
     def __init__(self, rows: "IdempotencyKeys", digest: bytes, claim: Mapping[str, Any], row: AnyRow) -> None:
@@ -106,7 +106,7 @@ class Claim(Owned):
             log.warning("idempotency-key-not-released", cause=error.cause)
 
 
-class IdempotencyKeys(Ownership[Claim]):
+class IdempotencyKeys(Ownership[RequestClaim]):
     def __init__(self, database: Database, lifetime: timedelta = LIFETIME) -> None:
         super().__init__(
             database, keys, "idempotency-key", "", lifetime=lifetime, renewal=lifetime / _RENEWALS
@@ -117,7 +117,7 @@ class IdempotencyKeys(Ownership[Claim]):
 
     async def claim(
         self, digest: bytes, request: bytes, scope: str, actor: str
-    ) -> Claim | Answered | Running | Reused:
+    ) -> RequestClaim | Answered | Running | Reused:
         """`digest` identifies the key, `request` the request under it.
 
         `scope`: what its sender may do. `actor`: those whose answers are limited together.
@@ -129,7 +129,7 @@ class IdempotencyKeys(Ownership[Claim]):
             new = {"digest": digest, "request": request, "scope": scope, "actor": actor, **claim}
             values = {**new, "expires_at": now + clock.milliseconds(KEPT), "now": now, "dead": dead}
             if taken := await self.database.write(self._taking, values):
-                return Claim(self, digest, claim, taken[0])
+                return RequestClaim(self, digest, claim, taken[0])
             row = await self.database.first(select(keys).where(keys.c.digest == digest))
             if row is None:
                 continue

@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, and_, bindparam, delete, func, or_, select, u
 
 from portico.model.errors import PorticoError
 from portico.runtime import clock
-from portico.runtime.progress_counter import Tally
+from portico.runtime.progress_counter import ProgressCounter
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.ownership import Owned, Ownership, is_mine
 from portico.store.prepared import inserting, new_row
@@ -85,12 +85,12 @@ class OwnedJob(Owned):
         rows: "JobRecords",
         job_id: str,
         claim: Mapping[str, Any],
-        tally: Tally,
+        counter: ProgressCounter,
         cancel: Callable[[], None],
     ) -> None:
         """`cancel` is called when it is to end early; it may be called again."""
         super().__init__(rows, job_id, claim)
-        self.tally = tally
+        self.counter = counter
         self.cancel = cancel
         self.state = RUNNING
         self.outcome: str | None = None
@@ -112,7 +112,7 @@ class JobRecords(Ownership[OwnedJob]):
     # The process that does the work
 
     async def add(
-        self, record: JobRecord, tally: Tally, cancel: Callable[[], None], *, most: int
+        self, record: JobRecord, counter: ProgressCounter, cancel: Callable[[], None], *, most: int
     ) -> OwnedJob | None:
         """The job; None if `most` of its namespace are running, on whatever node."""
         claim = self.new_claim()
@@ -129,7 +129,7 @@ class JobRecords(Ownership[OwnedJob]):
         if not added:
             self._mine.discard(record.id)
             return None
-        return OwnedJob(self, record.id, claim, tally, cancel)
+        return OwnedJob(self, record.id, claim, counter, cancel)
 
     async def end(self, job: OwnedJob, state: str, outcome: str | None = None) -> None:
         """If the database does not answer, it is tried again with the next save."""
@@ -139,7 +139,7 @@ class JobRecords(Ownership[OwnedJob]):
             await self.renew([job])
         except PorticoError as error:
             log.warning("job-not-ended", cause=error.cause)
-            self.renewals.add(job)
+            self.heartbeats.add(job)
 
     async def renew(self, held: Sequence[OwnedJob]) -> Sequence[OwnedJob]:
         until = self.renewed_values()["owned_until"]
@@ -149,9 +149,9 @@ class JobRecords(Ownership[OwnedJob]):
                 {
                     **job.me,
                     "new_state": job.state,
-                    "done": job.tally.entries,
-                    "size": job.tally.size,
-                    "of": job.tally.total,
+                    "done": job.counter.entries,
+                    "size": job.counter.size,
+                    "of": job.counter.total,
                     "how": job.outcome,
                     "until": until,
                     "end": job.ended_at,

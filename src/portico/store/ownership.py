@@ -19,7 +19,7 @@ from sqlalchemy import Column, ColumnElement, Table, and_, bindparam, literal_co
 
 from portico.runtime import clock, processes
 from portico.store.database import AnyRow, Database
-from portico.store.heartbeats import Renewals
+from portico.store.heartbeats import Heartbeats
 
 NOBODY: Final = ""
 TAKEN_OVER: Final[Mapping[str, ColumnElement[Any]]] = {
@@ -49,7 +49,7 @@ class Owned:
         self.owned_until: int = claim["owned_until"]
         self.me = {"my_key": key, "my_owner": self.owner}
         self._rows = rows
-        rows.renewals.add(self)
+        rows.heartbeats.add(self)
 
     def renewed(self, row: AnyRow | None, until: int) -> None:
         """Called after each renewal: with what it returned, or None if another owner has the row."""
@@ -63,7 +63,7 @@ class Owned:
 
     async def let_go(self) -> None:
         """After this, the row is not renewed any more."""
-        await self._rows.renewals.remove(self)
+        await self._rows.heartbeats.remove(self)
 
 
 O = TypeVar("O", bound=Owned)  # noqa: E741
@@ -86,7 +86,7 @@ class Ownership(Generic[O]):
         """`what` is for the log, `lifetime` that of a claim, `returning` what each renewal reads."""
         self.database = database
         self.table = table
-        self.renewals = Renewals[O](what, renewal, self.renew)
+        self.heartbeats = Heartbeats[O](what, renewal, self.renew)
         self._node = node[:40]
         self._lifetime = clock.milliseconds(lifetime)
         self._returning = returning

@@ -129,7 +129,7 @@ class OpenLink(msgspec.Struct, frozen=True):
         )
 
 
-class Access(msgspec.Struct, frozen=True):
+class LinkAccess(msgspec.Struct, frozen=True):
     """What somebody did with a link."""
 
     at: int
@@ -234,7 +234,7 @@ class LinkRecords:
 
     async def accesses(
         self, user: User, link_id: str, size: int, before: int | None = None
-    ) -> builtins.list[tuple[int, Access]]:
+    ) -> builtins.list[tuple[int, LinkAccess]]:
         """What was done with a link, the newest first, each with its number; those `before` a number."""
         await self.get(user, link_id)
         return await self.usage.accesses(link_id, size, before)
@@ -304,17 +304,20 @@ class LinkUsage:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def accesses(self, link_id: str, size: int, before: int | None = None) -> list[tuple[int, Access]]:
+    async def accesses(
+        self, link_id: str, size: int, before: int | None = None
+    ) -> list[tuple[int, LinkAccess]]:
         """What was done with a link, the newest first, each with its number; those `before` a number."""
         query = select(share_accesses).where(share_accesses.c.link == link_id)
         if before is not None:
             query = query.where(share_accesses.c.id < before)
         rows = await self._database.fetch(query.order_by(share_accesses.c.id.desc()).limit(size))
         return [
-            (row.id, Access(row.at, row.name, row.address, row.action, row.path, row.bytes)) for row in rows
+            (row.id, LinkAccess(row.at, row.name, row.address, row.action, row.path, row.bytes))
+            for row in rows
         ]
 
-    async def count_download(self, link_id: str, guest: bytes, file: str, access: Access) -> None:
+    async def count_download(self, link_id: str, guest: bytes, file: str, access: LinkAccess) -> None:
         """Count a download, unless the guest has begun it before; `LimitReached` if there were enough of them."""
         now = self._database.now()
         key = sha256(guest + file.encode()).digest()
@@ -378,7 +381,7 @@ class LinkUsage:
             .values(uploads=share_links.c.uploads - 1, bytes=share_links.c.bytes - size)
         )
 
-    async def note(self, link_id: str, access: Access) -> None:
+    async def note(self, link_id: str, access: LinkAccess) -> None:
         await self._database.execute(noted_access(link_id, access))
 
     async def sweep(self, old: int | None) -> None:
@@ -403,7 +406,7 @@ def takes_no_more() -> LimitReached:
     )
 
 
-def noted_access(link_id: str, access: Access) -> Statement:
+def noted_access(link_id: str, access: LinkAccess) -> Statement:
     return insert(share_accesses).values(
         link=link_id,
         at=access.at,

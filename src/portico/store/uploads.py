@@ -146,7 +146,7 @@ class UploadRecord(msgspec.Struct, frozen=True):
     """Of a guest, as `network_of` has it."""
 
 
-class Claim(Owned):
+class UploadClaim(Owned):
     """The right to write one upload."""
 
     _rows: "Uploads"
@@ -157,13 +157,13 @@ class Claim(Owned):
         """As it was saved last: whoever abandons the upload needs the state that it has reached."""
         self.interrupt: Callable[[], None] | None = None
         """Called when the owner must make way: it ends a wait for the client."""
-        self._makes_way_for: PorticoError | None = None
+        self._yields_to: PorticoError | None = None
         self._released = False
 
     def renewed(self, row: AnyRow | None, until: int) -> None:
         # It is renewed also while it makes way: what it has begun, such as storing the file, must not be done by two at once.
         if row is None or row.wanted:
-            self.make_way()
+            self.yield_to()
 
     @property
     def has_expired(self) -> bool:
@@ -198,19 +198,19 @@ class Claim(Owned):
 
     def _look(self, rows: Sequence[AnyRow]) -> None:
         if not rows:
-            self.make_way()
+            self.yield_to()
             raise UploadTakenOver
         if rows[0].wanted:
-            self.make_way()
+            self.yield_to()
 
     def check(self) -> None:
         """`UploadTakenOver` if another request wants the upload; `Unavailable` if the gateway stops."""
-        if self._makes_way_for:
-            raise self._makes_way_for
+        if self._yields_to:
+            raise self._yields_to
 
-    def make_way(self, reason: PorticoError | None = None) -> None:
+    def yield_to(self, reason: PorticoError | None = None) -> None:
         """End what waits for the client, because another request wants the upload or the gateway stops."""
-        self._makes_way_for = self._makes_way_for or reason or UploadTakenOver()
+        self._yields_to = self._yields_to or reason or UploadTakenOver()
         if self.interrupt:
             self.interrupt()
 
@@ -225,7 +225,7 @@ class Claim(Owned):
         await self._rows.database.execute(delete(uploads).where(_IS_OWNED), self.me)
 
 
-class Uploads(Ownership[Claim]):
+class Uploads(Ownership[UploadClaim]):
     def __init__(
         self,
         database: Database,
@@ -248,7 +248,7 @@ class Uploads(Ownership[Claim]):
         )
         self.seal = seal
         self.kept = clock.milliseconds(kept)
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, UploadClaim] = {}
         self._stopping = False
 
     async def add(self, record: UploadRecord, limits: Mapping[Scope, int] | None = None) -> Scope | None:
@@ -312,10 +312,10 @@ class Uploads(Ownership[Claim]):
         """End the requests that send uploads: their clients go on with another worker or node."""
         self._stopping = True
         for claim in self._claims.values():
-            claim.make_way(_stopping())
+            claim.yield_to(_stopping())
 
     @asynccontextmanager
-    async def claimed(self, upload_id: str, user_id: int | None = None) -> AsyncGenerator[Claim | None]:
+    async def claimed(self, upload_id: str, user_id: int | None = None) -> AsyncGenerator[UploadClaim | None]:
         """The upload for this request alone until the context ends; None if there is none.
 
         Without a user, any upload can be claimed, also one that a single request sends; those have no user.
@@ -326,7 +326,7 @@ class Uploads(Ownership[Claim]):
             return
         self._claims[upload_id] = claim
         if self._stopping:  # it was claimed meanwhile
-            claim.make_way(_stopping())
+            claim.yield_to(_stopping())
         try:
             yield claim
         finally:
@@ -334,7 +334,7 @@ class Uploads(Ownership[Claim]):
                 del self._claims[upload_id]
             await claim.release()
 
-    async def _claim(self, upload_id: str, user_id: int | None) -> Claim | None:
+    async def _claim(self, upload_id: str, user_id: int | None) -> UploadClaim | None:
         deadline = asyncio.get_running_loop().time() + _MAX_WAIT_SECONDS
         former: AnyRow | None = None
         while True:
@@ -350,7 +350,9 @@ class Uploads(Ownership[Claim]):
                 raise Unavailable("Another request is still writing this upload. Try again.", retry_after=2)
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _try_claim(self, upload_id: str, user_id: int | None, former: AnyRow | None) -> Claim | None:
+    async def _try_claim(
+        self, upload_id: str, user_id: int | None, former: AnyRow | None
+    ) -> UploadClaim | None:
         """Take the upload if it has no owner, or one that has died."""
         claim = self.new_claim()
         values = {
@@ -363,11 +365,11 @@ class Uploads(Ownership[Claim]):
             "until": claim["owned_until"],
         }
         rows = await self.database.write(_CLAIM, values, durable=False)
-        return Claim(self, claim, self._record(rows[0])) if rows else None
+        return UploadClaim(self, claim, self._record(rows[0])) if rows else None
 
     async def _want(self, row: AnyRow) -> None:
         if claim := self._claims.get(row.id):  # in this process it need not be noticed first
-            claim.make_way()
+            claim.yield_to()
         mine = and_(uploads.c.id == row.id, uploads.c.owner == row.owner)
         await self.database.execute(update(uploads).where(mine).values(wanted=True), durable=False)
 

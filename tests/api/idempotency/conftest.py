@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from portico.store.idempotency import Claim
+from portico.store.idempotency import RequestClaim
 from tests.servers.postgres import PostgresServer
 
 from ..conftest import OpenGateway, _populate, settings_of
@@ -37,13 +37,13 @@ async def sqlite_gateway(open_gateway: OpenGateway) -> Gateway:
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From now on, or until it is called again, the process ends before an answer is noted."""
-    answer = Claim.answer
+    answer = RequestClaim.answer
 
-    async def end(claim: Claim, _: bytes) -> None:
+    async def end(claim: RequestClaim, _: bytes) -> None:
         await claim.let_go()
         await claim.change(owned_until=0)
 
     def switch() -> None:
-        monkeypatch.setattr(Claim, "answer", end if Claim.answer is answer else answer)
+        monkeypatch.setattr(RequestClaim, "answer", end if RequestClaim.answer is answer else answer)
 
     return switch

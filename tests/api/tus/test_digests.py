@@ -62,7 +62,7 @@ async def test_checksum_is_judged_even_if_the_hidden_part_cannot_be_removed(
     assert answer.status_code == (204 if right else 460), answer.text
     monkeypatch.setattr(Drive, "remove_partial_upload", remove)
     features = gateway.services.gateway.operations.args[0]  # type: ignore[attr-defined]
-    await sweep_uploads(features.uploads.uploads, features.trees.drives)
+    await sweep_uploads(features.uploads.uploads, features.trees.pool)
     partial = gateway.settings.files_folder / ".portico~uploads"
     assert not partial.exists() or not list(partial.iterdir())
 

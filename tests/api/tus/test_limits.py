@@ -75,7 +75,7 @@ async def test_the_uploads_of_a_link_end_with_it(gateway: Gateway, how: str) -> 
     else:
         await owner(gateway, "POST", f"/{shared.body['id']}/address")
     features = gateway.services.gateway.operations.args[0]  # type: ignore[attr-defined]
-    await sweep_uploads(features.uploads.uploads, features.trees.drives)
+    await sweep_uploads(features.uploads.uploads, features.trees.pool)
     assert not gateway.left_over
     assert await rows(gateway) == 0
 

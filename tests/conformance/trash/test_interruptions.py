@@ -11,7 +11,7 @@ from portico.drive.cursors import CursorSeal
 from portico.drive.drive import Drive, OnConflict
 from portico.model.errors import NotFound, NotPossible, ProviderUnavailable, service_unavailable
 from portico.model.paths import Path
-from portico.providers.contract.provider import NotKept, Provider
+from portico.providers.contract.provider import DoesNotFitInTrash, Provider
 from portico.store.tables import leases
 from portico.store.trash import TrashRecords
 
@@ -178,7 +178,7 @@ async def held(records: TrashRecords) -> list[str]:
 
 
 @pytest.mark.above_services
-@pytest.mark.parametrize("why", [NotFound, NotKept])
+@pytest.mark.parametrize("why", [NotFound, DoesNotFitInTrash])
 async def test_replacement_that_kept_nothing_holds_nothing(
     drive: Drive, provider: Any, records: TrashRecords, monkeypatch: pytest.MonkeyPatch, why: type[Exception]
 ) -> None:

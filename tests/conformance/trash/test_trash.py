@@ -22,7 +22,7 @@ from portico.model.paths import Path
 from portico.providers.contract.provider import TRASH, Provider
 from portico.providers.objects.service import folder_key
 from portico.providers.s3.service import Service
-from portico.runtime.progress_counter import CURRENT, Tally
+from portico.runtime.progress_counter import CURRENT, ProgressCounter
 from portico.store.trash import TrashRecords
 
 from ..actions import at, content, exists, names, noise, pieces, put, tree
@@ -206,16 +206,16 @@ async def test_others_see_only_what_was_below_their_root(
     assert pages[1][1] is None
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 async def test_a_delete_counts_its_files(drive: Drive) -> None:
     await put_tree(drive, "w")
     await put(drive, "f", b"f")
-    tally = Tally()
-    CURRENT.set(tally)
+    counter = ProgressCounter()
+    CURRENT.set(counter)
     await drive.delete(at("w"), recursive=True)
-    assert (tally.entries, tally.size) == (len(FILES), sum(map(len, FILES.values())))
+    assert (counter.entries, counter.size) == (len(FILES), sum(map(len, FILES.values())))
     await drive.delete(at("f"))
-    assert tally.entries == len(FILES) + 1
+    assert counter.entries == len(FILES) + 1
 
 
 async def test_a_restored_merge_replaces_nothing_unasked(drive: Drive) -> None:
@@ -227,7 +227,7 @@ async def test_a_restored_merge_replaces_nothing_unasked(drive: Drive) -> None:
     assert await content(drive, "old/x") == b"new"
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 async def test_a_restore_mixes_no_file_with_a_folder(drive: Drive) -> None:
     for merged in (False, True):
         for was, now, error in (("w/a", "w/a/b", IsAFolder), ("w/a/b", "w/a", AlreadyExists)):
@@ -249,7 +249,7 @@ async def test_a_restore_mixes_no_file_with_a_folder(drive: Drive) -> None:
             await drive.delete(at("w"), recursive=True, permanent=True)
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 async def test_a_restore_lists_the_item_once(
     drive: Drive, provider: Any, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,7 +270,7 @@ async def test_a_restore_lists_the_item_once(
     assert await tree(drive) == before
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 async def test_a_path_may_be_too_long_below_another_name(
     drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,7 +285,7 @@ async def test_a_path_may_be_too_long_below_another_name(
     assert await content(drive, "w/b/d/e ö.txt") == b"e"
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.parametrize("how", ["copy", "move", "restore"])
 async def test_merge_that_cannot_keep_a_file_replaces_nothing(
     drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch, how: str
@@ -358,7 +358,7 @@ async def test_transfer_keeps_the_replaced_file_without_hard_links(
     assert await content(drive, "target") == b"old"
 
 
-@pytest.mark.key_stores
+@pytest.mark.object_services
 @pytest.mark.parametrize("existing", [True, False], ids=["replaces", "free"])
 @pytest.mark.parametrize("how", ["write", "resumable"])
 async def test_upload_keeps_what_was_moved_to_its_target_just_before_its_commit(

@@ -23,7 +23,7 @@ from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import WriteOptions
-from portico.providers.objects.service import KeyStore, key_of
+from portico.providers.objects.service import ObjectService, key_of
 from portico.runtime.tasks import for_each
 from portico.store.database import Database
 from portico.store.leases import Leases
@@ -100,7 +100,7 @@ async def _fill(provider: Provider, top: str, numbers: range, kind: str) -> None
             yield _content(number, kind)
 
         path = Path.parse(f"{top}/{_name(number)}")
-        if isinstance(provider, KeyStore):  # without a look at the folder first
+        if isinstance(provider, ObjectService):  # without a look at the folder first
             await provider.store(key_of(path), chunks(), "text/plain", WriteOptions())
         else:
             await provider.write(path, chunks(), "text/plain")

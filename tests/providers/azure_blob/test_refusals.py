@@ -11,7 +11,7 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from portico.model.errors import PorticoError, ProviderFailed, ProviderRefused, ProviderUnavailable
 from portico.providers.azure_blob.provider import AzureBlobProvider
-from portico.providers.azure_common.credentials import Access, StorageCredential, credential_and_url
+from portico.providers.azure_common.credentials import AzureAccess, StorageCredential, credential_and_url
 from portico.providers.azure_common.errors import _CAUSES
 from portico.providers.azure_common.service import IdentityTransport
 from portico.providers.contract.registry import open_provider, probe
@@ -242,7 +242,7 @@ class Identity:
 
 async def test_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = Identity(works=False)
-    monkeypatch.setattr(Access, "credential", lambda *_: identity)
+    monkeypatch.setattr(AzureAccess, "credential", lambda *_: identity)
     reported = await refusal(AzureBlobProvider("box", account_url="https://acc.blob.core.windows.net"))
     assert "identity" in reported
     assert "1234" not in reported

@@ -116,7 +116,7 @@ async def test_what_a_merge_replaced_may_be_older_than_the_versions(
     await put(provider, "w/b/new", "new")
     before = contents(stored, "w/")
     for name in ("b/old", "b/new"):
-        await provider.keep(at(f"w/{name}"), at(f"t/1/{name}"))
+        await provider.copy_to_trash(at(f"w/{name}"), at(f"t/1/{name}"))
         await put(provider, f"w/{name}", "replaced")
     await provider.delete(at("w/b/new"))
     with pytest.raises(AlreadyExists):
@@ -160,6 +160,6 @@ async def test_one_probe_at_the_top_of_the_trash(
 
     monkeypatch.setattr(BlobVersions, "_put", spy)
     item = Path(("top", ".portico~trash", "1"))
-    await asyncio.gather(*(provider.keep(at(f"w/{name}"), at(name).under(item)) for name in FILES))
+    await asyncio.gather(*(provider.copy_to_trash(at(f"w/{name}"), at(name).under(item)) for name in FILES))
     probes = [key for key in written if key.endswith("versions")]
     assert probes == ["top/.portico~trash/.portico~versions"]

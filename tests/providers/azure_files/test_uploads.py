@@ -135,7 +135,7 @@ async def test_a_client_that_goes_away(provider: AzureFilesProvider, share: Shar
     with pytest.raises(ConnectionResetError):
         await provider.write(at("a/b"), broken(), "text/plain")
     assert left(share) == []
-    assert not provider._memory._leases
+    assert not provider._memory._shares
 
 
 async def test_a_cancelled_upload(provider: AzureFilesProvider, share: Share) -> None:
@@ -153,7 +153,7 @@ async def test_a_cancelled_upload(provider: AzureFilesProvider, share: Share) ->
     with pytest.raises(asyncio.CancelledError):
         await task
     assert left(share) == []
-    assert not provider._memory._leases
+    assert not provider._memory._shares
 
 
 async def test_what_could_not_be_removed_is_swept_when_it_is_old(
@@ -202,7 +202,7 @@ async def test_a_large_upload_takes_little_memory(
     async def chunks() -> AsyncIterator[bytes]:
         nonlocal held
         for _ in range(size // len(piece)):
-            held = max(held, sum(lease.held for lease in provider._memory._leases))
+            held = max(held, sum(lease.held for lease in provider._memory._shares))
             yield bytes(bytearray(piece))  # a copy, as each chunk of a client is
 
     server.fault = swallow

@@ -2,7 +2,7 @@
 
 from portico.model.errors import RequestRunning
 from portico.model.paths import Path
-from portico.store.idempotency import Claim
+from portico.store.idempotency import RequestClaim
 
 RETRY_SECONDS = 2
 """After which a client may ask again whether the running request has ended."""
@@ -11,7 +11,7 @@ RETRY_SECONDS = 2
 class Attempt:
     """A request under an idempotency key that nobody else carries out now."""
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: RequestClaim) -> None:
         self._claim = claim
         self._begun = False
         self._answered = False

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive
 from portico.model.entries import Chunks
 from portico.model.errors import target_gone
@@ -22,7 +22,7 @@ from portico.store.share_links import OpenLink
 class Trees(msgspec.Struct, frozen=True):
     """What the trees of a worker share."""
 
-    drives: Drives
+    pool: ConnectionPool
     admission: Admission
     watches: Watches
     long_work: CancellableWork
@@ -55,7 +55,7 @@ class Tree:
             context.slot = self._shared.admission.enter(actor.user.connection, actor.share)
         if self._opened is None:
             await self.require_shared()
-            self._opened = await self._shared.drives.of(actor.user)
+            self._opened = await self._shared.pool.of(actor.user)
             self._opened.right_missing = actor.right_missing
             context.trashed = self._opened.trashed
         return self._opened, path
@@ -67,7 +67,7 @@ class Tree:
     async def require_shared(self) -> None:
         """`TargetGone` if the actor is a guest, and what was shared does not exist any more."""
         if self.actor.guest:
-            await require_target(self._shared.drives, self.actor.guest.open)
+            await require_target(self._shared.pool, self.actor.guest.open)
 
     def place(self, path: Path) -> tuple[str, Path]:
         """The connection that a path is in, and the path from the connection's root: the same for all its users."""
@@ -103,11 +103,11 @@ class Tree:
         await self.require_shared()
 
 
-async def require_target(drives: Drives, found: OpenLink) -> None:
+async def require_target(pool: ConnectionPool, found: OpenLink) -> None:
     """`TargetGone` if there is no such file or folder, it was deleted since, or it has become the other."""
     if found.link.trashed:
         raise target_gone()
-    drive = await drives.of(found.limited_owner)
+    drive = await pool.of(found.limited_owner)
     if found.link.is_folder:
         entry = await drive.find_root()
     else:

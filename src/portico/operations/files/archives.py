@@ -52,12 +52,12 @@ class ArchiveMemory:
         self._bytes: Counter[Hashable] = Counter()
         self._total = 0
 
-    def begin(self, share: Keys) -> "ArchiveLease":
+    def begin(self, share: Keys) -> "ArchiveHold":
         """`TooManyRequests` if the actor has too many archives already."""
         if any(self._archives[key] >= most for key, most in zip(share, AT_ONCE, strict=False)):
             raise _too_many()
         self._archives.update(share)
-        lease = ArchiveLease(self, share)
+        lease = ArchiveHold(self, share)
         try:
             lease.hold(0)
         except TooManyRequests:
@@ -87,7 +87,7 @@ class ArchiveMemory:
                 del self._archives[key], self._bytes[key]
 
 
-class ArchiveLease:
+class ArchiveHold:
     """The memory of one archive."""
 
     def __init__(self, memory: ArchiveMemory, share: Keys) -> None:
@@ -139,7 +139,7 @@ class Archive:
         folder: Path,
         chosen: Sequence[Path],
         limits: ArchiveLimits,
-        memory: ArchiveLease,
+        memory: ArchiveHold,
         looking: Looking,
         *,
         is_folder: bool | None = None,

@@ -187,7 +187,7 @@ class Upload:
             if confirm and not (attempt and attempt.is_repeated):
                 await self.check_folder()
                 await target.check(condition)
-            elif target.may_replace and condition.if_match is None and not self._drive.says_replaced:
+            elif target.may_replace and condition.if_match is None and not self._drive.reports_replacement:
                 target.look()
             entry = await self.store(
                 name,
@@ -210,7 +210,7 @@ class Upload:
             target.close()
         new = condition.makes_new
         if new is None:
-            new = not entry.replaced if self._drive.says_replaced else target.is_new
+            new = not entry.replaced if self._drive.reports_replacement else target.is_new
         return Stored(entry, new)
 
     async def _settle(self, condition: WriteCondition, name: str, attempt: Attempt | None) -> None:

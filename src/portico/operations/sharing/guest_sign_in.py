@@ -10,7 +10,7 @@ import msgspec
 
 from portico.accounts.guests import Guests
 from portico.accounts.share_links import ShareLinks, end_of
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.model.entries import Entry
 from portico.model.errors import InvalidRequest, LimitReached, MoreNeeded, PorticoError
 from portico.model.paths import Path, name_flaw
@@ -59,10 +59,10 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 class GuestSignIn:
-    def __init__(self, links: ShareLinks, guests: Guests, drives: Drives, audit: AuditTrail) -> None:
+    def __init__(self, links: ShareLinks, guests: Guests, pool: ConnectionPool, audit: AuditTrail) -> None:
         self._links = links
         self._guests = guests
-        self._drives = drives
+        self._pool = pool
         self._audit = audit
 
     async def is_open(self, context: RequestContext, token: str) -> bool:
@@ -98,7 +98,7 @@ class GuestSignIn:
             raise LimitReached(
                 "This link has reached its limit. Ask the person who sent it to you for a new one."
             )
-        await require_target(self._drives, found)
+        await require_target(self._pool, found)
         given = _checked(name) if found.link.ask_name else ""
         text = await self._added(found, given, context.address)
         guest = await self._guests.guest(text)
@@ -112,7 +112,7 @@ class GuestSignIn:
             token = await self._guests.add(found, name, address, None)
             assert token
             return token
-        drive = await self._drives.of(found.limited_owner)
+        drive = await self._pool.of(found.limited_owner)
         for folder in _folders(name):
             if await drive.find(Path((folder,))) is None and (
                 token := await self._guests.add(found, name, address, folder)
@@ -123,7 +123,7 @@ class GuestSignIn:
     async def _visit(self, token: str, guest: Guest) -> Visit:
         link, file = guest.link, None
         if guest.only_file:
-            file = await (await self._drives.of(guest.open.limited_owner)).find(guest.only_file)
+            file = await (await self._pool.of(guest.open.limited_owner)).find(guest.only_file)
         shown = "" if guest.is_upload_only else (guest.open.link.path_for(guest.open.owner) or Path()).name
         return Visit(
             token,

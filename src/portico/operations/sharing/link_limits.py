@@ -16,7 +16,7 @@ from portico.model.paths import Path
 from portico.model.visible_text import is_deceptive, visible
 from portico.operations.actors.actor import Actor
 from portico.store.guests import Guest
-from portico.store.share_links import Access, LinkUsage, takes_no_more
+from portico.store.share_links import LinkAccess, LinkUsage, takes_no_more
 from portico.store.users import User
 
 log = structlog.get_logger()
@@ -138,9 +138,9 @@ class LinkLimits:
         except PorticoError as error:
             log.warning("access-not-noted", link=self._guest.link.id, code=error.code, cause=error.cause)
 
-    def _access(self, guest: Guest, action: str, path: Path, size: int | None) -> Access:
+    def _access(self, guest: Guest, action: str, path: Path, size: int | None) -> LinkAccess:
         seen = owner_path(guest.open.owner, path.under(guest.root))
-        return Access(self._now(), guest.name, self._address, action, str(seen), size)
+        return LinkAccess(self._now(), guest.name, self._address, action, str(seen), size)
 
 
 def not_by_link() -> Forbidden:

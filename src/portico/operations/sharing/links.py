@@ -17,9 +17,9 @@ from portico.observability.audit import AuditTrail
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.tree import Tree
 from portico.runtime import clock
-from portico.store.share_links import Access, LinkKind, ShareLink
+from portico.store.share_links import LinkAccess, LinkKind, ShareLink
 
-__all__ = ["Access", "LinkDetails", "LinkKind", "LinkOptions", "ShareServices", "Shares"]
+__all__ = ["LinkAccess", "LinkDetails", "LinkKind", "LinkOptions", "ShareServices", "Shares"]
 
 MAX_TITLE, MAX_NOTE, MAX_TYPES, MAX_COUNT = 200, 4000, 50, 10**15
 _TYPE = re.compile(r"\.[a-z0-9][a-z0-9.+-]{0,15}|[a-z]+/(?:\*|[a-z0-9][a-z0-9.+-]{0,100})")
@@ -170,7 +170,7 @@ class Shares:
 
     async def accesses(
         self, link_id: str, size: int, before: int | None = None
-    ) -> builtins.list[tuple[int, Access]]:
+    ) -> builtins.list[tuple[int, LinkAccess]]:
         """What was done with a link, the newest first, each with its number; those `before` a number."""
         self._begin("share-log")
         return await self._links.accesses(self._actor.user, link_id, size, before)

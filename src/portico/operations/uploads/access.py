@@ -16,7 +16,7 @@ from portico.observability.audit import AuditTrail
 from portico.operations.actors.tree import Tree
 from portico.operations.files.digests import WantedDigest
 from portico.store.digests import FileDigests
-from portico.store.uploads import Claim, UploadRecord, Uploads
+from portico.store.uploads import UploadClaim, UploadRecord, Uploads
 
 HELD_AT_ONCE = 16
 READ_AHEAD_AT_ONCE = 16
@@ -59,7 +59,7 @@ class UploadAccess:
         self._guest = tree.actor.guest.id if tree.actor.guest else ""
 
     @asynccontextmanager
-    async def claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[Claim]:
+    async def claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[UploadClaim]:
         """The upload, for this request alone. `NotFound` if there is none."""
         async with self._uploads.claimed(upload_id, self._user.id) as claim:
             if claim is None:
@@ -170,6 +170,6 @@ def status_of(
     )
 
 
-async def save_progress(claim: Claim, upload: ResumableUpload, *, last: bool = False) -> None:
+async def save_progress(claim: UploadClaim, upload: ResumableUpload, *, last: bool = False) -> None:
     """Its caller goes on with the upload, so the claim is kept."""
     await claim.progress(upload.offset, upload.state)

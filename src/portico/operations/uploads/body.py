@@ -17,7 +17,7 @@ from portico.operations.actors.actor import Watch
 from portico.operations.files.digests import Hashing
 from portico.operations.uploads.access import no_such_upload, save_progress, state_of
 from portico.operations.uploads.expiry import abandon
-from portico.store.uploads import Claim, Uploads
+from portico.store.uploads import UploadClaim, Uploads
 
 READ_AHEAD_BYTES = 2**18
 
@@ -101,7 +101,7 @@ def too_large(limit: int) -> TooLarge:
 
 
 async def guarded(
-    claim: Claim, chunks: AsyncIterator[bytes], limit: SizeLimit, watch: Watch
+    claim: UploadClaim, chunks: AsyncIterator[bytes], limit: SizeLimit, watch: Watch
 ) -> AsyncIterator[bytes]:
     """The chunks, until there are too many, or the upload is taken over, or its actor may not go on."""
     while True:
@@ -152,14 +152,14 @@ class VerifiedBodies(msgspec.Struct, frozen=True):
                 finally:
                     await asyncio.shield(self._end(claim))
 
-    async def _end(self, claim: Claim) -> None:
+    async def _end(self, claim: UploadClaim) -> None:
         try:
             await abandon(claim, self.drive)
         except PorticoError as error:  # the outcome of the request says more
             log.warning("hidden-upload-not-removed", code=error.code, cause=error.cause, left_to="sweep")
 
     async def _store(
-        self, claim: Claim, chunks: AsyncIterator[bytes], length: int | None, hashing: Hashing
+        self, claim: UploadClaim, chunks: AsyncIterator[bytes], length: int | None, hashing: Hashing
     ) -> None:
         upload = await self.drive.resume_upload(state_of(claim.record))
         await upload.append(hashing.watch(chunks), partial(save_progress, claim, upload), at_most=length)

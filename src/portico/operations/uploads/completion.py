@@ -26,7 +26,7 @@ from portico.operations.uploads.access import (
     text_of,
 )
 from portico.runtime import clock
-from portico.store.uploads import FINISHED, PART, Claim
+from portico.store.uploads import FINISHED, PART, UploadClaim
 
 _KEPT = timedelta(days=1)
 """How long an upload is known after it has ended, so that a client that lost the answer learns of it."""
@@ -43,7 +43,7 @@ class UploadCompletion:
 
     async def complete(
         self,
-        claim: Claim,
+        claim: UploadClaim,
         drive: Drive,
         upload: ResumableUpload,
         details: UploadDetails,
@@ -73,7 +73,7 @@ class UploadCompletion:
         return status_of(claim.record, details, offset=upload.offset, size=upload.offset)
 
     async def _store(
-        self, claim: Claim, drive: Drive, upload: ResumableUpload, details: UploadDetails, path: Path
+        self, claim: UploadClaim, drive: Drive, upload: ResumableUpload, details: UploadDetails, path: Path
     ) -> Entry:
         async with Change(self._shared.audit, self._actor.context, "upload", path) as change:
             change.line.bytes = upload.offset
@@ -93,14 +93,14 @@ class UploadCompletion:
                 change.line.path = str(path.parent.child(entry.name))
         return entry
 
-    async def _count(self, claim: Claim, upload: ResumableUpload, details: UploadDetails) -> None:
+    async def _count(self, claim: UploadClaim, upload: ResumableUpload, details: UploadDetails) -> None:
         """Once, even if the process dies before the file is stored, and another request goes on with it."""
         if self._limits.is_guest and not details.counted:
             async with self._limits.counted(upload.offset):
                 details.counted = True
                 await claim.save(details=text_of(details))
 
-    async def _discount(self, claim: Claim, upload: ResumableUpload, details: UploadDetails) -> None:
+    async def _discount(self, claim: UploadClaim, upload: ResumableUpload, details: UploadDetails) -> None:
         if details.counted:
             details.counted = False
             await claim.save(details=text_of(details))
@@ -108,7 +108,7 @@ class UploadCompletion:
 
     async def _digest(
         self,
-        claim: Claim,
+        claim: UploadClaim,
         drive: Drive,
         path: Path,
         entry: Entry,

@@ -26,7 +26,7 @@ from portico.operations.uploads.access import (
 from portico.operations.uploads.body import SizeLimit, guarded, partial_uploads
 from portico.operations.uploads.completion import UploadCompletion
 from portico.operations.uploads.resumable import ResumableUploads
-from portico.store.uploads import FINISHED, PART, Claim
+from portico.store.uploads import FINISHED, PART, UploadClaim
 
 MAX_PARTS = 256
 """Partial uploads that make up one file."""
@@ -97,7 +97,7 @@ class Concatenation:
                 details.sha256 = hashing.sha256
             return await self._completion.complete(claim, drive, upload, details, wanted)
 
-    async def _mark_joined(self, drive: Drive, claim: Claim, final: str) -> None:
+    async def _mark_joined(self, drive: Drive, claim: UploadClaim, final: str) -> None:
         """A part is not needed any more. The file is stored, so nothing that fails here matters to the client."""
         try:
             await drive.remove_partial_upload(claim.record.id)

@@ -4,17 +4,17 @@ import asyncio
 
 import structlog
 
-from portico.drive.connection_pool import Drives
+from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive
 from portico.model.errors import NotFound, PorticoError
 from portico.operations.uploads.access import details_of
 from portico.store.encrypted_columns import Unsealable
-from portico.store.uploads import Claim, Uploads
+from portico.store.uploads import UploadClaim, Uploads
 
 log = structlog.get_logger()
 
 
-async def abandon(claim: Claim, drive: Drive) -> None:
+async def abandon(claim: UploadClaim, drive: Drive) -> None:
     """Remove an upload and all that is left of it."""
     details = details_of(claim.record)
     try:
@@ -27,7 +27,7 @@ async def abandon(claim: Claim, drive: Drive) -> None:
     await claim.remove()
 
 
-async def sweep_uploads(uploads: Uploads, drives: Drives) -> None:
+async def sweep_uploads(uploads: Uploads, pool: ConnectionPool) -> None:
     """Remove uploads that have expired, or whose process died, and everything that they left in the storage.
 
     A slow connection does not delay the others.
@@ -36,16 +36,16 @@ async def sweep_uploads(uploads: Uploads, drives: Drives) -> None:
     found: dict[str, list[str]] = {}
     for connection, upload_id in await uploads.expired():
         found.setdefault(connection, []).append(upload_id)
-    await asyncio.gather(*(_sweep(uploads, drives, connection, ids) for connection, ids in found.items()))
+    await asyncio.gather(*(_sweep(uploads, pool, connection, ids) for connection, ids in found.items()))
 
 
-async def _sweep(uploads: Uploads, drives: Drives, connection: str, upload_ids: list[str]) -> None:
+async def _sweep(uploads: Uploads, pool: ConnectionPool, connection: str, upload_ids: list[str]) -> None:
     try:
-        drive = await drives.of_connection(connection)
+        drive = await pool.of_connection(connection)
     except PorticoError as error:
-        drives.not_swept(connection, "uploads-not-swept", error)
+        pool.not_swept(connection, "uploads-not-swept", error)
         return
-    drives.swept(connection, "uploads-not-swept")
+    pool.swept(connection, "uploads-not-swept")
     failed = False
     for upload_id in upload_ids:
         try:
@@ -56,7 +56,7 @@ async def _sweep(uploads: Uploads, drives: Drives, connection: str, upload_ids: 
             log.warning("upload-dropped", connection=connection, upload=upload_id, cause=error.cause)
             await uploads.drop(upload_id)
         except PorticoError as error:  # the others can be removed; this one is tried again
-            drives.not_swept(connection, "upload-not-swept", error)
+            pool.not_swept(connection, "upload-not-swept", error)
             failed = True
     if not failed:
-        drives.swept(connection, "upload-not-swept")
+        pool.swept(connection, "upload-not-swept")

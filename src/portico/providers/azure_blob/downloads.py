@@ -22,7 +22,7 @@ _ATTEMPTS = 4
 async def open_blob(
     container: Container, key: str, start: int, stop: int | None, etag: str | None
 ) -> Download:
-    """As `KeyStore.open`."""
+    """As `ObjectService.open`."""
     name = name_of(key)
     with translated(name):
         if start == stop:

@@ -11,7 +11,7 @@ from portico.model.entries import Entry
 from portico.providers.azure_blob import listing as page_tokens
 from portico.providers.azure_blob.errors import is_absent
 from portico.providers.azure_blob.listing import entry_of, read_page
-from portico.providers.azure_common.credentials import Access
+from portico.providers.azure_common.credentials import AzureAccess
 from portico.providers.azure_common.errors import ServiceError
 from portico.providers.azure_common.service import Service, Stream
 from portico.providers.objects.service import KeyPage
@@ -28,7 +28,7 @@ _SAFE_PAGE_SIZE = 1000
 
 
 class Container(Service):
-    def __init__(self, access: Access, name: str, timeout: float) -> None:
+    def __init__(self, access: AzureAccess, name: str, timeout: float) -> None:
         super().__init__(access, BlobServiceClient, _API_VERSION, timeout=timeout)
         self._name = name
 

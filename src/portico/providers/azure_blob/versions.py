@@ -10,7 +10,7 @@ from portico.providers.azure_blob.listing import VERSION_ID, entry_of, read_vers
 from portico.providers.azure_blob.service import MAX_ENTRY_BYTES, Container
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_common.service import Body
-from portico.providers.objects.service import KeyStore, Version, name_of
+from portico.providers.objects.service import ObjectService, Version, name_of
 from portico.providers.objects.versions import Current, ObjectVersions
 from portico.providers.wire.responses import Progress
 from portico.providers.wire.transport import page_bytes
@@ -23,7 +23,7 @@ _PAGE = 1000
 class BlobVersions(ObjectVersions):
     trusted_seconds = 60.0  # every note that is written shows it again
 
-    def __init__(self, store: KeyStore, container: Container) -> None:
+    def __init__(self, store: ObjectService, container: Container) -> None:
         super().__init__(store)
         self._container = container
 

@@ -29,7 +29,7 @@ _EMULATED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AzureAccess:
     """An account's URL and its credential: a key, a shared access signature, or the platform's identity."""
 
     url: str
@@ -96,7 +96,7 @@ def credential_and_url(
     connection_string: str | None = None,
     account_key: str | None = None,
     sas_token: str | None = None,
-) -> Access:
+) -> AzureAccess:
     """The access that the options describe; `ProviderRefused` with the mistake as the cause."""
     if connection_string:
         if account_url or account_key or sas_token:
@@ -110,7 +110,7 @@ def credential_and_url(
     return _access(account_url, None, account_key, sas_token)
 
 
-def _from_connection_string(service: ServiceName, text: str) -> Access:
+def _from_connection_string(service: ServiceName, text: str) -> AzureAccess:
     fields = _fields(text)
     if fields.get("usedevelopmentstorage", "").lower() == "true":
         fields = _fields(_EMULATED)
@@ -139,7 +139,7 @@ def _fields(text: str) -> dict[str, str]:
     return fields
 
 
-def _access(url: str, name: str | None, key: str | None, sas: str | None) -> Access:
+def _access(url: str, name: str | None, key: str | None, sas: str | None) -> AzureAccess:
     try:
         parts = urlsplit(url.strip())
         port = parts.port
@@ -161,7 +161,7 @@ def _access(url: str, name: str | None, key: str | None, sas: str | None) -> Acc
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     netloc = f"{host}:{port}" if port else host
     account = name or _account(parts.hostname, parts.path)
-    return Access(
+    return AzureAccess(
         f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}",
         account,
         key,

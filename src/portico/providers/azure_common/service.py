@@ -20,7 +20,7 @@ from azure.core.pipeline.transport import AioHttpTransport, HttpRequest
 from azure.storage.blob.aio import ExponentialRetry
 
 from portico.model.errors import PorticoError
-from portico.providers.azure_common.credentials import Access
+from portico.providers.azure_common.credentials import AzureAccess
 from portico.providers.azure_common.errors import ServiceError
 from portico.providers.contract.provider import TIMEOUT_SECONDS
 from portico.providers.wire import transport
@@ -82,7 +82,7 @@ class Service:
 
     def __init__(
         self,
-        access: Access,
+        access: AzureAccess,
         client: Callable[..., Any],
         version: str,
         headers: Mapping[str, str] | None = None,

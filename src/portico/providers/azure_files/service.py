@@ -14,7 +14,7 @@ from azure.storage.fileshare.aio import ShareServiceClient
 from portico.model import timestamps
 from portico.model.entries import FOLDER_TYPE, UNKNOWN_TYPE, Entry
 from portico.model.paths import Path
-from portico.providers.azure_common.credentials import Access
+from portico.providers.azure_common.credentials import AzureAccess
 from portico.providers.azure_common.errors import ServiceError
 from portico.providers.azure_common.service import Body, Service, Stream
 from portico.providers.azure_files import names
@@ -43,7 +43,7 @@ class Found:
 
 
 class Share:
-    def __init__(self, access: Access, name: str, timeout: float) -> None:
+    def __init__(self, access: AzureAccess, name: str, timeout: float) -> None:
         # With a token, the service checks each file's own permissions unless this header is sent.
         by_token = not (access.key or access.sas)
         intent = {"x-ms-file-request-intent": "backup"} if by_token else {}

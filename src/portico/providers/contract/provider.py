@@ -60,7 +60,7 @@ TRASH = f"{RESERVED_PREFIX}trash"
 """The folder of the trash, at the top of a connection."""
 
 
-class NotKept(Exception):
+class DoesNotFitInTrash(Exception):
     """What was to be put into the trash does not fit there: it can only be deleted for good."""
 
 
@@ -80,7 +80,7 @@ class Provider(ABC):
     renames_at_commit: ClassVar[bool] = False
     """Whether `write` takes one of its `alternatives` if the name is taken when the file is committed."""
 
-    says_replaced: ClassVar[bool] = False
+    reports_replacement: ClassVar[bool] = False
     """Whether the entry that `write` returns says whether it replaced a file."""
 
     keeps_at_commit: ClassVar[bool] = False
@@ -95,7 +95,7 @@ class Provider(ABC):
     ) -> Page:
         """At most `size` entries of `folder`, from the start or from where `token` ended.
 
-        A store of keys may have a file and a folder of the same name. With `file_first` that is `NotAFolder`.
+        An object store may have a file and a folder of the same name. With `file_first` that is `NotAFolder`.
 
         `size` is between 1 and `max_page_size`. A page may be short, or empty, and still have a token. Every entry
         that does not change during a traversal appears exactly once. Names that `Path` cannot express are left out
@@ -109,7 +109,7 @@ class Provider(ABC):
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
         """A walk through everything below `folder`, from its start or from where another one has come to.
 
-        Its first page raises `NotFound` or `NotAFolder` as `list_page` does; a store of keys may have an empty one
+        Its first page raises `NotFound` or `NotAFolder` as `list_page` does; an object store may have an empty one
         instead.
         """
 
@@ -241,11 +241,11 @@ class Provider(ABC):
         have any form, as long as `restore` and `purge` understand it. A file that is replaced meanwhile is
         moved as it is then. `Changed`: it keeps being replaced, and stays.
 
-        `NotKept`: the service cannot hold it there, and nothing was moved.
+        `DoesNotFitInTrash`: the service cannot hold it there, and nothing was moved.
         """
         await self.move(path, place, replace=False)
 
-    async def keep(self, path: Path, place: Path) -> None:
+    async def copy_to_trash(self, path: Path, place: Path) -> None:
         """Keep the file, which is about to be replaced, in a hidden place. It stays where it is, too."""
         await self.copy(path, place, replace=False)
 

@@ -79,7 +79,7 @@ SECRET_OPTIONS = frozenset({"secret-access-key", "connection-string", "account-k
 PATH_OPTIONS = frozenset({"folder", "service-account-file"})
 """Options that name a file or folder on the gateway's machine."""
 PREFIX_OPTION = "prefix"
-"""An option of every cloud kind. `Drives` applies it; a provider never sees it."""
+"""An option of every cloud kind. `ConnectionPool` applies it; a provider never sees it."""
 
 
 class Kind(msgspec.Struct, frozen=True):

@@ -47,7 +47,7 @@ _DECODER = msgspec.json.Decoder(ListResponse, strict=False)
 
 
 async def list_objects(service: Service, prefix: str, size: int, token: str | None, *, flat: bool) -> KeyPage:
-    """As `KeyStore.list_keys`."""
+    """As `ObjectService.list_keys`."""
     params = {
         "fields": _FLAT_FIELDS if flat else _FIELDS,
         "maxResults": str(size),

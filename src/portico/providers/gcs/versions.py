@@ -11,7 +11,7 @@ from portico.providers.gcs.responses import REWRITE_FIELDS, decode, read_rewrite
 from portico.providers.gcs.service import Backoff, Request, Service
 from portico.providers.gcs.uploads import ObjectUpload, insert
 from portico.providers.multipart.parts import UploadPart
-from portico.providers.objects.service import KeyStore, Version, name_of
+from portico.providers.objects.service import ObjectService, Version, name_of
 from portico.providers.objects.versions import Current, ObjectVersions
 from portico.providers.wire.responses import malformed_response
 
@@ -28,7 +28,7 @@ async def copy_object(
     generation: str | None = None,
     if_match: str | None = None,
 ) -> None:
-    """As `KeyStore.duplicate`. With a generation, that one is copied, even if it is not the current one."""
+    """As `ObjectService.duplicate`. With a generation, that one is copied, even if it is not the current one."""
     url = service.rewrite_url(source.key, target)
     params: dict[str, str | None] = {
         "fields": REWRITE_FIELDS,
@@ -90,7 +90,7 @@ _BUCKETS = msgspec.json.Decoder(_Bucket)
 
 
 class GcsVersions(ObjectVersions):
-    def __init__(self, store: KeyStore, service: Service) -> None:
+    def __init__(self, store: ObjectService, service: Service) -> None:
         super().__init__(store)
         self._service = service
 

@@ -42,7 +42,7 @@ T = TypeVar("T")
 class LocalProvider(Provider):
     kind = "local"
     renames_at_commit = True
-    says_replaced = True
+    reports_replacement = True
     keeps_at_commit = True
     max_page_size = 5000
     max_file_size = 2**63 - 1
@@ -182,7 +182,7 @@ class LocalProvider(Provider):
     async def move_to_trash(self, path: Path, place: Path) -> None:
         await self._threads.run_change(path, trees.move_to_trash, self._top, path, place)
 
-    async def keep(self, path: Path, place: Path) -> None:
+    async def copy_to_trash(self, path: Path, place: Path) -> None:
         linked, cancelled = await self._threads.run_change(path, trees.link, self._top, path, place)
         if not linked:
             if cancelled:

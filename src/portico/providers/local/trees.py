@@ -8,7 +8,7 @@ from typing import Self
 
 from portico.model.errors import NotFound, NotPossible, PorticoError, already_exists, cannot_replace_folder
 from portico.model.paths import Path, name_flaw
-from portico.providers.contract.provider import NotKept
+from portico.providers.contract.provider import DoesNotFitInTrash
 from portico.providers.contract.uploads import KeptFile
 from portico.providers.local.confined_fs import (
     FOLDER_FLAGS,
@@ -155,7 +155,7 @@ def delete(top: Volume, path: Path, recursive: bool) -> str | None:
 
 
 def move_to_trash(top: Volume, path: Path, place: Path) -> None:
-    """One rename, whatever it holds. `NotKept` if it is on another disk."""
+    """One rename, whatever it holds. `DoesNotFitInTrash` if it is on another disk."""
     with (
         found(top, path) as (folder, _),
         opened_folder(top, place.parent, make=True) as trash,
@@ -164,7 +164,7 @@ def move_to_trash(top: Volume, path: Path, place: Path) -> None:
             os.rename(path.name, place.name, src_dir_fd=folder, dst_dir_fd=trash)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                raise NotKept from error
+                raise DoesNotFitInTrash from error
             raise
         os.fsync(trash)
         os.fsync(folder)

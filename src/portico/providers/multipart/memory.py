@@ -22,7 +22,7 @@ UPLOAD_MEMORY = 512 * 2**20
 """The default budget for uploads to services. Uploads to local folders hold little and are not counted."""
 
 
-class Lease:
+class MemoryShare:
     """The memory that one upload holds."""
 
     def __init__(self, budget: "MemoryBudget") -> None:
@@ -59,7 +59,7 @@ class Lease:
 
 
 class _Claim(msgspec.Struct, eq=False):
-    lease: Lease
+    share: MemoryShare
     size: int
     lacking: int
     granted: asyncio.Future[None]
@@ -71,7 +71,7 @@ class MemoryBudget:
     def __init__(self, total: int = UPLOAD_MEMORY) -> None:
         self._total = total
         self._free = total
-        self._leases: set[Lease] = set()
+        self._shares: set[MemoryShare] = set()
         self._beginning: deque[_Claim] = deque()
         """Uploads that wait to begin a part, first come first served."""
         self._resuming: list[_Claim] = []
@@ -87,22 +87,22 @@ class MemoryBudget:
         return len(self._beginning) + len(self._resuming)
 
     @asynccontextmanager
-    async def lease(self) -> AsyncIterator[Lease]:
-        lease = Lease(self)
-        self._leases.add(lease)
+    async def share(self) -> AsyncIterator[MemoryShare]:
+        share = MemoryShare(self)
+        self._shares.add(share)
         try:
-            yield lease
+            yield share
         finally:
-            self._leases.remove(lease)
-            self.release(lease.held + lease.reserved)
+            self._shares.remove(share)
+            self.release(share.held + share.reserved)
 
-    async def allocate(self, lease: Lease, size: int, lacking: int) -> None:
-        """Give memory to a lease, as soon as there is enough. Arguments as of `Lease.take`."""
-        self.release_reservation(lease)
-        if not self.waiting and self._grant(lease, size, lacking):
+    async def allocate(self, share: MemoryShare, size: int, lacking: int) -> None:
+        """Give memory to a share, as soon as there is enough. Arguments as of `MemoryShare.take`."""
+        self.release_reservation(share)
+        if not self.waiting and self._grant(share, size, lacking):
             return
-        claim = _Claim(lease, size, lacking, asyncio.get_running_loop().create_future())
-        queue = self._resuming if lease.lacking else self._beginning
+        claim = _Claim(share, size, lacking, asyncio.get_running_loop().create_future())
+        queue = self._resuming if share.lacking else self._beginning
         queue.append(claim)
         self._wake()
         try:
@@ -112,37 +112,37 @@ class MemoryBudget:
                 queue.remove(claim)
                 self._wake()
             else:
-                lease.give(size)
-                lease.settle()
+                share.give(size)
+                share.settle()
             raise
 
     def release(self, size: int) -> None:
         self._free += size
         self._wake()
 
-    def release_reservation(self, lease: Lease) -> None:
-        size, lease.reserved = lease.reserved, 0
+    def release_reservation(self, share: MemoryShare) -> None:
+        size, share.reserved = share.reserved, 0
         if size:
             self.release(size)
 
-    def _grant(self, lease: Lease, size: int, lacking: int) -> bool:
-        if lease.lacking:  # in the middle of a part, which must be able to fill up
+    def _grant(self, share: MemoryShare, size: int, lacking: int) -> bool:
+        if share.lacking:  # in the middle of a part, which must be able to fill up
             cost, fits = size, self._free >= lacking
         else:
             cost, fits = lacking, self._free - lacking >= self._least_to_leave()
-        if not fits and self._free + lease.held < self._total:
+        if not fits and self._free + share.held < self._total:
             return False
         self._free -= cost
-        lease.held += size
-        lease.reserved = cost - size
-        lease.lacking = lacking - size
-        lease.due = asyncio.get_running_loop().time() + _GRACE_SECONDS
+        share.held += size
+        share.reserved = cost - size
+        share.lacking = lacking - size
+        share.due = asyncio.get_running_loop().time() + _GRACE_SECONDS
         return True
 
     def _least_to_leave(self) -> int:
         """Bytes to leave free so that one of the parts without a reservation can still fill up."""
         return min(
-            (lease.lacking for lease in self._leases if lease.lacking and not lease.reserved), default=0
+            (share.lacking for share in self._shares if share.lacking and not share.reserved), default=0
         )
 
     def _wake(self) -> None:
@@ -156,7 +156,7 @@ class MemoryBudget:
         self._set_timer()
 
     def _granted(self, claim: _Claim) -> bool:
-        if claim.granted.done() or not self._grant(claim.lease, claim.size, claim.lacking):
+        if claim.granted.done() or not self._grant(claim.share, claim.size, claim.lacking):
             return False  # a cancelled claim is removed by its own task
         claim.granted.set_result(None)
         return True
@@ -164,10 +164,10 @@ class MemoryBudget:
     def _revoke_due(self) -> bool:
         """Revoke the reservations that are due; whether there were any."""
         now = asyncio.get_running_loop().time()
-        due = [lease for lease in self._leases if lease.reserved and lease.due <= now]
-        for lease in due:
-            self._free += lease.reserved
-            lease.reserved = 0
+        due = [share for share in self._shares if share.reserved and share.due <= now]
+        for share in due:
+            self._free += share.reserved
+            share.reserved = 0
         return bool(due)
 
     def _set_timer(self) -> None:
@@ -175,5 +175,5 @@ class MemoryBudget:
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        if self.waiting and (dues := [lease.due for lease in self._leases if lease.reserved]):
+        if self.waiting and (dues := [share.due for share in self._shares if share.reserved]):
             self._timer = asyncio.get_running_loop().call_at(min(dues), self._wake)

@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from portico.providers.multipart.memory import Lease, MemoryBudget
+from portico.providers.multipart.memory import MemoryBudget, MemoryShare
 from portico.runtime.tasks import first_error
 
 T = TypeVar("T")
@@ -56,11 +56,11 @@ class Parts:
 
     first: UploadPart
     rest: AsyncGenerator[UploadPart]
-    lease: Lease
+    share: MemoryShare
 
     async def send(self, send: Callable[[UploadPart], Awaitable[T]]) -> list[T]:
         """As `send_all`."""
-        return await send_all(self.first, self.rest, send, self.lease)
+        return await send_all(self.first, self.rest, send, self.share)
 
 
 @asynccontextmanager
@@ -71,8 +71,8 @@ async def split(
 
     If `first.last` is set, the whole file fits into one request.
     """
-    async with memory.lease() as lease, aclosing(cut(chunks, sizes, lease, at_most=at_most)) as parts:
-        yield Parts(await anext(parts), parts, lease)
+    async with memory.share() as share, aclosing(cut(chunks, sizes, share, at_most=at_most)) as parts:
+        yield Parts(await anext(parts), parts, share)
 
 
 def part_sizes(at_most: int | None, max_parts: int) -> Callable[[int], int]:
@@ -101,7 +101,7 @@ def max_file_bytes(max_parts: int) -> int:
 async def cut(
     chunks: AsyncIterator[bytes],
     sizes: Callable[[int], int],
-    lease: Lease,
+    share: MemoryShare,
     *,
     at_most: int | None = None,
     ahead: int = 0,
@@ -121,13 +121,13 @@ async def cut(
                 part = UploadPart(part.number + 1, [], 0, last=False)
                 target, ahead = sizes(part.number), 0
             piece = chunk[: target - part.size]
-            await lease.take(len(piece), min(target - part.size, left) + ahead)
+            await share.take(len(piece), min(target - part.size, left) + ahead)
             part.chunks.append(piece)
             part.size += len(piece)
             left -= len(piece)
             chunk = chunk[len(piece) :]
     if not ahead:
-        lease.settle()
+        share.settle()
     part.last = True
     yield part
 
@@ -136,7 +136,7 @@ async def send_all(
     first: UploadPart,
     rest: AsyncIterator[UploadPart],
     send: Callable[[UploadPart], Awaitable[T]],
-    lease: Lease,
+    share: MemoryShare,
     report: Callable[[list[tuple[UploadPart, T]]], Awaitable[None]] | None = None,
 ) -> list[T]:
     """Send the parts, several at a time, and return the results in order.
@@ -157,7 +157,7 @@ async def send_all(
         try:
             results[part.number] = await send(part)
             part.chunks.clear()
-            lease.give(part.size)
+            share.give(part.size)
         finally:
             in_flight -= part.size
             acknowledged.set()

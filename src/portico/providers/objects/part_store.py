@@ -1,4 +1,4 @@
-"""What a store of keys has to do for a resumable upload, and the state of such an upload."""
+"""What an object store has to do for a resumable upload, and the state of such an upload."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

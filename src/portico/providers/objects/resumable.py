@@ -1,4 +1,4 @@
-"""Resumable uploads to a store of keys.
+"""Resumable uploads to an object store.
 
 Bytes become parts of the service's own upload as soon as there are enough of them. The rest at the end of a request,
 if it is too small to be a part, is stored as a hidden object, a tail. When tails and new bytes fill a part, the tails are
@@ -26,16 +26,16 @@ from portico.providers.contract.uploads import (
     committed,
     upload_gone,
 )
-from portico.providers.multipart.memory import Lease
+from portico.providers.multipart.memory import MemoryShare
 from portico.providers.multipart.parts import UploadPart, cut, send_all
 from portico.providers.objects.part_store import PartList, PartStore, SentPart, Tail, UploadState
-from portico.providers.objects.service import KeyStore, Version, key_of, name_of, path_of
+from portico.providers.objects.service import ObjectService, Version, key_of, name_of, path_of
 from portico.providers.objects.trees import remove_empty_folders
 from portico.runtime.tasks import for_each
 
 
 class HiddenObjects:
-    def __init__(self, store: KeyStore, service: PartStore, prefix: str) -> None:
+    def __init__(self, store: ObjectService, service: PartStore, prefix: str) -> None:
         self._store = store
         self._service = service
         self._prefix = prefix
@@ -85,10 +85,10 @@ _MAX_TAILS = 1000
 log = structlog.get_logger()
 
 
-class KeyStoreUpload(ResumableUpload):
+class ResumableObjectUpload(ResumableUpload):
     def __init__(
         self,
-        store: KeyStore,
+        store: ObjectService,
         state: UploadState,
         target: Callable[[Path], AbstractAsyncContextManager[None]],
     ) -> None:
@@ -126,12 +126,12 @@ class KeyStoreUpload(ResumableUpload):
         self._rest = None
         if len(self._state.tails) >= _MAX_TAILS:
             await self._merge_tails(save)
-        async with self._store.memory.lease() as lease:
+        async with self._store.memory.share() as share:
             sizes = self._part_sizes()
-            pieces = cut(arrived, sizes, lease, at_most=at_most, ahead=self._tail_bytes)
-            async with aclosing(pieces), aclosing(self._to_send(pieces, lease)) as parts:
+            pieces = cut(arrived, sizes, share, at_most=at_most, ahead=self._tail_bytes)
+            async with aclosing(pieces), aclosing(self._to_send(pieces, share)) as parts:
                 before = self._next
-                await self._send_all(parts, lease, save)
+                await self._send_all(parts, share, save)
                 if self._rest:
                     await self._add_tail(self._rest)
             if self._rest or self._next != before:
@@ -150,7 +150,9 @@ class KeyStoreUpload(ResumableUpload):
 
         return size
 
-    async def _to_send(self, pieces: AsyncIterator[UploadPart], lease: Lease) -> AsyncGenerator[UploadPart]:
+    async def _to_send(
+        self, pieces: AsyncIterator[UploadPart], share: MemoryShare
+    ) -> AsyncGenerator[UploadPart]:
         """Parts as the service takes them; what it does not take is left in `_rest`."""
         offset, tails = self._sent, self._tail_bytes
         async for part in pieces:
@@ -160,13 +162,13 @@ class KeyStoreUpload(ResumableUpload):
                     count = 0
                 part, self._rest = _divided(part, count - tails if count else 0)
                 if not part.size:
-                    lease.settle()
+                    share.settle()
                     break
             if tails:
-                await self._prepend_tails(part, lease)
+                await self._prepend_tails(part, share)
                 tails = 0
             if part.last:
-                lease.settle()
+                share.settle()
             part.number, part.offset = self._take_number(), offset
             offset += part.size
             yield part
@@ -179,11 +181,11 @@ class KeyStoreUpload(ResumableUpload):
         self._next += 1
         return self._next - 1
 
-    async def _send_all(self, parts: AsyncGenerator[UploadPart], lease: Lease, save: Save) -> None:
+    async def _send_all(self, parts: AsyncGenerator[UploadPart], share: MemoryShare, save: Save) -> None:
         first = await anext(parts, None)
         if first:
             await self._begin(save)
-            await send_all(first, parts, partial(self._send, save), lease, partial(self._acknowledge, save))
+            await send_all(first, parts, partial(self._send, save), share, partial(self._acknowledge, save))
 
     async def _begin(self, save: Save) -> None:
         state = self._state
@@ -271,17 +273,17 @@ class KeyStoreUpload(ResumableUpload):
         """Replace all tails by one."""
         used = self._state.tails
         part = UploadPart(1, [], 0, last=True)
-        async with self._store.memory.lease() as lease:
-            await self._prepend_tails(part, lease)
+        async with self._store.memory.share() as share:
+            await self._prepend_tails(part, share)
             name = f"{self._sent}-{token_hex(8)}"
             await self._hidden.put(name, part)
         self._state.tails = [Tail(name, part.size)]
         await self._save(save, 0)
         await self._remove_tails(used)
 
-    async def _prepend_tails(self, part: UploadPart, lease: Lease) -> None:
+    async def _prepend_tails(self, part: UploadPart, share: MemoryShare) -> None:
         size = self._tail_bytes
-        await lease.take(size)
+        await share.take(size)
         part.chunks[:0] = await self._read_tails()
         part.size += size
 
@@ -329,15 +331,15 @@ class KeyStoreUpload(ResumableUpload):
         state.committing = True
         await self._save(save, 0)
         try:
-            async with self._store.memory.lease() as lease:
+            async with self._store.memory.share() as share:
                 last = UploadPart(self._next, [], 0, last=True, offset=self._sent)
                 if state.tails:
-                    await self._prepend_tails(last, lease)
+                    await self._prepend_tails(last, share)
                 if not self._sent:
                     return await self._service.put(last)
                 if last.size and self._service.limits.takes_last:
                     self._all_cut = False
-                    await self._send_all(_only(last, self._take_number()), lease, save)
+                    await self._send_all(_only(last, self._take_number()), share, save)
                     last = UploadPart(self._next, [], 0, last=True, offset=self._sent)
                 return await self._service.commit(await self._all_parts(), last, self.offset)
         except NotFound as error:

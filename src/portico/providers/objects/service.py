@@ -1,4 +1,4 @@
-"""Keys and paths: what a store of keys has to implement, and which names its listings show.
+"""Keys and paths: what an object store has to implement, and which names its listings show.
 
 A key is a path without its leading slash. A service implements how keys are listed, found, read, stored, copied and
 removed. Files and folders are built on that in `objects`, whole trees in `object_trees`.
@@ -83,7 +83,7 @@ class Version(NamedTuple):
     etag: str | None
 
 
-class KeyStore(Provider):
+class ObjectService(Provider):
     max_key_bytes: ClassVar[int] = 1024
     removal_passes: ClassVar[int] = 1
     """How often a tree is listed to remove it: more than once if a folder may be listed pages before its content."""

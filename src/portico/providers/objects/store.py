@@ -1,4 +1,4 @@
-"""Files and folders on a store of keys: what S3, Azure Blob and Google Cloud Storage share.
+"""Files and folders on an object store: what S3, Azure Blob and Google Cloud Storage share.
 
 A folder exists while there are keys below it, or as a zero-byte marker whose key ends in a slash. So a file `a` and a
 folder `a/` may both exist. Then `a` is the file, and `a/` (`Path.as_folder`) is the folder, which is also what a
@@ -28,13 +28,13 @@ from portico.model.errors import (
     root_is_a_folder,
 )
 from portico.model.paths import Path
-from portico.providers.contract.provider import NotKept, TreeWalk
+from portico.providers.contract.provider import DoesNotFitInTrash, TreeWalk
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.objects.part_store import UPLOADS_PREFIX, UploadState
-from portico.providers.objects.resumable import KeyStoreUpload
+from portico.providers.objects.resumable import ResumableObjectUpload
 from portico.providers.objects.service import (
-    KeyStore,
+    ObjectService,
     Version,
     entries_of,
     folder_entry,
@@ -161,7 +161,7 @@ _EXPIRED = timedelta(days=60)
 """A hidden object of a resumable upload that is older than this is removed even if the upload's state was lost."""
 
 
-class ObjectStore(KeyStore):
+class ObjectStore(ObjectService):
     def __init__(self, memory: MemoryBudget | None = None) -> None:
         self.memory = memory or MemoryBudget()
         self._names = PendingNames()
@@ -307,12 +307,12 @@ class ObjectStore(KeyStore):
             size=options.at_most,
             modified=options.modified,
         )
-        return KeyStoreUpload(self, state, self._target)
+        return ResumableObjectUpload(self, state, self._target)
 
     async def resume_upload(
         self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
     ) -> ResumableUpload:
-        return KeyStoreUpload(self, UploadState.decode(state), self._target)
+        return ResumableObjectUpload(self, UploadState.decode(state), self._target)
 
     @asynccontextmanager
     async def _target(self, path: Path) -> AsyncIterator[None]:
@@ -423,7 +423,7 @@ class ObjectStore(KeyStore):
 
     async def _move_file_to_trash(self, seen: Version, place: Path) -> None:
         if not self.fits(key_of(place)):
-            raise NotKept
+            raise DoesNotFitInTrash
         for _ in range(ATTEMPTS):
             newer = await self.remove_versions([await copy_object(self, seen, key_of(place), replace=True)])
             if not newer:
@@ -431,14 +431,14 @@ class ObjectStore(KeyStore):
             seen = newer[0]
         raise changed(name_of(seen.key))
 
-    async def keep(self, path: Path, place: Path) -> None:
+    async def copy_to_trash(self, path: Path, place: Path) -> None:
         entry = await self.find(key_of(path))
         if entry is None:
             raise not_found(path.name)
         if entry.is_folder:
             raise is_a_folder(path.name)
         if not self.fits(key_of(place)):
-            raise NotKept
+            raise DoesNotFitInTrash
         await copy_object(self, Version(key_of(path), entry.etag), key_of(place), replace=True)
 
     async def purge(self, place: Path) -> None:

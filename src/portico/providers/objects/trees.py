@@ -1,4 +1,4 @@
-"""Copying, moving and removing whole trees of a store of keys, object by object, a page at a time.
+"""Copying, moving and removing whole trees of an object store, object by object, a page at a time.
 
 Each operation can be cancelled at any point, also within a batch. Every object stays whole: a copy exists or does not,
 a source is removed only after its copy exists, and what was removed stays removed.
@@ -19,7 +19,7 @@ from portico.model.errors import (
     not_found,
     service_failed,
 )
-from portico.providers.objects.service import KeyStore, Version, name_of
+from portico.providers.objects.service import ObjectService, Version, name_of
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import for_each
 
@@ -28,7 +28,7 @@ ATTEMPTS = 4
 
 
 async def copy_object(
-    store: KeyStore, source: Version, target: str, *, replace: bool, if_match: str | None = None
+    store: ObjectService, source: Version, target: str, *, replace: bool, if_match: str | None = None
 ) -> Version:
     """Copy an object. Returns the version that was copied, which may be newer than `source`.
 
@@ -45,7 +45,7 @@ async def copy_object(
 
 
 async def _duplicate(
-    store: KeyStore, source: Version, target: str, replace: bool, if_match: str | None
+    store: ObjectService, source: Version, target: str, replace: bool, if_match: str | None
 ) -> None:
     condition = {} if if_match is None else {"if_match": if_match}
     try:
@@ -60,7 +60,7 @@ async def _duplicate(
             raise changed(name_of(source.key)) from error
 
 
-async def _current(store: KeyStore, key: str) -> Version:
+async def _current(store: ObjectService, key: str) -> Version:
     found = await store.find(key)
     if found is None or found.is_folder:
         raise not_found(name_of(key))
@@ -68,7 +68,7 @@ async def _current(store: KeyStore, key: str) -> Version:
 
 
 async def copy_tree(
-    store: KeyStore, source: str, target: str, *, replace: bool, merging: bool
+    store: ObjectService, source: str, target: str, *, replace: bool, merging: bool
 ) -> list[Version]:
     """Copy everything below one prefix to another. Returns what was copied."""
     copied: list[Version] = []
@@ -94,7 +94,7 @@ async def copy_tree(
     return copied
 
 
-async def check_merge(store: KeyStore, top: str, key: str, folders: set[str]) -> None:
+async def check_merge(store: ObjectService, top: str, key: str, folders: set[str]) -> None:
     """Fail if, below `top`, a folder would replace a file or a file a folder.
 
     `folders` caches the folders that were checked.
@@ -113,7 +113,7 @@ async def check_merge(store: KeyStore, top: str, key: str, folders: set[str]) ->
         raise cannot_replace_folder(name)
 
 
-async def remove_copied(store: KeyStore, copied: list[Version]) -> list[Version]:
+async def remove_copied(store: ObjectService, copied: list[Version]) -> list[Version]:
     """Remove the sources of a move. Returns those that stay, as they were replaced after they were copied."""
     removed = 0
     newer: list[Version] = []
@@ -128,7 +128,7 @@ async def remove_copied(store: KeyStore, copied: list[Version]) -> list[Version]
     return newer
 
 
-async def move_tree(store: KeyStore, source: str, target: str) -> int:
+async def move_tree(store: ObjectService, source: str, target: str) -> int:
     """Move everything below one prefix to another, where nothing is, page by page: each object is in one or in both.
 
     Returns how many there were.
@@ -150,7 +150,7 @@ async def move_tree(store: KeyStore, source: str, target: str) -> int:
 
 
 async def move_objects(
-    store: KeyStore, objects: list[Entry], source: str, target: str, *, replace: bool = True
+    store: ObjectService, objects: list[Entry], source: str, target: str, *, replace: bool = True
 ) -> list[int | None]:
     """Move objects from one prefix to another, in the trash unless the caller has checked that they fit.
 
@@ -184,7 +184,7 @@ async def move_objects(
     raise changed(name_of(pending[0].key))
 
 
-async def remove_tree(store: KeyStore, prefix: str) -> None:
+async def remove_tree(store: ObjectService, prefix: str) -> None:
     """Remove everything below the prefix, including empty folders that the store keeps."""
     removed = 0
     try:
@@ -202,7 +202,7 @@ async def remove_tree(store: KeyStore, prefix: str) -> None:
         raise error.after(f"{removed} files were deleted") from error
 
 
-async def remove_empty_folders(store: KeyStore, prefix: str) -> None:
+async def remove_empty_folders(store: ObjectService, prefix: str) -> None:
     """Remove a folder that holds nothing but folders.
 
     Stores that are file systems inside keep folders when their last object is removed. If new content has arrived,

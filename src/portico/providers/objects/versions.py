@@ -1,4 +1,4 @@
-"""`VersionedStore`: a store of keys whose trash is made of versions, if the store keeps them, else of copies."""
+"""`VersionedStore`: an object store whose trash is made of versions, if the store keeps them, else of copies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection
@@ -23,7 +23,7 @@ from portico.model.errors import (
 )
 from portico.model.paths import RESERVED_PREFIX, Path
 from portico.providers.contract.provider import TRASH
-from portico.providers.objects.service import KeyStore, Version, folder_key, key_of, name_of, path_of
+from portico.providers.objects.service import ObjectService, Version, folder_key, key_of, name_of, path_of
 from portico.providers.objects.store import ObjectStore
 from portico.providers.objects.trees import ATTEMPTS, check_merge, move_objects
 from portico.providers.wire.responses import malformed_response
@@ -102,7 +102,7 @@ class ObjectVersions(ABC):
     trusted_seconds: ClassVar[float] = 10.0
     """How long it is assumed that the store still keeps versions, or still does not."""
 
-    def __init__(self, store: KeyStore) -> None:
+    def __init__(self, store: ObjectService) -> None:
         self._store = store
         self._known = (False, 0.0)
         self._looks: SingleFlight[str, bool] = SingleFlight()
@@ -142,7 +142,7 @@ class ObjectVersions(ABC):
 
     @abstractmethod
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
-        """Copy a version inside the service. Errors as in `KeyStore.duplicate`."""
+        """Copy a version inside the service. Errors as in `ObjectService.duplicate`."""
 
     async def restore(
         self, note: VersionNote, after: str | None, target: str, restored: Restored, *, replace: bool
@@ -238,10 +238,10 @@ class VersionedStore(ObjectStore):
                 break
         raise changed(name_of(newer[0].key))
 
-    async def keep(self, path: Path, place: Path) -> None:
+    async def copy_to_trash(self, path: Path, place: Path) -> None:
         kept = await self.versions.are_kept(_trash_prefix(place))
         if not kept or await self._note_file(path, place) is None:
-            await super().keep(path, place)
+            await super().copy_to_trash(path, place)
 
     async def _note_file(self, path: Path, place: Path) -> Current | None:
         """Note the current version of a file; None if it has none."""

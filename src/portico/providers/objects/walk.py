@@ -1,4 +1,4 @@
-"""A walk through a store of keys, by its flat listing. Folders show in the keys below them."""
+"""A walk through an object store, by its flat listing. Folders show in the keys below them."""
 
 from collections.abc import Awaitable, Callable, Collection
 from itertools import takewhile
@@ -8,7 +8,7 @@ import msgspec
 from portico.model.entries import FOLDER_TYPE, Entry
 from portico.model.paths import Path, name_flaw
 from portico.providers.contract.provider import Found, TreeWalk, decode, encode
-from portico.providers.objects.service import KeyStore, folder_key
+from portico.providers.objects.service import ObjectService, folder_key
 from portico.providers.wire.responses import Progress
 
 
@@ -22,7 +22,7 @@ class _KeyPosition(msgspec.Struct, array_like=True, frozen=True):
 
 class KeyWalk(TreeWalk):
     def __init__(
-        self, store: KeyStore, folder: Path, token: str | None, check: Callable[[Path], Awaitable[None]]
+        self, store: ObjectService, folder: Path, token: str | None, check: Callable[[Path], Awaitable[None]]
     ) -> None:
         """`check` raises `NotFound` or `NotAFolder` for a folder without keys, unless it is one all the same."""
         self._store = store

@@ -36,7 +36,7 @@ async def copy(
     version_id: str | None = None,
     if_match: str | None = None,
 ) -> None:
-    """As `KeyStore.duplicate`. With a version id, that version is copied, even if it is not the current one.
+    """As `ObjectService.duplicate`. With a version id, that version is copied, even if it is not the current one.
 
     The gateway compares the version of the target right before. Amazon compares it once more itself.
     """

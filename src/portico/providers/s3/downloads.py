@@ -17,7 +17,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
 async def open_object(service: Service, key: str, start: int, stop: int | None, etag: str | None) -> Download:
-    """As `KeyStore.open`."""
+    """As `ObjectService.open`."""
     if stop is not None and stop <= start:
         return await _open_empty(service, key, start, etag)
     ranged = start > 0 or stop is not None

@@ -8,7 +8,7 @@ import msgspec
 
 from portico.model.entries import Entry
 from portico.model.errors import NotFound
-from portico.providers.objects.service import KeyStore, Version
+from portico.providers.objects.service import ObjectService, Version
 from portico.providers.objects.versions import Current, ObjectVersions, Restored, VersionNote
 from portico.providers.s3 import copies
 from portico.providers.s3.listing import entry_of
@@ -29,7 +29,7 @@ class Newest(msgspec.Struct):
 
 
 class S3Versions(ObjectVersions):
-    def __init__(self, store: KeyStore, service: Service) -> None:
+    def __init__(self, store: ObjectService, service: Service) -> None:
         super().__init__(store)
         self._service = service
 

@@ -1,4 +1,4 @@
-"""Resumable uploads to a store of keys: any cut, any death, and what it costs."""
+"""Resumable uploads to an object store: any cut, any death, and what it costs."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import MIB, MIN_PART_BYTES, UploadPart, max_file_bytes
 from portico.providers.objects import part_store, resumable
 from portico.providers.objects.part_store import PartLimits, UploadState
-from portico.providers.objects.resumable import KeyStoreUpload
+from portico.providers.objects.resumable import ResumableObjectUpload
 
 from .key_store_fakes import KIB, LIMITS, PART, Bucket, FakeParts, FakeStore, Killed
 
@@ -39,7 +39,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 class Row:
     """The last saved state, by which any process goes on."""
 
-    def __init__(self, upload: KeyStoreUpload) -> None:
+    def __init__(self, upload: ResumableObjectUpload) -> None:
         self.upload = upload
         self.state, self.offset, self.saves = upload.state, upload.offset, 0
         self.dies_at = -1
