@@ -108,7 +108,7 @@ async def test_what_is_said_of_half_a_copy_is_true(
 
 
 async def test_depth_is_bounded_by_the_setting(open_gateway: OpenGateway) -> None:
-    gateway = await open_gateway(**{"limits.path-depth": "3"})
+    gateway = await open_gateway(**{"path.max-depth": "3"})
     gateway.put("a/b/c/d/deep", b"deep")
     assert (await gateway.call("POST", "a/b/x", params={"action": "MKDIR"})).status_code == 201
     refused = [

@@ -309,7 +309,7 @@ async def test_a_known_digest_is_shown_without_a_wish(gateway: Gateway) -> None:
 
 
 async def test_always(open_gateway: OpenGateway) -> None:
-    gateway = await open_gateway(**{"uploads.digest": "always"})
+    gateway = await open_gateway(**{"upload.digest": "always"})
     assert (await put(gateway, "file")).headers["Repr-Digest"] == FIELD
     by_form = await send(gateway, form(file("b", CONTENT)))
     assert "repr-digest" not in dict(by_form.headers)  # the answer to a plain form stays as it is

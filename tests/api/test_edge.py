@@ -279,7 +279,7 @@ CLIENTS_OF_A_PROXY = [("X-Forwarded-For", "192.0.2.7")]
 
 @pytest.mark.parametrize("guard", ["security.allowed-addresses", "server.behind-proxy"])
 async def test_monitors_get_an_answer_where_others_are_refused(open_gateway: OpenGateway, guard: str) -> None:
-    gateway = await open_gateway(**{guard: "192.0.2.0/24", "health.addresses": "10.0.0.0/8"})
+    gateway = await open_gateway(**{guard: "192.0.2.0/24", "health.allowed-addresses": "10.0.0.0/8"})
     for target in (b"/healthz", READY):
         assert (await gateway.raw("GET", target, peer="10.0.0.7")).status == 200
         assert (await gateway.raw("GET", target, peer="11.0.0.7")).status == 403
@@ -290,7 +290,7 @@ async def test_monitors_get_an_answer_where_others_are_refused(open_gateway: Ope
 
 
 async def test_only_monitors_learn_what_is_wrong(open_gateway: OpenGateway) -> None:
-    gateway = await open_gateway(**{"health.addresses": "10.0.0.7"})
+    gateway = await open_gateway(**{"health.allowed-addresses": "10.0.0.7"})
     gateway.services.gateway.readiness.drain()
 
     async def faults(peer: str, headers: list[tuple[str, str]]) -> dict[str, str] | None:

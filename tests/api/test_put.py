@@ -312,7 +312,7 @@ async def test_who_waits_is_asked_for_the_body(gateway: Gateway) -> None:
 @pytest.fixture
 async def gateway_without_trash(open_gateway: OpenGateway) -> Gateway:
     """It does not look for a file that is to be kept."""
-    return await open_gateway(**{"trash.keep": "0"})
+    return await open_gateway(**{"trash.retention": "0"})
 
 
 @pytest.fixture

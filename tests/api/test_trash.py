@@ -207,7 +207,7 @@ async def test_it_expires(gateway: Gateway, clock: Clock) -> None:
     await gateway.call("DELETE", "a")
     folder = gateway.settings.files_folder / ".portico~trash"
     database = gateway.users._database
-    keep = gateway.settings.trash_keep
+    keep = gateway.settings.trash_retention
     pool = gateway.services.gateway.operations.args[0].trees.pool  # type: ignore[attr-defined]
     clock.advance((keep - timedelta(hours=1)).total_seconds())
     await sweep_trash(TrashRecords(database), pool, keep)
@@ -291,7 +291,7 @@ async def test_an_error_names_what_it_was(gateway: Gateway) -> None:
 
 
 async def test_it_can_be_turned_off(open_gateway: OpenGateway) -> None:
-    gateway = await open_gateway(**{"trash.keep": "0"})
+    gateway = await open_gateway(**{"trash.retention": "0"})
     gateway.put("a", b"old")
     replaced = await gateway.call("PUT", "a", content=b"new")
     deleted = await gateway.call("DELETE", "a")

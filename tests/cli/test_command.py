@@ -358,6 +358,16 @@ def test_the_home_option_may_be_given_anywhere(home: Path, capsys: pytest.Captur
     assert "--home needs a folder" in capsys.readouterr().err
 
 
+def test_old_names_of_settings_are_refused(portico: Portico, home: Path) -> None:
+    settings = prepare(home)
+    with settings.properties_file.open("a") as file:
+        file.write("trash.keep=7d\n")
+    for arguments in (("config", "check"), ("serve", "--port", "1")):
+        outcome = portico(*arguments)
+        assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+        assert outcome.err.endswith("trash.keep: was renamed; use trash.retention\n")
+
+
 def test_config_check(portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = prepare(home)
     assert portico("config", "check").out == f"{settings.properties_file}: no mistakes\n"

@@ -76,7 +76,7 @@ def test_only_haproxy_may_connect_and_it_knows_the_nodes() -> None:
     for name in ("node1", "node2"):
         environment = services[name]["environment"]
         assert environment["PORTICO_SERVER_BEHIND_PROXY"] == address
-        assert address in environment["PORTICO_HEALTH_ADDRESSES"]
+        assert address in environment["PORTICO_HEALTH_ALLOWED_ADDRESSES"]
         assert f"server {name} {name}:{PORT}" in text("cluster/haproxy.cfg")
         assert "ports" not in services[name]
     assert services["haproxy"]["ports"][0].endswith(":8080")

@@ -239,7 +239,7 @@ def test_a_node_says_that_it_waits_for_a_connection(
     held = [psycopg.connect(os.environ["PORTICO_DATABASE_URL"]) for _ in range(4)]
     output = tmp_path / "gateway-0" / "output.txt"
     with ThreadPoolExecutor(1) as thread:
-        starting = thread.submit(start, settings={"PORTICO_DATABASE_CONNECTIONS": "2"})
+        starting = thread.submit(start, settings={"PORTICO_DATABASE_MAX_CONNECTIONS": "2"})
         try:
             line = "has no free connection (connection failed"
             wait_until(lambda: output.exists() and line in output.read_text(), "it says why it waits")

@@ -112,7 +112,7 @@ def test_sizes(home: Path, text: str, size: int) -> None:
         ("server.behind-proxy", "10.0.0.0/33"),
         ("server.drain-delay", "1h"),
         ("server.stop-timeout", "0"),
-        ("health.addresses", "loopback"),
+        ("health.allowed-addresses", "loopback"),
         ("node.name", "two words"),
         ("node.name", "n" * 65),
         ("audit.log", "off,database"),
@@ -120,7 +120,10 @@ def test_sizes(home: Path, text: str, size: int) -> None:
         ("audit.log", "audit.log,"),
         ("audit.log", "database,database"),
         ("audit.log", ",database"),
-        ("audit.keep", "long"),
+        ("audit.retention", "long"),
+        ("audit.retention", "0"),
+        ("trash.retention", "forever"),
+        ("share.max-lifetime", "forever"),
         ("database.url", "mysql://x"),
         ("upload.max-file-size", "10GG"),
         ("upload.max-files", "many"),
@@ -151,7 +154,7 @@ def test_a_bad_value_is_named_with_its_variable(home: Path, key: str, value: str
 @pytest.mark.parametrize("value", ["0", "31d", "20y", "long"])
 def test_a_limit_is_named_whatever_is_wrong(home: Path, value: str) -> None:
     with pytest.raises(SettingsError, match="from one second to 30 days"):
-        load(home, {variable("uploads.expire-after"): value})
+        load(home, {variable("upload.unfinished-retention"): value})
 
 
 def test_every_mistake_is_named_at_once_with_its_line(home: Path) -> None:
@@ -199,6 +202,28 @@ def test_a_file_that_is_no_text(home: Path) -> None:
 
 def test_a_lone_backslash(home: Path) -> None:
     assert "write a backslash as two" in mistakes(home, properties() + "server.tls=c:\\users,k\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("uploads.expire-after", "upload.unfinished-retention"),
+        ("uploads.digest", "upload.digest"),
+        ("trash.keep", "trash.retention"),
+        ("audit.keep", "audit.retention"),
+        ("health.addresses", "health.allowed-addresses"),
+        ("database.connections", "database.max-connections"),
+        ("limits.path-depth", "path.max-depth"),
+    ],
+)
+def test_an_old_name_is_refused_with_the_new_one(home: Path, old: str, new: str) -> None:
+    assert new in settings.KEYS
+    (mistake,) = mistakes(home, properties() + f"{old}=1\n")
+    assert mistake.endswith(f": {old}: was renamed; use {new}")
+    for end in ("", "_FILE"):
+        environment = {variable(old) + end: "1"}
+        renamed = f"{variable(old)}{end}: was renamed; use {variable(new)}{end}"
+        assert mistakes(home, properties(), environment) == [renamed]
 
 
 @pytest.mark.parametrize("name", ["PORTICO_SERVER_PROT", "PORTICO_LOGLEVEL", "PORTICO_UPLOAD_ANYTHING"])
@@ -314,5 +339,5 @@ def test_the_node_is_named_in_audit_lines_if_there_may_be_several(home: Path) ->
 
 
 def test_no_delay_and_no_retention(home: Path) -> None:
-    chosen = load(home, {"PORTICO_SERVER_DRAIN_DELAY": "0s", "PORTICO_AUDIT_KEEP": "0"})
-    assert chosen.drain_delay == chosen.audit_keep == timedelta(0)
+    chosen = load(home, {"PORTICO_SERVER_DRAIN_DELAY": "0s", "PORTICO_AUDIT_RETENTION": "forever"})
+    assert chosen.drain_delay == chosen.audit_retention == timedelta(0)

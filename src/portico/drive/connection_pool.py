@@ -96,11 +96,11 @@ class ConnectionPool:
         tracing: Tracing | None = None,
         upload_logs: UploadLogs | None = None,
         trash: TrashRecords | None = None,
-        trash_keep: timedelta = timedelta(0),
+        trash_retention: timedelta = timedelta(0),
     ) -> None:
         """`timeout`, `memory`: as `open_provider` takes them. `leases`: shared with other workers and nodes."""
         self._trash = trash
-        self._trash_keep = trash_keep
+        self._trash_retention = trash_retention
         self._connections = connections
         self._timeout = timeout
         self._memory = memory or MemoryBudget()
@@ -148,7 +148,7 @@ class ConnectionPool:
                 prefix=opened.prefix,
                 root=root,
                 user=user,
-                keep=self._trash_keep,
+                keep=self._trash_retention,
             )
         return Drive(
             opened.provider,

@@ -98,7 +98,7 @@ def create_app(
         router(lifespan),
         allowed=chosen.allowed_addresses,
         proxies=chosen.behind_proxy,
-        monitors=chosen.health_addresses,
+        monitors=chosen.health_allowed_addresses,
         tls=chosen.tls_enabled,
         cors=Cors(chosen.cors_origins) if chosen.cors_origins else None,
         metrics=metrics,

@@ -88,7 +88,7 @@ async def open_gateway(
 ) -> AsyncIterator[Gateway]:
     """A gateway that is ready to serve; all of it is closed, in reverse order, at the end."""
     async with AsyncExitStack() as stack:
-        database = Database(settings.database_url, connections=settings.database_connections)
+        database = Database(settings.database_url, connections=settings.database_max_connections)
         stack.push_async_callback(database.close)
         settings, key = await agreed(settings, database)
         await database.learn_clock()
@@ -110,11 +110,11 @@ async def open_gateway(
             leases,
             timeout=settings.provider_timeout.total_seconds(),
             memory=upload_memory,
-            path_depth=settings.path_depth,
+            path_depth=settings.max_path_depth,
             tracing=tracing,
             upload_logs=UploadLogs(database, Sealed(key.derive("uploads")), settings.node),
             trash=trash,
-            trash_keep=settings.trash_keep,
+            trash_retention=settings.trash_retention,
         )
         stack.push_async_callback(pool.close)
 
@@ -156,7 +156,7 @@ async def open_gateway(
         idempotency_keys = IdempotencyKeys(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
         sealed = Sealed(key.derive("uploads"))
-        uploads = Uploads(database, sealed, settings.node, kept=settings.upload_lifetime)
+        uploads = Uploads(database, sealed, settings.node, kept=settings.upload_retention)
         jobs = Jobs(JobRecords(database, settings.node), database.now)
         stack.push_async_callback(jobs.close)
         metrics.watch("portico_jobs_running", lambda: jobs.running)
@@ -197,7 +197,7 @@ async def open_gateway(
                 uploads,
                 digests,
                 database.now,
-                settings.upload_lifetime,
+                settings.upload_retention,
                 max_file_size=settings.max_file_size,
                 always_digest=always_digest,
             ),
@@ -213,11 +213,11 @@ async def open_gateway(
 
         rows: Sweeps = {
             "sessions": sweep_credentials,
-            "links": lambda: links.sweep(settings.audit_keep or None),
+            "links": lambda: links.sweep(settings.audit_retention or None),
             "leases": leases.sweep,
             "throttle": throttle.sweep,
             "uploads": lambda: sweep_uploads(uploads, pool),
-            "trash": lambda: sweep_trash(trash, pool, settings.trash_keep),
+            "trash": lambda: sweep_trash(trash, pool, settings.trash_retention),
             "idempotency-keys": idempotency_keys.sweep,
             "jobs": jobs.records.sweep,
             **_retention(settings, database),
@@ -251,7 +251,7 @@ async def open_gateway(
                 receipts=receipts,
                 guest_sign_in=GuestSignIn(links, guests, pool, audit),
                 thumbnail_types=thumbnails.types if thumbnails else frozenset(),
-                keeps_deleted=bool(settings.trash_keep),
+                keeps_deleted=bool(settings.trash_retention),
                 client_id=settings.client_id,
                 client_secret=settings.client_secret,
             )
@@ -291,9 +291,9 @@ def _share_policy(settings: Settings) -> SharePolicy:
 
 def _retention(settings: Settings, database: Database) -> Sweeps:
     """The removal of old audit lines, if there can be any."""
-    if not (settings.audit_in_database and settings.audit_keep):
+    if not (settings.audit_in_database and settings.audit_retention):
         return {}
-    return {"audit": partial(remove_lines, database, older_than=settings.audit_keep)}
+    return {"audit": partial(remove_lines, database, older_than=settings.audit_retention)}
 
 
 def _watch_queues(

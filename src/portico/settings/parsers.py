@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 Ranges = tuple[IPv4Network | IPv6Network, ...]
 
 _DURATION = re.compile(r"(?:[0-9]+[smhdw])+|[0-9]+")
+_ZERO = "0+[smhdw]?"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MAX_DURATION = timedelta(days=3650)
-_MAX_EXPIRY = timedelta(days=30)
+_MAX_UPLOAD_RETENTION = timedelta(days=30)
 _MAX_TIMEOUT = timedelta(minutes=10)
 _SIZE = re.compile(r"([0-9]+) ?(?:([kmgt])(i?))?b?", re.IGNORECASE)
 _SCHEMES = {
@@ -74,8 +75,8 @@ def duration(text: object) -> timedelta:
     raise ValueError("must be seconds or a time like 45m, 1h or 30d, from one second to ten years")
 
 
-def expiry(text: object) -> timedelta:
-    return _at_most(_MAX_EXPIRY, text, "must be a time like 12h or 7d, from one second to 30 days")
+def upload_retention(text: object) -> timedelta:
+    return _at_most(_MAX_UPLOAD_RETENTION, text, "must be a time like 12h or 7d, from one second to 30 days")
 
 
 def timeout(text: object) -> timedelta:
@@ -182,22 +183,26 @@ def audit(text: object) -> str:
     return (name.lower() if name.lower() in words else name) + (",database" if comma else "")
 
 
-def retention(text: object) -> timedelta:
-    if isinstance(text, timedelta) or re.fullmatch("0+[smhdw]?", str(text).lower()):
-        return text if isinstance(text, timedelta) else timedelta(0)
+def audit_retention(text: object) -> timedelta:
+    return _duration_or_zero("forever", text, "must be forever, or a time like 90d")
+
+
+def trash_retention(text: object) -> timedelta:
+    return _duration_or_zero(_ZERO, text, "must be 0, which turns the trash off, or a time like 30d")
+
+
+def max_lifetime(text: object) -> timedelta:
+    return _duration_or_zero(_ZERO, text, "must be 0, which means no limit, or a time like 30d")
+
+
+def _duration_or_zero(zero: str, text: object, message: str) -> timedelta:
+    """A duration; 0 for a text that `zero` matches. The message says what it may be, whatever is wrong with it."""
+    if re.fullmatch(zero, str(text).lower()):
+        return timedelta(0)
     try:
         return duration(text)
     except ValueError:
-        raise ValueError("must be 0, which means forever, or a time like 90d") from None
-
-
-def trash_keep(text: object) -> timedelta:
-    if isinstance(text, timedelta) or re.fullmatch("0+[smhdw]?", str(text).lower()):
-        return text if isinstance(text, timedelta) else timedelta(0)
-    try:
-        return duration(text)
-    except ValueError:
-        raise ValueError("must be 0, which turns the trash off, or a time like 30d") from None
+        raise ValueError(message) from None
 
 
 def flag(text: object) -> bool:

@@ -169,8 +169,8 @@ class Settings:
         "How long running requests can continue after the gateway has stopped accepting new ones, "
         "before they are cut off. From 1s to 10m.",
     )
-    health_addresses: Ranges = _setting(
-        "health.addresses",
+    health_allowed_addresses: Ranges = _setting(
+        "health.allowed-addresses",
         parsers.ranges,
         (),
         "Addresses of load balancers and monitors, as ranges. They can use /healthz and /readyz "
@@ -193,8 +193,8 @@ class Settings:
         "including several hosts. Empty: an SQLite file in the home folder.",
         shown=False,
     )
-    database_connections: int = _setting(
-        "database.connections",
+    database_max_connections: int = _setting(
+        "database.max-connections",
         parsers.whole_number(1, 1000),
         10,
         "How many connections to PostgreSQL each worker can open; requests wait for a free one. In "
@@ -220,15 +220,15 @@ class Settings:
         1000,
         "How many files one upload request can contain.",
     )
-    upload_lifetime: timedelta = _setting(
-        "uploads.expire-after",
-        parsers.expiry,
+    upload_retention: timedelta = _setting(
+        "upload.unfinished-retention",
+        parsers.upload_retention,
         timedelta(days=7),
         "How long an unfinished upload can be resumed, at most 30 days. Azure Blob Storage and "
         "Google Cloud Storage drop it after 7 days.",
     )
     upload_digest: str = _setting(
-        "uploads.digest",
+        "upload.digest",
         parsers.upload_digest,
         "asked",
         "When the SHA-256 of an uploaded file is computed and recorded. asked: if the client "
@@ -256,7 +256,7 @@ class Settings:
     )
     share_max_lifetime: timedelta = _setting(
         "share.max-lifetime",
-        parsers.retention,
+        parsers.max_lifetime,
         timedelta(0),
         "How long a share link can be valid, like 30d. Older links end. 0: no limit.",
     )
@@ -273,9 +273,9 @@ class Settings:
         "Folders that can be shared, with everything in them: paths as users see them, separated "
         "by commas, like /public, /outbox. Links to other folders don't work. Empty: all.",
     )
-    trash_keep: timedelta = _setting(
-        "trash.keep",
-        parsers.trash_keep,
+    trash_retention: timedelta = _setting(
+        "trash.retention",
+        parsers.trash_retention,
         timedelta(days=30),
         "How long deleted and replaced files are kept in the trash, like 30d. Until then, they "
         "take up space in the storage. 0: no trash.",
@@ -287,8 +287,8 @@ class Settings:
         "How much disk space thumbnails can use in the home folder, in bytes or like 500MB, 10GiB. "
         "When it is full, the oldest are removed. 0: no thumbnails. Needs the extra thumbnails.",
     )
-    path_depth: int = _setting(
-        "limits.path-depth",
+    max_path_depth: int = _setting(
+        "path.max-depth",
         parsers.whole_number(1, 4096),
         100,
         "How many levels the path of a new file or folder can have, counted from the user's root. "
@@ -322,12 +322,12 @@ class Settings:
         "What happens while the audit log can't be written. true: sign-ins and changes are "
         "refused. false: they continue, and the log reports it.",
     )
-    audit_keep: timedelta = _setting(
-        "audit.keep",
-        parsers.retention,
+    audit_retention: timedelta = _setting(
+        "audit.retention",
+        parsers.audit_retention,
         timedelta(days=90),
-        "How long audit lines stay in the database, like 90d. 0: forever. Files are not affected; "
-        "use log rotation for them.",
+        "How long audit lines stay in the database, like 90d, or forever. Files are not "
+        "affected; use log rotation for them.",
     )
     metrics_address: tuple[str, int] | None = _setting(
         "metrics.address",

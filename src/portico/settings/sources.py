@@ -23,6 +23,17 @@ NOT_SET = "is not set"
 ENVIRONMENT_FILE = "PORTICO_ENVIRONMENT_FILE"
 """Names the file that the service manager took the environment from: only a process can read it again while it runs."""
 
+_RENAMED = {
+    "uploads.expire-after": "upload.unfinished-retention",
+    "uploads.digest": "upload.digest",
+    "trash.keep": "trash.retention",
+    "audit.keep": "audit.retention",
+    "health.addresses": "health.allowed-addresses",
+    "database.connections": "database.max-connections",
+    "limits.path-depth": "path.max-depth",
+}
+"""The old keys and the new ones. An old one is refused: ignoring it would apply the default instead."""
+
 _BLANKS = " \t\n\r"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -61,7 +72,7 @@ def from_file(file: Path, keys: Collection[str]) -> tuple[dict[str, Given], list
             if isinstance(element, javaproperties.KeyValue):
                 key = element.key
                 if key not in keys:
-                    mistakes.append(Mistake(file, line, key, _unknown(key, keys)))
+                    mistakes.append(Mistake(file, line, key, _unknown(key, keys, _RENAMED)))
                 elif key in found:
                     mistakes.append(Mistake(file, line, key, f"is already set in line {found[key].line}"))
                 else:
@@ -93,6 +104,9 @@ def from_environment(
     environment, unread = _with_file(environment)
     names = {variable(key): key for key in keys}
     files = {name + IN_FILE: key for name, key in names.items()}
+    renamed = {
+        variable(old) + end: variable(new) + end for old, new in _RENAMED.items() for end in ("", IN_FILE)
+    }
     groups = tuple({name[: name.index("_", len(ENVIRONMENT_PREFIX)) + 1] for name in names})
     found = {
         names[name]: Given(text.strip(), None, None, name)
@@ -100,11 +114,13 @@ def from_environment(
         if name in names
     }
     mistakes = unread + [
-        Mistake(None, None, name, _unknown(name, [*names, *_OTHERS]))
+        Mistake(None, None, name, _unknown(name, [*names, *_OTHERS], renamed))
         for name in environment
         if name.startswith(ENVIRONMENT_PREFIX) and name not in names and name not in files
         if not NOT_SETTINGS.fullmatch(name)
-        if name.startswith(groups) or get_close_matches(name, [*names, *_OTHERS], n=1, cutoff=0.85)
+        if name in renamed
+        or name.startswith(groups)
+        or get_close_matches(name, [*names, *_OTHERS], n=1, cutoff=0.85)
     ]
     for name in files.keys() & {name for name, text in environment.items() if text}:
         if files[name] in found:
@@ -194,7 +210,9 @@ def _double_quoted(characters: Iterator[str]) -> str:
     return value
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
+def _unknown(name: str, known: Iterable[str], renamed: Mapping[str, str]) -> str:
+    if new := renamed.get(name):
+        return f"was renamed; use {new}"
     near = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"is not a setting; did you mean {near[0]}?" if near else "is not a setting; see docs/settings.md"
 

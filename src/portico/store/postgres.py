@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 CONNECTIONS = 10
-"""Of one process; the default of the setting `database.connections`."""
+"""Of one process; the default of the setting `database.max-connections`."""
 
 _NEEDED = "PostgreSQL needs an extra; install it with: pip install 'portico-gateway[postgres]'"
 _FULL = re.compile(

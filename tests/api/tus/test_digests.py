@@ -148,7 +148,7 @@ async def test_the_digest_of_joined_uploads_is_computed_in_passing(
 
 
 async def test_a_digest_of_every_upload(open_gateway: OpenGateway) -> None:
-    gateway = await open_gateway(**{"uploads.digest": "always"})
+    gateway = await open_gateway(**{"upload.digest": "always"})
     tus = Tus(gateway)
     address = await tus.create(3)
     await tus.patch(address, 0, b"a")

@@ -139,7 +139,7 @@ async def test_a_gateway_that_stops_sends_the_client_elsewhere(gateway: Gateway,
 
 
 async def test_an_upload_expires(open_gateway: OpenGateway, clock: Any) -> None:
-    gateway = await open_gateway(**{"uploads.expire-after": "1h"})
+    gateway = await open_gateway(**{"upload.unfinished-retention": "1h"})
     tus = Tus(gateway)
     address = await tus.create()
     await tus.patch(address, 0, CONTENT[:1000])

@@ -59,7 +59,7 @@ _RARELY = {"sign-in": 20, "search": 4, "zip": 4}
 
 async def steady(effort: Effort, only: str = "") -> list[Figure]:
     requests = effort.requests or effort.of(600, 20_000 if only else 500_000)
-    async with effort.gateway(environment={"PORTICO_TRASH_KEEP": "0"}) as set_:
+    async with effort.gateway(environment={"PORTICO_TRASH_RETENTION": "0"}) as set_:
         gateway = set_.gateway
         for folder, files in (("files", _FILES), ("few", 3)):
             (gateway.files / "web" / folder).mkdir(parents=True)

@@ -103,8 +103,8 @@ spec:
         - name: PORTICO_SERVER_PUBLIC_URL
           value: {{ . | quote }}
         {{- end }}
-        - name: PORTICO_HEALTH_ADDRESSES
-          value: {{ .Values.healthAddresses | quote }}
+        - name: PORTICO_HEALTH_ALLOWED_ADDRESSES
+          value: {{ .Values.healthAllowedAddresses | quote }}
         - name: PORTICO_SERVER_DRAIN_DELAY
           value: "{{ .Values.drainDelaySeconds }}s"
         - name: PORTICO_SERVER_STOP_TIMEOUT
