@@ -375,7 +375,7 @@ async def test_upload_keeps_what_was_moved_to_its_target_just_before_its_commit(
         await put(drive, "target", b"old")
     await put(drive, "source", b"moved")
     monkeypatch.setattr(Service, "is_amazon", True)  # others compare nothing
-    last_look = "keep" if existing else "find_file"
+    last_look = "copy_to_trash" if existing else "find_file"
     look = getattr(provider, last_look)
     moved = False
 
