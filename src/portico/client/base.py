@@ -5,7 +5,6 @@ import ssl
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import (
-    TYPE_CHECKING,
     Any,
     BinaryIO,
     Concatenate,
@@ -35,25 +34,29 @@ from portico.client.transfers.resumable_upload import ResumableUploads
 from portico.client.transfers.sources import Uploadable
 from portico.client.transfers.upload_records import UploadsInFolder, UploadsInMemory
 
-if TYPE_CHECKING:
-    from portico.client.async_client import AsyncClient
-    from portico.client.client import Client
-
 LocalPath = str | os.PathLike[str]
 
 P = ParamSpec("P")
 Result = TypeVar("Result", covariant=True)
 
 
+class _Client(Protocol):
+    def __enter__(self) -> Any: ...
+
+
+class _AsyncClient(Protocol):
+    def __aenter__(self) -> Any: ...
+
+
 class _Method(Protocol[P, Result]):
     @overload
-    def __get__(self, client: None, kind: "type[Client]") -> Callable[Concatenate[Any, P], Result]: ...
+    def __get__(self, client: None, kind: type[_Client]) -> Callable[Concatenate[Any, P], Result]: ...
 
     @overload
-    def __get__(self, client: "Client", kind: Any) -> Callable[P, Result]: ...
+    def __get__(self, client: _Client, kind: Any) -> Callable[P, Result]: ...
 
     @overload
-    def __get__(self, client: "AsyncClient", kind: Any) -> Callable[P, Coroutine[Any, Any, Result]]: ...
+    def __get__(self, client: _AsyncClient, kind: Any) -> Callable[P, Coroutine[Any, Any, Result]]: ...
 
 
 def on_both(begin: Callable[Concatenate[Any, P], Operation[T]]) -> _Method[P, T]:
