@@ -64,7 +64,7 @@ def test_every_command_describes_its_options(portico: Portico, parser: Parser) -
     assert outcome.out.startswith(f"Usage: {parser.prog} ")
     assert all(name in outcome.out for name, option in parser.options.items() if not option.hidden)
     assert all(argument.help for argument in parser.arguments)
-    assert bool(parser.paths_usage) == bool(parser.paths_help)
+    assert parser.paths is None or parser.paths.help
     assert all(action.help for action in parser.options.values())
 
 

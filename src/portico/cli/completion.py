@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import SimpleNamespace
 
 from portico.cli.console.exits import UsageMistake
-from portico.cli.console.parser import Argument, Command, Group, Parser
+from portico.cli.console.parser import Argument, Command, Group, Parser, argument, option
 
 BASH = r"""# Completion of portico for bash.
 _portico() {
@@ -32,7 +32,6 @@ _portico() {
 }
 complete -F _portico portico
 """
-
 ZSH = r"""# Completion of portico for zsh.
 _portico() {
     local -a words_found folders
@@ -50,7 +49,6 @@ _portico() {
 }
 compdef _portico portico
 """
-
 FISH = r"""# Completion of portico for fish.
 function __portico_candidates
     for word in (command portico completion --line=(commandline -cp) 2>/dev/null)
@@ -63,10 +61,7 @@ function __portico_candidates
 end
 complete -c portico -f -a '(__portico_candidates)'
 """
-
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
-
-
 FILES = ":files"
 """In place of a word: complete local files."""
 
@@ -219,20 +214,19 @@ def _shell(text: str) -> str:
     return text
 
 
-def _options(parser: Parser) -> None:
-    parser.add_argument(
+_OPTIONS = (
+    argument(
         "shell", "SHELL", optional=True, choices=tuple(SCRIPTS), convert=_shell, help="bash, zsh or fish."
-    )
-    parser.add_option(
-        "--line", hidden=True, metavar="TEXT", help="The line up to the cursor, for the scripts."
-    )
+    ),
+    option("--line", hidden=True, metavar="TEXT", help="The line up to the cursor, for the scripts."),
+)
 
 
 COMMANDS = {
     "completion": Command(
         completion,
         "Print a script that completes commands, options and paths on the gateway.",
-        (_options,),
+        _OPTIONS,
         '  bash:  eval "$(portico completion bash)"    in ~/.bashrc\n'
         '  zsh:   eval "$(portico completion zsh)"     in ~/.zshrc, after compinit\n'
         "  fish:  portico completion fish | source     in ~/.config/fish/config.fish",

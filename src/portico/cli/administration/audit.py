@@ -11,8 +11,8 @@ import msgspec
 from portico.cli.administration.accounts import Accounts, read_accounts
 from portico.cli.administration.home import existing
 from portico.cli.console.exits import UsageMistake
-from portico.cli.console.output import Facts, json_option, show_list
-from portico.cli.console.parser import Command, Group, Parser
+from portico.cli.console.output import JSON, Facts, show_list
+from portico.cli.console.parser import Command, Group, option, whole_number
 from portico.model import timestamps
 from portico.model.errors import NotPossible
 
@@ -108,25 +108,18 @@ def _duration(text: str) -> timedelta:
         raise UsageMistake(f"--since {error}.") from None
 
 
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_LINES and len(text) <= 9):
-        raise UsageMistake(f"--limit must be a whole number from 1 to {MAX_LINES}.")
-    return int(text)
-
-
-def _filters(parser: Parser) -> None:
-    parser.add_option("--user", metavar="NAME", help="Show only this user's lines; case is ignored.")
-    parser.add_option(
-        "--action", metavar="ACTION", help="Show only lines with this action, like upload or sign-in."
-    )
-    parser.add_option("--since", metavar="TIME", convert=_duration, help="Show only the last 45m, 1h or 30d.")
-    parser.add_option(
+_FILTERS = (
+    option("--user", metavar="NAME", help="Show only this user's lines; case is ignored."),
+    option("--action", metavar="ACTION", help="Show only lines with this action, like upload or sign-in."),
+    option("--since", metavar="TIME", convert=_duration, help="Show only the last 45m, 1h or 30d."),
+    option(
         "--limit",
         metavar="N",
-        convert=_limit,
+        convert=whole_number("--limit", MAX_LINES),
         default=100,
         help="Show at most this many of the newest lines.",
-    )
+    ),
+)
 
 
 COMMANDS = {
@@ -136,7 +129,7 @@ COMMANDS = {
             "list": Command(
                 list_,
                 "List who did what, newest line last.",
-                (_filters, json_option),
+                (*_FILTERS, JSON),
                 "Example:\n  portico audit list --user ann --action delete --since 7d",
             )
         },

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from portico.cli.administration import home as homes
 from portico.cli.console.exits import Missing, UsageMistake
 from portico.cli.console.output import show_list
-from portico.cli.console.parser import Command, Parser
+from portico.cli.console.parser import Command, Exclusive, argument, flag
 from portico.cli.console.terminal import ask_new_password, at_terminal, read_standard_input
 
 if TYPE_CHECKING:
@@ -158,15 +158,16 @@ def _checked(passphrase: str) -> str:
     return passphrase
 
 
-def _options(parser: Parser) -> None:
-    parser.add_argument(
+_OPTIONS = (
+    argument(
         "file", "FILE", help="The file to write. An existing file is replaced once the new one is complete."
-    )
-    parser.add_flag("--with-key", help="Include the secret key and application.properties.")
-    parser.add_flag("--with-sessions", help="Include sessions, so users don't have to sign in again.")
-    parser.add_flag("--encrypt", help="Encrypt the file; prompts for a passphrase.")
-    parser.add_flag("--passphrase-stdin", help="Encrypt the file with the passphrase on standard input.")
-    parser.add_exclusive("--encrypt", "--passphrase-stdin")
+    ),
+    flag("--with-key", help="Include the secret key and application.properties."),
+    flag("--with-sessions", help="Include sessions, so users don't have to sign in again."),
+    flag("--encrypt", help="Encrypt the file; prompts for a passphrase."),
+    flag("--passphrase-stdin", help="Encrypt the file with the passphrase on standard input."),
+    Exclusive("--encrypt", "--passphrase-stdin"),
+)
 
 
 COMMANDS = {
@@ -177,7 +178,7 @@ COMMANDS = {
         "files are never included. Sessions are included only with --with-sessions; otherwise "
         "users sign in again after a restore. Without --with-key, keep the secret key elsewhere: "
         "connections' credentials are encrypted with it.",
-        (_options,),
+        _OPTIONS,
         "Examples:\n"
         "  portico backup /backup/portico.backup\n"
         "  portico backup /backup/portico.backup --with-key --passphrase-stdin < /etc/portico/passphrase",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from portico.cli.administration.accounts import opened_database, run_audited
 from portico.cli.administration.home import existing_or_shared
-from portico.cli.console.output import json_option, show_one
-from portico.cli.console.parser import Command, Group, Parser
+from portico.cli.console.output import JSON, show_one
+from portico.cli.console.parser import Command, Group, flag
 from portico.cli.console.terminal import confirm
 from portico.model import timestamps
 from portico.model.errors import NotPossible, Unavailable
@@ -36,10 +36,7 @@ async def check_stopped(database: "Database", *, force: bool) -> None:
         )
 
 
-def force_option(parser: Parser) -> None:
-    parser.add_flag("--force", help="Continue even if nodes are running.")
-
-
+FORCE = flag("--force", help="Continue even if nodes are running.")
 _SHOWN_DIGITS = 16
 
 
@@ -105,8 +102,7 @@ def forget(options: SimpleNamespace) -> None:
     print(f"Forgot the shared settings of the database {name}. The next node to start sets them again.")
 
 
-def _yes_option(parser: Parser) -> None:
-    parser.add_flag("--yes", help="Don't ask for confirmation.")
+_YES_OPTION = flag("--yes", help="Don't ask for confirmation.")
 
 
 COMMANDS = {
@@ -118,7 +114,7 @@ COMMANDS = {
                 "Show the settings all nodes share, the running nodes, and who holds which "
                 "lease.\n\nFor the secret key, the start of its fingerprint is shown, next to the "
                 "fingerprint of this node's key.",
-                (json_option,),
+                (JSON,),
             ),
             "forget": Command(
                 forget,
@@ -126,7 +122,7 @@ COMMANDS = {
                 "Use this if the secret key is lost, or to change a setting that must be the same "
                 "on all nodes. Credentials encrypted with another key remain unreadable: add their "
                 "connections again.",
-                (_yes_option, force_option),
+                (_YES_OPTION, FORCE),
             ),
         },
     )

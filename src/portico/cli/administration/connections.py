@@ -12,8 +12,8 @@ from portico.cli.administration.accounts import Accounts, change, read_accounts,
 from portico.cli.administration.home import PASSWORD_FILE, SET_UP_MARK, command
 from portico.cli.administration.home_setup import with_new_accounts
 from portico.cli.console.exits import DONE, FAILED, UsageMistake, exit_code
-from portico.cli.console.output import Facts, json_option, print_json, show_list, show_one
-from portico.cli.console.parser import Command, Group, Parser
+from portico.cli.console.output import JSON, Facts, print_json, show_list, show_one
+from portico.cli.console.parser import Command, Group, argument, flag, option
 from portico.cli.console.terminal import read_standard_input, something_is_piped
 from portico.model.errors import NotPossible, PorticoError, for_administrator
 from portico.model.rights import Right
@@ -332,42 +332,32 @@ def _facts(connection: "Connection", in_use: Mapping[str, frozenset[Right]], hom
     }
 
 
-def _name_argument(parser: Parser) -> None:
-    parser.add_argument("name", "NAME", help="The connection's name.")
+_NAME_ARGUMENT = argument("name", "NAME", help="The connection's name.")
+_CHECK_OPTION = flag("--check", help="Also check every storage service by listing a folder.")
+_KIND_OPTION = option(
+    "--kind",
+    metavar="KIND",
+    help="local, s3, azure-blob, azure-files or gcs.",
+    missing="--kind is missing; use local, s3, azure-blob, azure-files or gcs",
+)
+_SAME_KIND_OPTION = option(
+    "--kind",
+    metavar="KIND",
+    default="",
+    hidden=True,
+    help="Can't be changed; add another connection instead.",
+)
 
-
-def _check_option(parser: Parser) -> None:
-    parser.add_flag("--check", help="Also check every storage service by listing a folder.")
-
-
-def _kind_option(parser: Parser) -> None:
-    parser.add_option(
-        "--kind",
-        metavar="KIND",
-        help="local, s3, azure-blob, azure-files or gcs.",
-        missing="--kind is missing; use local, s3, azure-blob, azure-files or gcs",
-    )
-
-
-def _same_kind_option(parser: Parser) -> None:
-    parser.add_option(
-        "--kind",
-        metavar="KIND",
-        default="",
-        hidden=True,
-        help="Can't be changed; add another connection instead.",
-    )
-
-
-def _value_options(parser: Parser) -> None:
-    parser.add_option(
+_VALUE_OPTIONS = (
+    option(
         "--option",
         metavar="KEY=VALUE",
         repeatable=True,
         default=(),
         help="Set an option of this kind. Can be repeated.",
-    )
-    parser.add_flag("--secret-stdin", help="Read secrets from standard input, one KEY=VALUE per line.")
+    ),
+    flag("--secret-stdin", help="Read secrets from standard input, one KEY=VALUE per line."),
+)
 
 
 COMMANDS = {
@@ -377,7 +367,7 @@ COMMANDS = {
             "add": Command(
                 add,
                 "Add a connection.\n\nCheck it afterwards with 'portico connection test NAME'.",
-                (_name_argument, _kind_option, _value_options),
+                (_NAME_ARGUMENT, _KIND_OPTION, *_VALUE_OPTIONS),
                 "Examples:\n"
                 "  portico connection add archive --kind local --option folder=/srv/archive\n"
                 "  portico connection add cloud --kind s3 --option bucket=files --secret-stdin < secrets.txt",
@@ -386,24 +376,22 @@ COMMANDS = {
                 set_,
                 "Change a connection's options.\n\nKEY= removes an option. A running gateway "
                 "applies the change at once.",
-                (_name_argument, _same_kind_option, _value_options),
+                (_NAME_ARGUMENT, _SAME_KIND_OPTION, *_VALUE_OPTIONS),
                 "Example:\n  portico connection set cloud --option region=eu-central-1",
             ),
             "list": Command(
                 list_,
                 "List all connections and any problems with local folders. Secrets are not shown.",
-                (_check_option, json_option),
+                (_CHECK_OPTION, JSON),
             ),
-            "show": Command(
-                show, "Show one connection, with its secrets hidden.", (_name_argument, json_option)
-            ),
+            "show": Command(show, "Show one connection, with its secrets hidden.", (_NAME_ARGUMENT, JSON)),
             "test": Command(
                 test,
                 "Test a connection: list, write, read and delete a probe file, and report what fails.",
-                (_name_argument, json_option),
+                (_NAME_ARGUMENT, JSON),
             ),
             "delete": Command(
-                delete, "Delete a connection no Web User uses. Its files are not deleted.", (_name_argument,)
+                delete, "Delete a connection no Web User uses. Its files are not deleted.", (_NAME_ARGUMENT,)
             ),
         },
         "Example:\n  portico connection add archive --kind local --option folder=/srv/archive",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from portico.cli.administration.home import SET_UP_MARK, prepare
 from portico.cli.administration.home_setup import undone_on_failure
 from portico.cli.console.exits import UsageMistake
-from portico.cli.console.parser import Command, Parser
+from portico.cli.console.parser import Command, argument, flag
 
 if TYPE_CHECKING:
     from portico.store.dump import Counts, Row
@@ -172,15 +172,16 @@ def _url(text: str) -> str:
     )
 
 
-def _urls(parser: Parser) -> None:
-    parser.add_argument(
+_URLS = (
+    argument(
         "source",
         "FROM",
         convert=_url,
         help="The database to copy, written as in database.url. It is not changed.",
-    )
-    parser.add_argument("target", "TO", convert=_url, help="The new database, which must be empty.")
-    parser.add_flag("--lost-key", help="Copy even if the secret key of the data is lost.")
+    ),
+    argument("target", "TO", convert=_url, help="The new database, which must be empty."),
+    flag("--lost-key", help="Copy even if the secret key of the data is lost."),
+)
 
 
 COMMANDS = {
@@ -197,7 +198,7 @@ COMMANDS = {
         "Copy everything, including sessions, to another database, such as from SQLite to "
         "PostgreSQL or back.\n\nStop all nodes first: changes made during the copy are lost. The "
         "copy is one transaction, and its rows are counted: either everything is copied or nothing.",
-        (_urls,),
+        _URLS,
         "Example:\n  portico migrate-database sqlite:////srv/portico/portico.db postgresql://portico@db.example.com/portico",
     ),
 }

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from portico.cli.administration.accounts import Accounts, with_accounts
 from portico.cli.console.exits import DONE, FAILED
-from portico.cli.console.parser import Command, Group, Parser
+from portico.cli.console.parser import Command, Group, argument
 from portico.model.visible_text import visible
 
 
@@ -43,8 +43,7 @@ def adopt(options: SimpleNamespace) -> int:
     return FAILED if different or changed else DONE
 
 
-def _connection(parser: Parser) -> None:
-    parser.add_argument("connection", metavar="CONNECTION", help="The connection's name.")
+_CONNECTION = argument("connection", metavar="CONNECTION", help="The connection's name.")
 
 
 COMMANDS = {
@@ -55,7 +54,7 @@ COMMANDS = {
                 adopt,
                 "Read each file whose recorded digest belongs to an earlier version. If the "
                 "content is the same, keep the digest for the current version.",
-                (_connection,),
+                (_CONNECTION,),
             )
         },
         "Example:\n  portico digests adopt local",

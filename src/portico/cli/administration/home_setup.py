@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from portico.settings.settings import Settings
 
 T = TypeVar("T")
-
 FIRST_CONNECTION = "local"
 FIRST_USER = "web"
-
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters and digits that look alike
 _DATABASE = "portico.db"
 _FILES = ("application.properties", "audit.log", _DATABASE, "secret.key", PASSWORD_FILE, LOCK_FILE)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from portico.cli.administration.accounts import Accounts, read_accounts, with_accounts
 from portico.cli.console.exits import UsageMistake
-from portico.cli.console.output import Facts, json_option, show_list, show_one
-from portico.cli.console.parser import Command, Group, Parser
+from portico.cli.console.output import JSON, Facts, show_list, show_one
+from portico.cli.console.parser import Command, Group, argument, option
 from portico.model.errors import NotFound
 from portico.model.paths import Path
 from portico.model.rights import Right, parse_rights
@@ -107,41 +107,28 @@ def _facts(key: "ApiKey") -> Facts:
     }
 
 
-def _user_argument(parser: Parser) -> None:
-    parser.add_argument("user", "USER", help="The key's owner.")
+_USER_ARGUMENT = argument("user", "USER", help="The key's owner.")
+_OPTIONAL_USER = argument("user", "USER", optional=True, help="List only this user's keys.")
+_ID_ARGUMENT = argument(
+    "id",
+    "ID",
+    missing="ID is missing; list the ids with 'portico key list USER'",
+    help="The key's id, as shown in the list.",
+)
 
-
-def _optional_user(parser: Parser) -> None:
-    parser.add_argument("user", "USER", optional=True, help="List only this user's keys.")
-
-
-def _id_argument(parser: Parser) -> None:
-    parser.add_argument(
-        "id",
-        "ID",
-        missing="ID is missing; list the ids with 'portico key list USER'",
-        help="The key's id, as shown in the list.",
-    )
-
-
-def _scope_options(parser: Parser) -> None:
-    parser.add_option(
+_SCOPE_OPTIONS = (
+    option(
         "--name", dest="key_name", metavar="NAME", missing="--name is missing", help="What the key is for."
-    )
-    parser.add_option(
-        "--rights", metavar="LIST", help=f"Some of {','.join(Right)}. Default: all rights the owner has."
-    )
-    parser.add_option(
-        "--folder", metavar="PATH", help="The folder in the owner's tree that the key sees as /."
-    )
-    parser.add_option(
+    ),
+    option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}. Default: all rights the owner has."),
+    option("--folder", metavar="PATH", help="The folder in the owner's tree that the key sees as /."),
+    option(
         "--addresses",
         metavar="LIST",
         help="Addresses and ranges the key can be used from, such as 10.0.0.0/8.",
-    )
-    parser.add_option(
-        "--expires", metavar="TIME", help="How long the key is valid, such as 90d. Default: forever."
-    )
+    ),
+    option("--expires", metavar="TIME", help="How long the key is valid, such as 90d. Default: forever."),
+)
 
 
 COMMANDS = {
@@ -152,14 +139,12 @@ COMMANDS = {
                 add,
                 "Add a key and print it. The key is shown only once. It never has more rights than "
                 "its owner has at that moment.",
-                (_user_argument, _scope_options, json_option),
+                (_USER_ARGUMENT, *_SCOPE_OPTIONS, JSON),
                 "Example:\n  portico key add anna --name backup --rights list,upload --folder /backup --expires 90d",
             ),
-            "list": Command(
-                list_, "List keys. The keys themselves are not shown.", (_optional_user, json_option)
-            ),
+            "list": Command(list_, "List keys. The keys themselves are not shown.", (_OPTIONAL_USER, JSON)),
             "end": Command(
-                end, "End a key. It stops working everywhere within a second.", (_user_argument, _id_argument)
+                end, "End a key. It stops working everywhere within a second.", (_USER_ARGUMENT, _ID_ARGUMENT)
             ),
         },
         "Example:\n  portico key add anna --name backup --rights list,upload",

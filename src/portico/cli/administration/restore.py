@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from portico.cli.administration import home as homes
 from portico.cli.administration.backup import KEY_FILE, show_counts
-from portico.cli.administration.cluster import check_stopped, force_option
+from portico.cli.administration.cluster import FORCE, check_stopped
 from portico.cli.administration.home_setup import FIRST_USER, forget_password_file, undone_on_failure
 from portico.cli.console.exits import Missing, UsageMistake
-from portico.cli.console.parser import Command, Parser
+from portico.cli.console.parser import Command, argument, flag
 from portico.cli.console.terminal import ask_hidden, at_terminal, confirm, read_standard_input
 
 if TYPE_CHECKING:
@@ -246,12 +246,13 @@ async def note_key(target: str, fingerprint: str) -> None:
         await database.close()
 
 
-def _options(parser: Parser) -> None:
-    parser.add_argument("file", "FILE", help="The backup.")
-    parser.add_flag("--replace", help="Replace existing users and connections; asks for confirmation.")
-    parser.add_flag("--yes", help="Don't ask for confirmation.")
-    parser.add_flag("--lost-key", help="Restore even if the backup's secret key is lost.")
-    parser.add_flag("--passphrase-stdin", help="Read the passphrase from standard input.")
+_OPTIONS = (
+    argument("file", "FILE", help="The backup."),
+    flag("--replace", help="Replace existing users and connections; asks for confirmation."),
+    flag("--yes", help="Don't ask for confirmation."),
+    flag("--lost-key", help="Restore even if the backup's secret key is lost."),
+    flag("--passphrase-stdin", help="Read the passphrase from standard input."),
+)
 
 
 COMMANDS = {
@@ -260,7 +261,7 @@ COMMANDS = {
         "Restore a backup into an empty database or, with --replace, into one with data. Stop all "
         "nodes first.\n\nThe whole file is verified first. Then everything is restored in one "
         "transaction, or nothing. Backups of older versions are migrated.",
-        (_options, force_option),
+        (*_OPTIONS, FORCE),
         "Examples:\n"
         "  portico --home /srv/portico restore /backup/portico.backup\n"
         "  portico restore /backup/portico.backup --replace --yes",

@@ -20,7 +20,7 @@ from portico.cli.administration.home_setup import (
     undone_on_failure,
 )
 from portico.cli.console.exits import UsageMistake
-from portico.cli.console.parser import Command, Parser
+from portico.cli.console.parser import Command, flag, option
 from portico.model.errors import NotPossible
 from portico.model.rights import Right
 
@@ -171,29 +171,30 @@ def _show(startup: "Startup") -> None:
         forget_password_file(startup.settings.home, FIRST_USER)
 
 
-def _options(parser: Parser) -> None:
-    parser.add_option("--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1.")
-    parser.add_option("--port", metavar="PORT", help="The port to listen on. Default: 8080.")
-    parser.add_option(
+_OPTIONS = (
+    option("--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1."),
+    option("--port", metavar="PORT", help="The port to listen on. Default: 8080."),
+    option(
         "--tls",
         metavar="auto|off|CERT,KEY",
         help="Serve HTTPS; auto makes a self-signed certificate. Default: off.",
-    )
-    parser.add_option("--workers", metavar="N", help="The number of worker processes. Default: 1.")
-    parser.add_option(
+    ),
+    option("--workers", metavar="N", help="The number of worker processes. Default: 1."),
+    option(
         "--behind-proxy",
         metavar="RANGES",
         help="Addresses of the proxies in front of the gateway; no other address can connect. Default: "
         "no proxy.",
-    )
-    parser.add_flag("--no-migrate", help="Refuse to start if the database must be migrated first.")
+    ),
+    flag("--no-migrate", help="Refuse to start if the database must be migrated first."),
+)
 
 
 COMMANDS = {
     "serve": Command(
         serve,
         "Start the gateway. The first start creates the home folder and a Web User.",
-        (_options,),
+        _OPTIONS,
         "Each option overrides the setting with the same name in application.properties, such as "
         "server.port; --no-migrate sets database.migrate to false. Without an option, the setting "
         "applies.\n\nExamples:\n  portico serve\n  portico serve --host 0.0.0.0 --tls auto\n  "

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from portico.cli.administration.accounts import Accounts, read_accounts, with_accounts
-from portico.cli.console.output import json_option, show_list
-from portico.cli.console.parser import Command, Group, Parser
+from portico.cli.console.output import JSON, show_list
+from portico.cli.console.parser import Command, Group, argument
 from portico.model import timestamps
 from portico.model.errors import NotFound
 
@@ -51,16 +51,15 @@ def end(options: SimpleNamespace) -> None:
     print(f"Ended the upload {options.id}. A running gateway removes its data within ten minutes.")
 
 
-def _id(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help="The upload's id, as shown in the list.")
+_ID = argument("id", metavar="ID", help="The upload's id, as shown in the list.")
 
 
 COMMANDS = {
     "uploads": Group(
         "List and end unfinished resumable uploads.",
         {
-            "list": Command(list_, "List unfinished uploads, oldest first.", (json_option,)),
-            "end": Command(end, "End an upload. Its user must send the file again.", (_id,)),
+            "list": Command(list_, "List unfinished uploads, oldest first.", (JSON,)),
+            "end": Command(end, "End an upload. Its user must send the file again.", (_ID,)),
         },
         "Example:\n  portico uploads list",
     )

@@ -10,8 +10,8 @@ from portico.cli.administration.accounts import Accounts, change, read_accounts,
 from portico.cli.administration.home import remembered_address
 from portico.cli.administration.home_setup import forget_password_file, generate_password, with_new_accounts
 from portico.cli.console.exits import UsageMistake
-from portico.cli.console.output import Facts, json_option, print_json, show_list, show_one
-from portico.cli.console.parser import Command, Group, Parser
+from portico.cli.console.output import JSON, Facts, print_json, show_list, show_one
+from portico.cli.console.parser import Command, Exclusive, Group, argument, flag, option
 from portico.cli.console.terminal import (
     ask_new_password,
     at_terminal,
@@ -246,33 +246,28 @@ def _facts(user: "User") -> Facts:
     }
 
 
-def _name_argument(parser: Parser) -> None:
-    parser.add_argument("name", "NAME", help="The user's name.")
+_NAME_ARGUMENT = argument("name", "NAME", help="The user's name.")
 
+_ACCOUNT_OPTIONS = (
+    option("--connection", metavar="NAME", help="The connection that holds the user's root."),
+    option("--root", metavar="PATH", help="The folder that the user sees as /."),
+    option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}, separated by commas."),
+)
 
-def _account_options(parser: Parser) -> None:
-    parser.add_option("--connection", metavar="NAME", help="The connection that holds the user's root.")
-    parser.add_option("--root", metavar="PATH", help="The folder that the user sees as /.")
-    parser.add_option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}, separated by commas.")
+_PASSWORD_OPTION = flag("--password-stdin", help="Read the password from standard input.")
 
+_GENERATE_OPTION = (
+    flag("--generate", help="Generate a password and print it."),
+    Exclusive("--password-stdin", "--generate"),
+)
 
-def _password_option(parser: Parser) -> None:
-    parser.add_flag("--password-stdin", help="Read the password from standard input.")
+_INVITE_OPTION = (
+    flag("--invite", help="Set no password; print a link for the user to set one."),
+    Exclusive("--password-stdin", "--invite"),
+    Exclusive("--generate", "--invite"),
+)
 
-
-def _generate_option(parser: Parser) -> None:
-    parser.add_flag("--generate", help="Generate a password and print it.")
-    parser.add_exclusive("--password-stdin", "--generate")
-
-
-def _invite_option(parser: Parser) -> None:
-    parser.add_flag("--invite", help="Set no password; print a link for the user to set one.")
-    parser.add_exclusive("--password-stdin", "--invite")
-    parser.add_exclusive("--generate", "--invite")
-
-
-def _address_option(parser: Parser) -> None:
-    parser.add_option("--address", metavar="ADDRESS", help="Also clear this IP address's failed sign-ins.")
+_ADDRESS_OPTION = option("--address", metavar="ADDRESS", help="Also clear this IP address's failed sign-ins.")
 
 
 COMMANDS = {
@@ -286,12 +281,12 @@ COMMANDS = {
                 "password. Without a terminal, such as in a service, a password is generated; if "
                 "standard input is a pipe, --password-stdin or --generate is required.",
                 (
-                    _name_argument,
-                    _account_options,
-                    _password_option,
-                    _generate_option,
-                    _invite_option,
-                    json_option,
+                    _NAME_ARGUMENT,
+                    *_ACCOUNT_OPTIONS,
+                    _PASSWORD_OPTION,
+                    *_GENERATE_OPTION,
+                    *_INVITE_OPTION,
+                    JSON,
                 ),
                 "Examples:\n"
                 "  portico user add anna\n"
@@ -301,30 +296,30 @@ COMMANDS = {
             "set": Command(
                 set_,
                 "Change a Web User. Only the given options change.",
-                (_name_argument, _account_options, _password_option),
+                (_NAME_ARGUMENT, *_ACCOUNT_OPTIONS, _PASSWORD_OPTION),
                 "Example:\n  portico user set anna --rights list,download",
             ),
-            "list": Command(list_, "List all Web Users.", (json_option,)),
-            "show": Command(show, "Show one Web User.", (_name_argument, json_option)),
+            "list": Command(list_, "List all Web Users.", (JSON,)),
+            "show": Command(show, "Show one Web User.", (_NAME_ARGUMENT, JSON)),
             "password": Command(
                 password,
                 "Set a new password, and sign the user out everywhere.",
-                (_name_argument, _password_option, _generate_option, json_option),
+                (_NAME_ARGUMENT, _PASSWORD_OPTION, *_GENERATE_OPTION, JSON),
             ),
             "invite": Command(
                 invite,
                 "Print a link for a Web User to set a password, valid once within 7 days. Earlier "
                 "links end. The current password works until the new one is set.",
-                (_name_argument, json_option),
+                (_NAME_ARGUMENT, JSON),
             ),
             "disable": Command(
-                disable, "Sign a Web User out everywhere, and refuse new sign-ins.", (_name_argument,)
+                disable, "Sign a Web User out everywhere, and refuse new sign-ins.", (_NAME_ARGUMENT,)
             ),
-            "enable": Command(enable, "Let a disabled Web User sign in again.", (_name_argument,)),
+            "enable": Command(enable, "Let a disabled Web User sign in again.", (_NAME_ARGUMENT,)),
             "unlock": Command(
-                unlock, "Clear a Web User's count of failed sign-ins.", (_name_argument, _address_option)
+                unlock, "Clear a Web User's count of failed sign-ins.", (_NAME_ARGUMENT, _ADDRESS_OPTION)
             ),
-            "delete": Command(delete, "Delete a Web User, but not their files.", (_name_argument,)),
+            "delete": Command(delete, "Delete a Web User, but not their files.", (_NAME_ARGUMENT,)),
         },
         "Example:\n  portico user add anna --rights list,download,upload",
     )

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from portico.cli.console.parser import Parser
+from portico.cli.console.parser import flag
 from portico.cli.console.terminal import speaks_unicode, standard_output
 from portico.model import timestamps
 from portico.model.visible_text import visible
@@ -16,8 +16,7 @@ Facts = Mapping[str, object]
 """The fields of one item, by their names in JSON."""
 
 
-def json_option(parser: Parser) -> None:
-    parser.add_flag("--json", dest="as_json", help="Print JSON, one object per line.")
+JSON = flag("--json", dest="as_json", help="Print JSON, one object per line.")
 
 
 def print_json(facts: Facts) -> None:

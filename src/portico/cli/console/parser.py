@@ -44,45 +44,81 @@ class Argument:
         return self.names[-1] if self.names else self.metavar
 
 
+def option(*names: str, dest: str = "", **fields: Any) -> Argument:
+    return Argument(names=names, dest=dest or names[-1].removeprefix("--").replace("-", "_"), **fields)
+
+
+def flag(*names: str, **fields: Any) -> Argument:
+    return option(*names, is_flag=True, default=False, **fields)
+
+
+def argument(dest: str, metavar: str, *, optional: bool = False, **fields: Any) -> Argument:
+    """A positional argument."""
+    if not optional:
+        fields.setdefault("missing", f"{metavar} is missing")
+    return Argument(dest=dest, metavar=metavar, **fields)
+
+
+def whole_number(name: str, most: int) -> Callable[[str], int]:
+    """What converts the value of the option `name`: a number from 1 on."""
+
+    def convert(text: str) -> int:
+        if text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and 1 <= int(text) <= most:
+            return int(text)
+        raise UsageMistake(f"{name} must be a whole number from 1 to {most}.")
+
+    return convert
+
+
+class Paths(NamedTuple):
+    """Any number of paths, but `at_least` so many."""
+
+    usage: str
+    help: Mapping[str, str]
+    at_least: int
+
+
+class Exclusive(NamedTuple):
+    """Two flags, such as `--no-clobber` and `--rename`, that exclude each other."""
+
+    first: str
+    second: str
+
+
+class Command(NamedTuple):
+    run: Callable[[SimpleNamespace], int | None]
+    """Does the work; returns the exit code, None for success."""
+    description: str
+    arguments: Sequence[Argument | Paths | Exclusive] = ()
+    epilog: str = ""
+    short_help: bool = True
+    """Whether `-h` means `--help`."""
+    defaults: Mapping[str, Any] = {}
+    """Options that the work looks at, and that this command does not have."""
+
+    def parser(self, prog: str, *, with_home: bool = False) -> "Parser":
+        """`with_home` describes `--home`, which is taken out of the words before they are parsed."""
+        return Parser(self, prog, with_home=with_home)
+
+
 class Parser:
-    def __init__(self, prog: str, description: str, epilog: str = "", *, short_help: bool = True) -> None:
-        self.prog, self.description, self.epilog = prog, description, epilog
-        self.options: dict[str, Argument] = {}
+    def __init__(self, command: Command, prog: str, *, with_home: bool) -> None:
+        self.prog, self.description, self.epilog = prog, command.description, command.epilog
+        self._help = flag(*(["-h"] if command.short_help else []), "--help", help="Show this help.")
+        home = [option("--home", metavar="DIR", help=HOME_HELP)] if with_home else []
+        declared = [self._help, *command.arguments, *home]
+        known = [each for each in declared if isinstance(each, Argument)]
+        self.options = {name: each for each in known for name in each.names}
         """Every option by its spellings."""
-        self.arguments: list[Argument] = []
+        self.arguments = [each for each in known if not each.names]
         """The positional arguments before the paths."""
-        self.exclusive: list[tuple[Argument, Argument]] = []
-        self.paths_usage = ""
-        self.paths_help: Mapping[str, str] = {}
-        self._fewest_paths: int | None = None
-        self._defaults: dict[str, Any] = {}
-        self._help = self.add_flag(*(["-h"] if short_help else []), "--help", help="Show this help.")
-
-    def add_option(self, *names: str, dest: str = "", **fields: Any) -> Argument:
-        dest = dest or names[-1].removeprefix("--").replace("-", "_")
-        option = Argument(names=names, dest=dest, **fields)
-        self.options |= dict.fromkeys(names, option)
-        return option
-
-    def add_flag(self, *names: str, **fields: Any) -> Argument:
-        return self.add_option(*names, is_flag=True, default=False, **fields)
-
-    def add_argument(self, dest: str, metavar: str, *, optional: bool = False, **fields: Any) -> None:
-        """Add a positional argument."""
-        if not optional:
-            fields.setdefault("missing", f"{metavar} is missing")
-        self.arguments.append(Argument(dest=dest, metavar=metavar, **fields))
-
-    def add_paths(self, usage: str, help: Mapping[str, str], *, at_least: int) -> None:  # noqa: A002
-        """Add any number of paths, but `at_least` so many."""
-        self.paths_usage, self.paths_help, self._fewest_paths = usage, help, at_least
-
-    def add_exclusive(self, first: str, second: str) -> None:
-        """Let two flags, such as `--no-clobber` and `--rename`, exclude each other."""
-        self.exclusive.append((self.options[first], self.options[second]))
-
-    def set_defaults(self, **values: Any) -> None:
-        self._defaults |= values
+        self.paths = next((each for each in declared if isinstance(each, Paths)), None)
+        self.exclusive = [
+            (self.options[each.first], self.options[each.second])
+            for each in declared
+            if isinstance(each, Exclusive)
+        ]
+        self._defaults = command.defaults
 
     def parse(self, words: Sequence[str]) -> SimpleNamespace | None:
         """The options and arguments, in any order; None if help is wanted instead."""
@@ -101,7 +137,7 @@ class Parser:
     def _parse(self, words: list[str], rest: list[str]) -> SimpleNamespace:
         """Parse the words, and the `rest` after `--`, which has no options."""
         known = [*self.options.values(), *self.arguments]
-        options = SimpleNamespace(**{each.dest: each.default for each in known} | self._defaults)
+        options = SimpleNamespace(**{each.dest: each.default for each in known} | dict(self._defaults))
         texts: list[str] = []
         given: set[Argument] = set()
         waiting = words[::-1]
@@ -167,33 +203,13 @@ class Parser:
             if each.missing and each not in given:
                 self.error(each.missing)
         paths = texts[len(self.arguments) :]
-        if self._fewest_paths is None:
+        if self.paths is None:
             if paths:
                 self.error(f"unexpected argument {paths[0]!r}")
             return
-        if len(paths) < self._fewest_paths:
+        if len(paths) < self.paths.at_least:
             self.error("the target is missing" if paths else "a path is missing")
         options.paths = paths
-
-
-class Command(NamedTuple):
-    run: Callable[[SimpleNamespace], int | None]
-    """Does the work; returns the exit code, None for success."""
-    description: str
-    arguments: Sequence[Callable[[Parser], object]] = ()
-    """Functions that declare the arguments and options."""
-    epilog: str = ""
-    short_help: bool = True
-    """Whether `-h` means `--help`."""
-
-    def parser(self, prog: str, *, with_home: bool = False) -> Parser:
-        """`with_home` describes `--home`, which is taken out of the words before they are parsed."""
-        parser = Parser(prog, self.description, self.epilog, short_help=self.short_help)
-        for declare in self.arguments:
-            declare(parser)
-        if with_home:
-            parser.add_option("--home", metavar="DIR", help=HOME_HELP)
-        return parser
 
 
 class Group(NamedTuple):
@@ -262,7 +278,8 @@ _SPACE = "\N{NO-BREAK SPACE}"
 
 
 def of_command(parser: Parser) -> str:
-    arguments = {argument.metavar: argument.help for argument in parser.arguments} | dict(parser.paths_help)
+    arguments = {argument.metavar: argument.help for argument in parser.arguments}
+    arguments |= parser.paths.help if parser.paths else {}
     options = {_term(option): option.help for option in _shown(parser)}
     return paragraphs(
         _usage(parser),
@@ -347,8 +364,8 @@ def _usage_parts(parser: Parser) -> Iterator[str]:
         done.update(alternatives)
     for argument in parser.arguments:
         yield argument.metavar if argument.missing else f"[{argument.metavar}]"
-    if parser.paths_usage:
-        yield parser.paths_usage
+    if parser.paths:
+        yield parser.paths.usage
 
 
 def _shown(parser: Parser) -> list[Argument]:
