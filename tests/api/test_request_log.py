@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from portico.api.account import KEYS
+from portico.api.shares import LINKS
+from portico.api.tus import UPLOADS
 
 from .conftest import OpenGateway
 from .gateways import CLIENT, Gateway, address
@@ -102,6 +104,47 @@ async def test_refusals(open_gateway: OpenGateway, log: io.StringIO) -> None:
     assert last(log) == {"action": "read", "code": "not-signed-in"}
     await gateway.client.get("/s/none")
     assert last(log) == {"action": "other", "code": "not-found"}
+
+
+async def test_every_action(gateway: Gateway, log: io.StringIO) -> None:
+    headers = await gateway.sign_in(SHARER)
+    trash, links = "/backend/1.0.0/trash", LINKS
+    sent: list[tuple[str, str, str, dict[str, Any]]] = [
+        ("list", "GET", address(""), {}),
+        ("stat", "GET", address("a"), {"params": {"action": "STAT"}}),
+        ("search", "GET", address(""), {"params": {"action": "SEARCH"}}),
+        ("download", "GET", address("a"), {"params": {"action": "DOWNLOAD"}}),
+        ("thumbnail", "GET", address("a"), {"params": {"action": "THUMBNAIL"}}),
+        ("zip", "GET", address("a"), {"params": {"action": "ZIP"}}),
+        ("zip", "POST", address(""), {"params": {"action": "ZIP"}, "json": {"paths": ["a"]}}),
+        ("ticket", "POST", address("a"), {"params": {"action": "TICKET"}}),
+        ("mkdir", "POST", address("new"), {"params": {"action": "MKDIR"}}),
+        ("copy", "POST", address("a"), {"params": {"action": "COPY", "target": "/b"}}),
+        ("move", "POST", address("b"), {"params": {"action": "MOVE", "target": "/c"}}),
+        ("upload", "POST", address(""), {"files": [("data", ("d", b"x"))]}),
+        ("upload", "PUT", address("d"), {"content": b"x"}),
+        ("upload", "HEAD", f"{UPLOADS}/{'0' * 32}", {"headers": {**headers, "Tus-Resumable": "1.0.0"}}),
+        ("delete", "DELETE", address("d"), {}),
+        ("trash-list", "GET", trash, {}),
+        ("restore", "POST", f"{trash}/none", {"params": {"action": "RESTORE"}}),
+        ("trash-remove", "DELETE", f"{trash}/none", {}),
+        ("trash-empty", "DELETE", trash, {}),
+        ("share-list", "GET", links, {}),
+        ("share-add", "POST", links, {"json": {"path": "/a"}}),
+        ("share-list", "GET", f"{links}/none", {}),
+        ("share-change", "PATCH", f"{links}/none", {"json": {}}),
+        ("share-change", "POST", f"{links}/none/address", {}),
+        ("share-log", "GET", f"{links}/none/accesses", {}),
+        ("share-end", "DELETE", f"{links}/none", {}),
+        ("jobs", "GET", "/backend/1.0.0/jobs", {}),
+        ("account", "GET", KEYS, {}),
+        ("session", "GET", "/backend/session", {}),
+        ("sign-out", "POST", "/backend/logout", {}),
+    ]
+    gateway.put("a")
+    for action, method, url, options in sent:
+        await gateway.client.request(method, url, **{"headers": headers, **options})
+        assert last(log)["action"] == action, (method, url)
 
 
 async def test_a_replayed_refusal(gateway: Gateway, log: io.StringIO) -> None:

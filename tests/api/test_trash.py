@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
+from portico.api.tus import MEDIA_TYPE, UPLOADS
 from portico.model.entries import Entry
 from portico.model.paths import Path
 from portico.operations.trash import sweep_trash
@@ -20,7 +21,8 @@ from portico.store.tables import leases, trash
 from portico.store.trash import TrashRecords
 
 from .conftest import Clock, OpenGateway
-from .gateways import Gateway
+from .gateways import Gateway, form, named
+from .shares import metadata
 
 TRASH = "/backend/1.0.0/trash"
 
@@ -123,6 +125,29 @@ async def test_every_way_to_replace_a_file_can_be_undone(gateway: Gateway) -> No
     assert beside.headers["Location"].endswith("/f%20(1)")
     new = await gateway.call("PUT", "new", content=b"new")
     assert "X-Trash-Id" not in new.headers
+
+
+async def test_a_resumable_upload_says_what_it_replaced(gateway: Gateway) -> None:
+    headers = {**await gateway.sign_in(), "Tus-Resumable": "1.0.0", "Content-Type": MEDIA_TYPE}
+    begin = {**headers, "Upload-Metadata": metadata(filename="f"), "Upload-Length": "3"}
+    for content in (b"old", b"new", b"now"):
+        if content == b"now":  # in two requests
+            begun = await gateway.client.post(UPLOADS, headers=begin)
+            assert "X-Trash-Id" not in begun.headers
+            sent = await gateway.client.patch(
+                begun.headers["Location"], headers={**headers, "Upload-Offset": "0"}, content=content
+            )
+        else:
+            sent = await gateway.client.post(UPLOADS, headers=begin, content=content)
+        assert ("X-Trash-Id" in sent.headers) == (content != b"old")
+    assert sent.headers["X-Trash-Id"] == (await listed(gateway))[0]["id"]
+
+
+async def test_a_form_that_fails_midway_says_what_it_replaced(gateway: Gateway) -> None:
+    gateway.put("f", b"old")
+    failed = await gateway.send_form(form(named("f"), named("f")))
+    assert (failed.status_code, failed.json()["stored"]) == (400, ["f"])
+    assert [item["id"] for item in await listed(gateway)] == [failed.headers["X-Trash-Id"]]
 
 
 async def test_it_can_be_removed_for_good(gateway: Gateway) -> None:

@@ -11,6 +11,7 @@ from portico.accounts.api_keys import KeyScope
 from portico.model.errors import Forbidden, IsAFolder, NotFound, NotSignedIn, PorticoError
 from portico.model.rights import Right
 from portico.operations.account import OwnAccount
+from portico.operations.actors.auditing import ChangeResult
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.digests import WantedDigest
 from portico.operations.files.files import Files
@@ -61,7 +62,8 @@ async def _digests(operations: Operations, things: Any) -> None:
     await operations.files.digests(at("/in"), page.entries)
 
 
-async def _nothing(_: Operations) -> None: ...
+async def _nothing(_: Operations) -> ChangeResult:
+    return ChangeResult()
 
 
 CALLS: dict[str, Callable[[Operations, Any], Awaitable[Any]]] = {

@@ -9,6 +9,7 @@ import pytest
 
 from portico.model.errors import AlreadyExists, Changed, IdempotencyKeyReused, RequestRunning
 from portico.operations.actors.attempt import Attempt
+from portico.operations.actors.auditing import ChangeResult
 from portico.operations.actors.cancellation import ChangeAbandoned
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.files import OnConflict
@@ -43,7 +44,8 @@ class Repeating:
                 result = await getattr(self._front.gateway.operations(actor).files, operation)(
                     *arguments, **options
                 )
-                answer = str(getattr(result, "name", result))
+                stored = result.path if isinstance(result, ChangeResult) else result
+                answer = str(getattr(stored, "name", stored))
                 if self.crashes:
                     await _vanish(attempt)
                 else:

@@ -461,7 +461,7 @@ async def test_another_folder_does_not_revive_a_link(
     async with user.request() as operations:
         (item,) = (await operations.trash.list(10)).items
         restored = await operations.trash.restore(item.id, OnConflict.RENAME)
-    assert str(restored) == "/box (1)"
+    assert restored.path == at("/box (1)")
     installation.forget()
     async with guest.request() as operations:
         download = await operations.files.read(at("/a" if path.endswith("a") else "/in/a"))

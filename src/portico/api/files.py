@@ -19,6 +19,7 @@ from portico.model import timestamps
 from portico.model.entries import Entry
 from portico.model.errors import InvalidRequest, UnsupportedMediaType
 from portico.model.paths import Path
+from portico.operations.actors.auditing import ChangeResult
 from portico.operations.files.files import OnConflict
 from portico.operations.files.search import Criteria
 from portico.operations.operations import Operations
@@ -125,7 +126,7 @@ async def move(request: Request, query: Query) -> Response:
     on_conflict = query.choice("onConflict", OnConflict)
     source, target = path_of(request), query.target()
 
-    async def change(operations: Operations) -> Path:
+    async def change(operations: Operations) -> ChangeResult:
         return await operations.files.move(source, target, on_conflict)
 
     return await carried_out(request, "move", change, source, target)
@@ -135,7 +136,7 @@ async def copy(request: Request, query: Query) -> Response:
     on_conflict = query.choice("onConflict", OnConflict)
     source, target = path_of(request), query.target()
 
-    async def change(operations: Operations) -> Path:
+    async def change(operations: Operations) -> ChangeResult:
         return await operations.files.copy(source, target, on_conflict)
 
     return await carried_out(request, "copy", change, source, target)
@@ -145,8 +146,8 @@ async def delete(request: Request, query: Query) -> Response:
     recursive, permanent = query.flag("recursive"), query.flag("permanent")
     path = path_of(request)
 
-    async def change(operations: Operations) -> None:
-        await operations.files.delete(path, recursive=recursive, permanent=permanent)
+    async def change(operations: Operations) -> ChangeResult:
+        return await operations.files.delete(path, recursive=recursive, permanent=permanent)
 
     return await carried_out(request, "delete", change, path)
 

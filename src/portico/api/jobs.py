@@ -7,9 +7,10 @@ from starlette.responses import Response
 
 from portico.api.problems import problem_of
 from portico.api.requests import address_of, context_of, last_segment, operations_of, preferred_wait
-from portico.api.schemas import JobBody, JobsBody, JsonResponse
+from portico.api.schemas import JobBody, JobsBody, JsonResponse, with_trash_ids
 from portico.model import timestamps
 from portico.model.paths import Path
+from portico.operations.actors.auditing import ChangeResult
 from portico.operations.jobs import Job
 from portico.operations.operations import Operations
 
@@ -19,7 +20,7 @@ JOBS = "/backend/1.0.0/jobs"
 async def carried_out(
     request: Request,
     kind: str,
-    change: Callable[[Operations], Awaitable[Path | None]],
+    change: Callable[[Operations], Awaitable[ChangeResult]],
     source: Path,
     target: Path | None = None,
 ) -> Response:
@@ -27,16 +28,18 @@ async def carried_out(
     operations = await operations_of(request)
     wait = preferred_wait(request)
     if wait is None:
-        result: Path | Job | None = await change(operations)
+        result: ChangeResult | Job = await change(operations)
     else:
         result = await operations.jobs.run(kind, source, target, change, wait=wait)
     if isinstance(result, Job):
         location = f"{JOBS}/{result.id}".encode()
         applied = (b"preference-applied", b"respond-async")
         return JsonResponse(_body(result), 202, (b"location", location), applied)
-    if result is None:
-        return Response(status_code=204)
-    return Response(status_code=201, headers={"Location": address_of(result)})
+    if result.path is None:
+        response = Response(status_code=204)
+    else:
+        response = Response(status_code=201, headers={"Location": address_of(result.path)})
+    return with_trash_ids(response, result.trash_ids)
 
 
 async def list_jobs(request: Request) -> Response:

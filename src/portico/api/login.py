@@ -86,6 +86,7 @@ async def _sign_in(request: Request) -> Response:
         response = _granted(signed_in.tokens, services, in_cookie=in_cookie)
         return _keeping(response, signed_in.device, secure=services.secure_cookies)
     if grant == "refresh_token":
+        context.action = "refresh"
         token = request.cookies.get(SESSION_COOKIE, "") if in_cookie else _field(form, "refresh_token")
         if in_cookie and "refresh_token" in form:
             raise InvalidRequest(

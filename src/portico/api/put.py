@@ -23,6 +23,7 @@ from portico.api.requests import (
     services_of,
     single_header,
 )
+from portico.api.schemas import with_trash_ids
 from portico.model.errors import (
     InvalidRequest,
     IsAFolder,
@@ -60,9 +61,10 @@ async def put(request: Request, query: Query) -> Response:
             modified=modified_of(single_header(request, MODIFIED)) if b"x-modified" in present else None,
             confirm=b"expect" in present,  # the client waits for a refusal before it sends
         )
-    return _stored(
+    response = _stored(
         operations, path.parent.child(stored.entry.name), upload, new=stored.is_new, returned=returned
     )
+    return with_trash_ids(response, upload.trash_ids)
 
 
 def _stored(operations: Operations, path: Path, upload: Upload, *, new: bool, returned: Returned) -> Response:

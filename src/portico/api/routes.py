@@ -38,9 +38,6 @@ from portico.model.rights import Right
 from portico.operations.operations import Operations
 from portico.web import PREFIX
 
-_MAX_TRASH_IDS = 100
-"""In one header. All of them are in the trash."""
-
 
 class ReadAction(StrEnum):
     LIST = "LIST"
@@ -68,9 +65,10 @@ async def _read(request: Request) -> Response:
         raise InvalidRequest("A ticket is valid for a download only.")
     operations = await operations_of(request, ticket)
     path = path_of(request)
+    if action:
+        context_of(request).action = action.lower()
     match action:
         case ReadAction.LIST:
-            context_of(request).action = "list"
             return await list_folder(operations, path, query)
         case ReadAction.DOWNLOAD:
             return await download(request, operations, path)
@@ -146,43 +144,27 @@ async def _delete(request: Request) -> Response:
 
 async def _once(request: Request, change: Callable[[], Awaitable[Response]]) -> Response:
     """Every change goes through this: with a key, it is done once for all requests that repeat it."""
-
-    async def changed() -> Response:
-        return _with_trash_ids(request, await change())
-
     if IDEMPOTENCY_KEY in request.headers:
-        return await answered_once(request, changed)
-    return await changed()
-
-
-def _with_trash_ids(request: Request, response: Response) -> Response:
-    """The response, which says what the request has put into the trash: "undo" is one more request."""
-    if ids := context_of(request).trashed:
-        response.headers["X-Trash-Id"] = ", ".join(ids[:_MAX_TRASH_IDS])
-    return response
+        return await answered_once(request, change)
+    return await change()
 
 
 async def _create_upload(request: Request) -> Response:
     return await _once(request, lambda: tus.create(request))
 
 
-async def _append(request: Request) -> Response:
-    return _with_trash_ids(request, await tus.append(request))
-
-
-async def _post_to_upload(request: Request) -> Response:
-    return _with_trash_ids(request, await tus.post_to_upload(request))
-
-
 async def _restore(request: Request) -> Response:
+    context_of(request).action = "restore"
     return await _once(request, lambda: restore(request))
 
 
 async def _remove_trashed(request: Request) -> Response:
+    context_of(request).action = "trash-remove"
     return await _once(request, lambda: remove_trashed(request))
 
 
 async def _empty_trash(request: Request) -> Response:
+    context_of(request).action = "trash-empty"
     return await _once(request, lambda: empty_trash(request))
 
 
@@ -238,9 +220,9 @@ _LINK: dict[str, Methods] = {
 _UPLOAD: Methods = {
     "OPTIONS": tus.describe,
     "HEAD": tus.show,
-    "PATCH": _append,
+    "PATCH": tus.append,
     "DELETE": tus.end,
-    "POST": _post_to_upload,
+    "POST": tus.post_to_upload,
 }
 
 

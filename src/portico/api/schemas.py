@@ -1,5 +1,6 @@
 """The JSON bodies of requests and responses."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -165,6 +166,17 @@ class JsonResponse(Response):
             (b"content-length", b"%d" % len(self.body)),
             *more,
         ]
+
+
+_MAX_TRASH_IDS = 100
+"""In one header. All of them are in the trash."""
+
+
+def with_trash_ids(response: Response, trash_ids: Sequence[str]) -> Response:
+    """The response, which says what the request has put into the trash: "undo" is one more request."""
+    if trash_ids:
+        response.headers["X-Trash-Id"] = ", ".join(trash_ids[:_MAX_TRASH_IDS])
+    return response
 
 
 def page_body(folder: Path, page: Page, *, first: bool) -> PageBody:

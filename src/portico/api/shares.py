@@ -14,7 +14,7 @@ from portico.model import timestamps
 from portico.model.errors import InvalidRequest, MoreNeeded, NotFound, TooManyRequests
 from portico.model.paths import Path
 from portico.operations.sharing.guest_sign_in import Visit
-from portico.operations.sharing.links import LinkDetails, LinkKind, LinkOptions
+from portico.operations.sharing.links import LinkDetails, LinkKind, LinkOptions, Shares
 
 LINKS = "/backend/1.0.0/account/links"
 SHARE_SESSIONS = "/backend/1.0.0/share-sessions"
@@ -138,40 +138,41 @@ class VisitBody(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 async def list_links(request: Request) -> Response:
-    sharing = (await operations_of(request)).shares
+    sharing = await _sharing(request, "share-list")
     return JsonResponse(LinksBody([_link(request, link) for link in await sharing.list()]))
 
 
 async def add_link(request: Request) -> Response:
-    sharing = (await operations_of(request)).shares
+    sharing = await _sharing(request, "share-add")
     body = await read_json(request, NewLinkBody, '{"path": "/reports"}')
     link = await sharing.add(Path.parse(body.path), body.kind, body.options())
     return JsonResponse(_link(request, link), 201)
 
 
 async def show_link(request: Request) -> Response:
-    sharing = (await operations_of(request)).shares
+    sharing = await _sharing(request, "share-list")
     return JsonResponse(_link(request, await sharing.get(_id(request))))
 
 
 async def change_link(request: Request) -> Response:
-    sharing = (await operations_of(request)).shares
+    sharing = await _sharing(request, "share-change")
     body = await read_json(request, LinkOptionsBody, '{"title": "Reports"}')
     return JsonResponse(_link(request, await sharing.change(_id(request), body.options())))
 
 
 async def end_link(request: Request) -> Response:
-    await (await operations_of(request)).shares.end(_id(request))
+    sharing = await _sharing(request, "share-end")
+    await sharing.end(_id(request))
     return Response(status_code=204)
 
 
 async def renew_address(request: Request) -> Response:
-    sharing = (await operations_of(request)).shares
+    sharing = await _sharing(request, "share-change")
     return JsonResponse(_link(request, await sharing.renew(_id(request))), 201)
 
 
 async def list_accesses(request: Request) -> Response:
-    sharing = (await operations_of(request)).shares
+    sharing = await _sharing(request, "share-log")
     query = Query(request)
     size = min(query.page_size(_ACCESSES), _MAX_ACCESSES)
     cursor = query.cursor()
@@ -227,6 +228,11 @@ def link_endpoint(path: str) -> str:
     if part not in ("", "address", "accesses"):
         raise NotFound("This URL doesn't exist. See /backend/docs for the API.")
     return part or "link"
+
+
+async def _sharing(request: Request, action: str) -> Shares:
+    context_of(request).action = action
+    return (await operations_of(request)).shares
 
 
 def _id(request: Request) -> str:

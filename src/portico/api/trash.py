@@ -11,6 +11,7 @@ from portico.api.schemas import JsonResponse, TrashBody, TrashedBody
 from portico.model import timestamps
 from portico.model.errors import InvalidRequest
 from portico.model.paths import Path
+from portico.operations.actors.auditing import ChangeResult
 from portico.operations.files.files import OnConflict
 from portico.operations.operations import Operations
 from portico.operations.trash import REPLACED, TrashedItem
@@ -23,6 +24,7 @@ class _Action(StrEnum):
 
 
 async def list_trash(request: Request) -> Response:
+    context_of(request).action = "trash-list"
     query = Query(request)
     page = await (await operations_of(request)).trash.list(query.page_size(), query.cursor())
     return JsonResponse(TrashBody(page.cursor, [_body(item) for item in page.items]))
@@ -35,7 +37,7 @@ async def restore(request: Request) -> Response:
     on_conflict = query.choice("onConflict", OnConflict) or OnConflict.FAIL
     trash_id = last_segment(request)
 
-    async def change(operations: Operations) -> Path:
+    async def change(operations: Operations) -> ChangeResult:
         return await operations.trash.restore(trash_id, on_conflict)
 
     path = await (await operations_of(request)).trash.path_to_restore(trash_id)
@@ -46,8 +48,9 @@ async def restore(request: Request) -> Response:
 async def remove_trashed(request: Request) -> Response:
     trash_id = last_segment(request)
 
-    async def change(operations: Operations) -> None:
+    async def change(operations: Operations) -> ChangeResult:
         await operations.trash.remove(trash_id)
+        return ChangeResult()
 
     path = await (await operations_of(request)).trash.path_to_remove(trash_id)
     context_of(request).release()
@@ -55,8 +58,9 @@ async def remove_trashed(request: Request) -> Response:
 
 
 async def empty_trash(request: Request) -> Response:
-    async def change(operations: Operations) -> None:
+    async def change(operations: Operations) -> ChangeResult:
         await operations.trash.empty()
+        return ChangeResult()
 
     return await carried_out(request, "empty", change, Path())
 

@@ -16,12 +16,14 @@ from portico.api.request_body import RequestBody, refuse_coded
 from portico.api.requests import (
     address_of,
     content_length,
+    context_of,
     modified_of,
     operations_of,
     preferred_return,
     services_of,
     single_header,
 )
+from portico.api.schemas import with_trash_ids
 from portico.model.errors import InvalidRequest, MethodNotAllowed, TusVersion, UnsupportedMediaType
 from portico.model.paths import Path
 from portico.operations.files.digests import ExpectedDigest, WantedDigest
@@ -60,7 +62,7 @@ async def describe(request: Request) -> Response:
 async def create(request: Request) -> Response:
     """Begin an upload; the body, if there is one, is its beginning."""
     _check_version(request)
-    operations = await operations_of(request)
+    operations = await _operations(request)
     uploads = operations.uploads
     size = _upload_length(request)
     metadata = single_header(request, "Upload-Metadata") or ""
@@ -94,7 +96,7 @@ async def create(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """How much has arrived."""
     _check_version(request)
-    operations = await operations_of(request)
+    operations = await _operations(request)
     status = await operations.uploads.status(_id(request))
     return _answer(request, operations, status, 200)
 
@@ -102,7 +104,7 @@ async def show(request: Request) -> Response:
 async def append(request: Request) -> Response:
     """The next bytes of the file."""
     _check_version(request)
-    operations = await operations_of(request)
+    operations = await _operations(request)
     uploads = operations.uploads
     offset = _number(request, "Upload-Offset")
     if offset is None:
@@ -126,11 +128,16 @@ async def post_to_upload(request: Request) -> Response:
 async def end(request: Request) -> Response:
     """Give the upload up."""
     _check_version(request)
-    await (await operations_of(request)).uploads.end(_id(request))
+    await (await _operations(request)).uploads.end(_id(request))
     return Response(status_code=204, headers={"Tus-Resumable": VERSION})
 
 
 # Reading
+
+
+async def _operations(request: Request) -> Operations:
+    context_of(request).action = "upload"
+    return await operations_of(request)
 
 
 async def _appended(request: Request, uploads: ResumableUploads, upload_id: str, offset: int) -> UploadStatus:
@@ -264,6 +271,10 @@ def _metadata(header: str) -> dict[str, str]:
 
 
 def _answer(request: Request, operations: Operations, status: UploadStatus, code: int) -> Response:
+    return with_trash_ids(_described(request, operations, status, code), status.trash_ids)
+
+
+def _described(request: Request, operations: Operations, status: UploadStatus, code: int) -> Response:
     headers = {
         "Tus-Resumable": VERSION,
         "Cache-Control": "no-store",

@@ -23,6 +23,7 @@ from portico.api.requests import (
     services_of,
     single_header,
 )
+from portico.api.schemas import with_trash_ids
 from portico.model.errors import InvalidRequest, PorticoError
 from portico.model.paths import Path
 from portico.operations.files.digests import ExpectedDigest, Hashing
@@ -56,12 +57,15 @@ async def upload(request: Request, query: Query) -> Response:
         if transfer is None:
             raise
         names = [entry.name for entry in transfer.stored]
-        return problem_response(request, error, stored=names, failed=transfer.failed)
+        response = problem_response(request, error, stored=names, failed=transfer.failed)
+        return with_trash_ids(response, transfer.trash_ids)
     if returned.entries:
-        return representation(
+        response = representation(
             operations, folder, transfer.stored, transfer.digests, receipts=returned.receipts
         )
-    return _stored(folder, transfer, digest=digest)
+    else:
+        response = _stored(folder, transfer, digest=digest)
+    return with_trash_ids(response, transfer.trash_ids)
 
 
 def _whole(request: Request) -> Hashing | None:

@@ -69,7 +69,7 @@ RIGHT_MISSING = "You don't have permission to {} here. Ask your administrator."
 
 
 class Drive:
-    """Made for one request: it remembers which folders it has checked."""
+    """Made for one operation: it remembers which folders it has checked, and what it has put into the trash."""
 
     def __init__(
         self,

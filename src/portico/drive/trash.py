@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class DriveTrash:
-    """Made for one request, like its drive."""
+    """Made for one operation, like its drive."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class DriveTrash:
         self._user = user
         self._keep = keep
         self.ids: list[str] = []
-        """What this request has put into the trash."""
+        """What this operation has put into the trash."""
 
     @property
     def is_on(self) -> bool:

@@ -7,7 +7,7 @@ provider; what an administrator needs beyond it is logged.
 Only `portico.api.problems` knows the HTTP status of a code.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from copy import copy
 from textwrap import shorten
 from typing import ClassVar, Self
@@ -28,6 +28,8 @@ class PorticoError(Exception):
 
         self.partial = False
         """Whether part of the work was done before the failure."""
+        self.trash_ids: Sequence[str] = ()
+        """Of what the failed change has put into the trash."""
 
     def after(self, done: str) -> Self:
         """The same error, which also says how much of the work was done."""

@@ -44,7 +44,6 @@ class OwnAccount:
     """Made for one request."""
 
     def __init__(self, shared: AccountServices, actor: Actor) -> None:
-        actor.context.action = "account"
         actor.require_unrestricted()
         self._session = actor.require_session()
         self._shared = shared

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from portico.model.errors import Internal, NotFound, NotSignedIn, PorticoError, TooManyRequests, Unavailable
 from portico.model.paths import Path
 from portico.operations.actors.actor import Actor
+from portico.operations.actors.auditing import ChangeResult
 from portico.operations.actors.cancellation import ChangeAbandoned
-from portico.operations.actors.request_context import RequestContext
 from portico.runtime import progress_counter
 from portico.runtime.progress_counter import ProgressCounter
 from portico.store.jobs import (
@@ -122,13 +122,12 @@ class Jobs:
     async def adopt(
         self,
         record: JobRecord,
-        work: asyncio.Task[Path | None],
+        work: asyncio.Task[ChangeResult],
         counted: ProgressCounter,
         cancel: Callable[[], None],
-        context: RequestContext,
         place: "Place",
     ) -> bool:
-        """Let `work` go on by itself, in its own `context`.
+        """Let `work` go on by itself.
 
         If the database does not answer, or other nodes have too many jobs of this actor, it stays with its request.
         """
@@ -139,37 +138,35 @@ class Jobs:
             return False
         place.taken = True
         self._running[job.key] = job
-        task = asyncio.create_task(self._conclude(job, record.namespace, work, context))
+        task = asyncio.create_task(self._conclude(job, record.namespace, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
 
-    async def _conclude(
-        self, job: OwnedJob, namespace: str, work: asyncio.Task[Path | None], context: RequestContext
-    ) -> None:
+    async def _conclude(self, job: OwnedJob, namespace: str, work: asyncio.Task[ChangeResult]) -> None:
         await asyncio.wait({work})
         state, outcome = self._outcome(work)
-        if context.trashed:
-            outcome.trash_id = context.trashed[0]
         del self._running[job.key]
         self._leave(namespace)
         await self.records.end(job, state, msgspec.json.encode(outcome).decode())
 
-    def _outcome(self, work: asyncio.Task[Path | None]) -> tuple[str, _Outcome]:
+    def _outcome(self, work: asyncio.Task[ChangeResult]) -> tuple[str, _Outcome]:
         if work.cancelled():
             return INTERRUPTED, _Outcome()
         match error := work.exception():
             case None:
                 result = work.result()
-                return DONE, _Outcome(None if result is None else str(result))
+                path = None if result.path is None else str(result.path)
+                return DONE, _Outcome(path, trash_id=_first(result.trash_ids))
             case ChangeAbandoned() | NotSignedIn():
-                return CANCELLED, _Outcome()
+                return CANCELLED, _Outcome(trash_id=_first(error.trash_ids))
             case PorticoError():
+                kept = _first(error.trash_ids)
                 if self._stopping and isinstance(error, Unavailable):
-                    return INTERRUPTED, _Outcome()
+                    return INTERRUPTED, _Outcome(trash_id=kept)
                 if error.cause:
                     log.warning("cause", code=error.code, cause=error.cause)
-                return FAILED, _Outcome(code=error.code, detail=error.detail)
+                return FAILED, _Outcome(code=error.code, detail=error.detail, trash_id=kept)
         log.error("bug", exc_info=error)
         detail = (
             "Something went wrong in the gateway. Give your administrator the request id to find it in "
@@ -190,6 +187,10 @@ class Jobs:
         """Wait for the jobs: of a worker that was replaced, until they are done."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _first(trash_ids: Sequence[str]) -> str | None:
+    return trash_ids[0] if trash_ids else None
 
 
 def job_of(record: JobRecord) -> Job:
@@ -254,10 +255,10 @@ class UserJobs(Generic[OperationsT]):
         kind: str,
         source: Path,
         target: Path | None,
-        work: Callable[[OperationsT], Awaitable[Path | None]],
+        work: Callable[[OperationsT], Awaitable[ChangeResult]],
         *,
         wait: float,
-    ) -> Path | Job | None:
+    ) -> ChangeResult | Job:
         """What `work` returns or raises; its job, if it is not done after `wait` seconds.
 
         `TooManyRequests`: the actor has too many jobs.
@@ -272,20 +273,18 @@ class UserJobs(Generic[OperationsT]):
         kind: str,
         source: Path,
         target: Path | None,
-        work: Callable[[OperationsT], Awaitable[Path | None]],
+        work: Callable[[OperationsT], Awaitable[ChangeResult]],
         wait: float,
         place: Place,
-    ) -> Path | Job | None:
+    ) -> ChangeResult | Job:
         counted, unwanted = ProgressCounter(), asyncio.Event()
         context = replace(self._actor.context, client_gone=unwanted.wait, slot=None)
         operations = self._operations(replace(self._actor, context=context))
 
-        async def carry_out() -> Path | None:
+        async def carry_out() -> ChangeResult:
             progress_counter.CURRENT.set(counted)
             with context:  # the admission slot is held until the work is done
-                result = await work(operations)
-            self._actor.context.trashed = context.trashed
-            return result
+                return await work(operations)
 
         record = JobRecord(
             id=token_hex(16),
@@ -308,7 +307,7 @@ class UserJobs(Generic[OperationsT]):
             if await _is_done(task, wait):
                 return task.result()
             with suppress(PorticoError):
-                if await self._jobs.adopt(record, task, counted, unwanted.set, context, place):
+                if await self._jobs.adopt(record, task, counted, unwanted.set, place):
                     if kind in _COUNTABLE:
                         _count(task, operations, source, counted)
                     return job_of(replace(record, entries=counted.entries, size=counted.size))
@@ -346,7 +345,7 @@ class UserJobs(Generic[OperationsT]):
 
 
 def _count(
-    task: asyncio.Task[Path | None], operations: HasFiles, source: Path, counted: ProgressCounter
+    task: asyncio.Task[ChangeResult], operations: HasFiles, source: Path, counted: ProgressCounter
 ) -> None:
     """Find out how many files there are, as long as the work goes on."""
 
@@ -366,8 +365,8 @@ async def _is_done(task: asyncio.Task[Any], wait: float) -> bool:
 
 
 async def _while_client_waits(
-    task: asyncio.Task[Path | None], unwanted: asyncio.Event, client_gone: Awaitable[object]
-) -> Path | None:
+    task: asyncio.Task[ChangeResult], unwanted: asyncio.Event, client_gone: Awaitable[object]
+) -> ChangeResult:
     """As a plain change: cancelled when the client hangs up."""
     gone = asyncio.ensure_future(client_gone)
     try:

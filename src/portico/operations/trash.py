@@ -14,7 +14,7 @@ from portico.model.errors import NotPossible, PorticoError
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
-from portico.operations.actors.auditing import Change
+from portico.operations.actors.auditing import Change, ChangeResult
 from portico.operations.actors.tree import Tree
 from portico.store.trash import REPLACED, Trashed, TrashRecords
 
@@ -110,7 +110,6 @@ class Trash:
 
     async def list(self, size: int, cursor: str | None = None) -> TrashPage:
         """The newest first."""
-        self._context.action = "trash-list"
         drive = await self._tree.whole()
         drive.require(Right.LIST)
         records, following = await drive.trash.page(min(size, _PAGE), cursor)
@@ -118,12 +117,10 @@ class Trash:
 
     async def path_to_restore(self, trash_id: str) -> Path:
         """Where it was, for those who may restore it."""
-        self._context.action = "restore"
         return await self._path_of(trash_id, Right.UPLOAD, Right.OVERWRITE)
 
     async def path_to_remove(self, trash_id: str) -> Path:
         """Where it was, for those who may remove it for good."""
-        self._context.action = "trash-remove"
         return await self._path_of(trash_id, Right.OVERWRITE)
 
     async def _path_of(self, trash_id: str, *rights: Right) -> Path:
@@ -131,21 +128,20 @@ class Trash:
         drive.require(*rights)
         return drive.trash.path_of(await drive.trash.get(trash_id))
 
-    async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> Path:
-        """Bring it back to where it was; the path that it has now. Cancelled when the client hangs up."""
-        self._context.action = "restore"
+    async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> ChangeResult:
+        """Bring it back to where it was. Cancelled when the client hangs up."""
         drive = await self._tree.whole()
         drive.require(Right.UPLOAD, Right.OVERWRITE)
         record = await drive.trash.get(trash_id)
         path = drive.trash.path_of(record)
-        async with Change(self._audit, self._context, "restore", path) as change:
+        async with Change(self._audit, self._context, "restore", path, trash_ids=drive.trashed) as change:
             await change.begin()
             restored: Path = await self._tree.cancellable(
                 drive.restore(record, on_conflict), Right.UPLOAD, Right.OVERWRITE
             )
             change.line.target = str(restored)
             await self._links_follow(record, path, restored)
-        return restored
+        return change.result(restored)
 
     async def _links_follow(self, record: Trashed, path: Path, restored: Path) -> None:
         """It is back: that its links cannot follow does not make it fail."""
@@ -156,7 +152,6 @@ class Trash:
 
     async def remove(self, trash_id: str) -> None:
         """Remove it for good. Cancelled when the client hangs up; the sweep then removes the rest."""
-        self._context.action = "trash-remove"
         drive = await self._tree.whole()
         drive.require(Right.OVERWRITE)
         record = await drive.trash.get(trash_id)
@@ -167,7 +162,6 @@ class Trash:
 
         What is being deleted or restored at the time stays.
         """
-        self._context.action = "trash-empty"
         drive = await self._tree.whole()
         drive.require(Right.OVERWRITE)
         removed: int = await self._tree.cancellable(self._empty(drive), Right.OVERWRITE)

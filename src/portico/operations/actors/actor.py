@@ -301,7 +301,6 @@ class Authentication:
         self, context: RequestContext, username: str, password: str, device: str = ""
     ) -> SignedIn:
         """As `SignIn.with_password`. A success, a wrong password and a disabled account are audited."""
-        context.action = "sign-in"
         if name_key(username):  # anything else may be a password in the wrong field
             context.user = username
         outcome = "interrupted"
@@ -327,7 +326,6 @@ class Authentication:
 
     async def refresh(self, context: RequestContext, refresh_token: str) -> TokenPair:
         """As `Sessions.refresh`, audited. An unknown token counts as a failed attempt of the client's address."""
-        context.action = "refresh"
         async with AsyncExitStack() as stack:
 
             async def begin(user: str) -> None:
@@ -404,7 +402,6 @@ class Authentication:
 
     async def invitation(self, context: RequestContext, token: str) -> Invitation:
         """What an invitation is for. An unknown one counts as a failed attempt of the client's address."""
-        context.action = "invitation"
         try:
             return await self._invitations.find(token)
         except UnknownInvitation:
@@ -420,7 +417,6 @@ class Authentication:
         self._sessions.forget()
 
     async def sign_out(self, actor: Actor) -> None:
-        actor.context.action = "sign-out"
         actor.require_unrestricted()
         session = actor.require_session()
         async with Change(self._audit, actor.context, "sign-out") as change:

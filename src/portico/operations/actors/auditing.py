@@ -1,13 +1,25 @@
-"""`Change`: a change that a user asked for, and its lines in the audit log."""
+"""`Change`: a change that a user asked for, and its lines in the audit log. `ChangeResult`: what it has done."""
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
+
+import msgspec
 
 from portico.model.errors import PorticoError
 from portico.model.paths import Path
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.cancellation import ChangeAbandoned
 from portico.operations.actors.request_context import RequestContext
+
+
+class ChangeResult(msgspec.Struct, frozen=True):
+    """What a change to the tree has done."""
+
+    path: Path | None = None
+    """Where the file or folder is now, if there is one."""
+    trash_ids: Sequence[str] = ()
+    """Of what was put into the trash."""
 
 
 class Change:
@@ -20,8 +32,12 @@ class Change:
         action: str,
         path: Path | None = None,
         target: Path | None = None,
+        *,
+        trash_ids: Sequence[str] = (),
     ) -> None:
+        """`trash_ids`: grows while the change puts something into the trash. An error of the change has them, too."""
         self._audit = audit
+        self._trash_ids = trash_ids
         self._attempt = context.attempt
         self.line = context.audit_line(action)
         if path is not None:
@@ -38,6 +54,9 @@ class Change:
             await self._attempt.begin()
         await self._audit.begin(self.line)
 
+    def result(self, path: Path | None = None) -> ChangeResult:
+        return ChangeResult(path, tuple(self._trash_ids))
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -46,6 +65,8 @@ class Change:
     ) -> None:
         if error is not None:
             self.line.outcome = _outcome(error)
+            if isinstance(error, PorticoError):
+                error.trash_ids = tuple(self._trash_ids)
         await self._audit.end(self.line)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -113,7 +113,7 @@ class RequestContext(msgspec.Struct):
     client_gone: Callable[[], Awaitable[object]] = _never
     """Returns when the client has hung up. It is called only while long work is under way."""
     action: str = "other"
-    """What the request turned out to ask for; the front end counts it by this name."""
+    """What the front end calls the request in its metrics and logs; operations leave it alone."""
     agent: str = ""
     """What the client calls itself: users are shown it with their sessions."""
     user: str | None = None
@@ -133,9 +133,6 @@ class RequestContext(msgspec.Struct):
     slot: Slot | None = None
     attempt: Attempt | None = None
     """If the request has an idempotency key."""
-
-    trashed: Sequence[str] = ()
-    """The ids of what the request has put into the trash."""
 
     def audit_line(self, action: str, *, outcome: str = DONE) -> AuditLine:
         line = AuditLine(

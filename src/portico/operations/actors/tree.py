@@ -38,13 +38,13 @@ class Tree:
     def __init__(self, shared: Trees, actor: Actor) -> None:
         self._shared = shared
         self.actor = actor
-        self._opened: Drive | None = None
+        self._is_shared = False
         actor.context.connection = actor.user.connection
 
     async def at(
         self, path: Path, scope: Scope | None = None, *, admitted: bool = True
     ) -> tuple[Drive, Path]:
-        """The drive that a path is in, and the path within it.
+        """The drive that a path is in, for one operation, and the path within it.
 
         `scope`: all that is done is to download this one thing. If `admitted`, the request takes a slot among those that
         wait for the connection; `Unavailable` if there are too many.
@@ -53,12 +53,12 @@ class Tree:
         actor.require(scope)
         if admitted and context.slot is None:
             context.slot = self._shared.admission.enter(actor.user.connection, actor.share)
-        if self._opened is None:
+        if not self._is_shared:
             await self.require_shared()
-            self._opened = await self._shared.pool.of(actor.user)
-            self._opened.right_missing = actor.right_missing
-            context.trashed = self._opened.trashed
-        return self._opened, path
+            self._is_shared = True
+        drive = await self._shared.pool.of(actor.user)
+        drive.right_missing = actor.right_missing
+        return drive, path
 
     async def whole(self, *, admitted: bool = True) -> Drive:
         """The only drive of the tree, for what is not about a path: the trash, an upload by its id."""

@@ -22,7 +22,7 @@ from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Scope, Standing
 from portico.operations.actors.attempt import Attempt
-from portico.operations.actors.auditing import Change
+from portico.operations.actors.auditing import Change, ChangeResult
 from portico.operations.actors.tree import Tree
 from portico.operations.files import replay
 from portico.operations.files.archives import Archive, ArchiveLimits, ArchiveMemory
@@ -74,7 +74,7 @@ class FileServices(msgspec.Struct, frozen=True):
 
 
 class Files:
-    """Made for one request. Each operation names itself in the request's context, for metrics."""
+    """Made for one request."""
 
     def __init__(self, shared: FileServices, tree: Tree, limits: LinkLimits) -> None:
         self._shared = shared
@@ -89,7 +89,6 @@ class Files:
         self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False
     ) -> Page:
         """As `Drive.list_page`."""
-        self._context.action = "list"
         drive, folder = await self._tree.at(folder)
         async with self._tree.looking(min(size, drive.max_page_size)):
             return await drive.list_page(folder, size, cursor, file_first=file_first)
@@ -98,14 +97,12 @@ class Files:
         self, folder: Path, criteria: Criteria, size: int, cursor: str | None = None
     ) -> SearchPage:
         """What is below a folder and meets the criteria; from where an earlier request has come to, if there is one."""
-        self._context.action = "search"
         drive, folder = await self._tree.at(folder)
         async with self._tree.searching():
             walk = drive.walk(folder, cursor)
             return await search(walk, criteria, size, self._tree.looking, self._shared.scheduler)
 
     async def stat(self, path: Path) -> Entry:
-        self._context.action = "stat"
         drive, path = await self._tree.at(path)
         return await drive.stat(path)
 
@@ -148,7 +145,6 @@ class Files:
 
     async def stat_for_download(self, path: Path) -> Entry:
         """The entry of a file that is about to be read; `IsAFolder` if it is none. Needs the right to download."""
-        self._context.action = "download"
         drive, path = await self._tree.at(path, Scope(path))
         entry = await drive.stat_for_download(path)
         if entry.is_folder:
@@ -163,7 +159,6 @@ class Files:
         self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
     ) -> Download:
         """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to them."""
-        self._context.action = "download"
         drive, place = await self._tree.at(path, Scope(path))
         download = await drive.read(place, start, stop, etag=etag)
         download.chunks = self._tree.watched(download.chunks, Right.DOWNLOAD)
@@ -177,7 +172,6 @@ class Files:
 
     async def archive(self, folder: Path, chosen: Sequence[Path] = ()) -> Archive:
         """A folder or file as a ZIP, or `chosen` paths below a folder. Not made, nor counted, before it is read."""
-        self._context.action = "zip"
         only = self._actor.only
         fits = only and (not chosen or (only.is_folder and all(map(folder.holds, chosen))))
         scope = Scope(folder, only.is_folder) if only and fits else None
@@ -211,7 +205,6 @@ class Files:
     async def plan_thumbnail(self, path: Path, size: int, page: int = 1) -> PlannedThumbnail:
         """A small picture of a file, which `make_thumbnail` makes; `NoThumbnail` if there can be none."""
         entry = await self.stat_for_download(path)
-        self._context.action = "thumbnail"
         if self._shared.thumbnails is None:
             raise NoThumbnail("Thumbnails are turned off on this gateway.")
         drive, path = await self._tree.at(path, Scope(path))
@@ -231,7 +224,6 @@ class Files:
 
         One that is to be `renewed` stays the same, if it is for this path and has not expired.
         """
-        self._context.action = "ticket"
         guest = self._actor.guest
         session = None if guest else self._actor.require_session()
         # A ticket gives no further ones.
@@ -287,7 +279,6 @@ class Files:
 
         With `digest`, the SHA-256 of each is computed and recorded; with `receipt`, it is computed.
         """
-        self._context.action = "upload"
         if self._limits.is_guest:
             self._limits.check_folder(folder)
             on_conflict = OnConflict.RENAME
@@ -339,19 +330,17 @@ class Files:
     # Changing the tree
 
     async def make_folder(self, path: Path) -> None:
-        self._context.action = "mkdir"
         if self._limits.is_upload_only:
             raise not_by_link()
         drive, place = await self._tree.at(path)
-        async with self._change("mkdir", path) as change:
+        async with self._change("mkdir", drive, path) as change:
             await self._limits.check_names(drive, place)
             await Standing(self._actor, Right.UPLOAD).check()
             await change.begin()
             await drive.make_folder(place)
 
-    async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
-        """Copy a file or folder; the path of the copy. Cancelled when the client hangs up."""
-        self._context.action = "copy"
+    async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> ChangeResult:
+        """Copy a file or folder. Cancelled when the client hangs up."""
         drive, source, target = await self._ends(source, target)
         copying: Callable[..., Coroutine[Any, Any, Path]] = drive.copy
         keeps = replay.keeps_existing(drive, on_conflict)
@@ -361,30 +350,29 @@ class Files:
                 return await replay.copied_to(drive, attempt, source, target) if keeps else None
 
             copying = partial(self._once, attempt, drive, drive.copy, done)
-        async with self._change("copy", source, target) as change:
+        async with self._change("copy", drive, source, target) as change:
             await change.begin()
             needed = (Right.DOWNLOAD, Right.UPLOAD, *(() if keeps else (Right.OVERWRITE,)))
             place: Path = await self._tree.cancellable(copying(source, target, on_conflict), *needed)
             change.line.target = str(place)
-        return place
+        return change.result(place)
 
-    async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> Path:
-        """Move a file or folder; its new path. Cancelled when the client hangs up."""
-        self._context.action = "move"
+    async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> ChangeResult:
+        """Move a file or folder. Cancelled when the client hangs up."""
         drive, source, target = await self._ends(source, target)
         moving: Callable[..., Coroutine[Any, Any, Path]] = drive.move
         if attempt := self._context.attempt:
             keeps = replay.keeps_existing(drive, on_conflict)
             done = partial(replay.moved_to, drive, attempt, source, target, keeps=keeps)
             moving = partial(self._once, attempt, drive, drive.move, done)
-        async with self._change("move", source, target) as change:
+        async with self._change("move", drive, source, target) as change:
             await change.begin()
             place: Path = await self._tree.cancellable(
                 moving(source, target, on_conflict), Right.UPLOAD, Right.OVERWRITE
             )
             change.line.target = str(place)
             await self._links_follow(self._links_moved(drive, source, place))
-        return place
+        return change.result(place)
 
     async def _ends(self, source: Path, target: Path) -> tuple[Drive, Path, Path]:
         """The drive in which something is copied or moved, and both paths in it."""
@@ -413,21 +401,20 @@ class Files:
             await attempt.choose(target, target)
         return await transfer(source, target, on_conflict)
 
-    async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> None:
+    async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> ChangeResult:
         """Delete a file or an empty folder; with `recursive` any folder, until the client hangs up.
 
         It is moved to the trash, if there is one, unless `permanent`.
         """
-        self._context.action = "delete"
         drive, place = await self._tree.at(path)
-        async with self._change("delete", path) as change:
+        async with self._change("delete", drive, path) as change:
             await change.begin()
             attempt = self._context.attempt
             if attempt and attempt.is_repeated and await replay.is_gone(drive, attempt, place):
                 # The attempt may have ended before its links: without them, a new file of that name would be shared.
                 for is_folder in (False, True):
                     await self._links_deleted(path, is_folder=is_folder)
-                return
+                return ChangeResult()
             shared = await self._shared.links.exist(*self._tree.place(path))
             entry = await drive.find(place) if shared else None
             work = drive.delete(place, recursive=recursive, permanent=permanent)
@@ -435,6 +422,7 @@ class Files:
             if entry:
                 trash_id = drive.trashed[-1] if drive.trashed else None
                 await self._links_deleted(path, is_folder=entry.is_folder, trash_id=trash_id)
+        return change.result()
 
     async def count_files(self, folder: Path) -> int | None:
         """How many files are below a folder; None if there are too many to count."""
@@ -447,8 +435,8 @@ class Files:
             files += sum(not entry.is_folder for _, entry in page)
         return files if walk.ended else None
 
-    def _change(self, action: str, path: Path, target: Path | None = None) -> Change:
-        return Change(self._shared.audit, self._context, action, path, target)
+    def _change(self, action: str, drive: Drive, path: Path, target: Path | None = None) -> Change:
+        return Change(self._shared.audit, self._context, action, path, target, trash_ids=drive.trashed)
 
     async def _links_moved(self, drive: Drive, source: Path, target: Path) -> None:
         links = self._shared.links

@@ -1,7 +1,7 @@
 """`Upload`: the files that one request stores in one folder, and what became of each."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -77,6 +77,11 @@ class Upload:
         """The SHA-256 of stored files by name, as far as it was computed."""
         self._real_names: dict[str, str] = {}
         """Of files whose sender must not learn them."""
+
+    @property
+    def trash_ids(self) -> Sequence[str]:
+        """Of the replaced files that are kept."""
+        return self._drive.trashed
 
     @property
     def on_conflict(self) -> OnConflict | None:

@@ -76,7 +76,6 @@ class GuestSignIn:
         self, context: RequestContext, token: str, password: str | None = None, name: str = ""
     ) -> Visit:
         """Open a link. `MoreNeeded` if it asks for what was not given; `NotFound` if there is no such link."""
-        context.action = "share-open"
         found = await self._links.find(token)
         if found is not None:
             context.user, context.link = found.owner.name, found.link.id

@@ -74,7 +74,7 @@ class Shares:
 
     async def add(self, path: Path, kind: LinkKind, options: LinkOptions) -> LinkDetails:
         """Make a link to a file or folder."""
-        self._begin("share-add", makes=True)
+        self._begin(makes=True)
         user, policy = self._actor.user, self._links.policy
         key = self._actor.context.key
         # The policy is about paths as users see them; those of a key begin at its folder.
@@ -121,15 +121,15 @@ class Shares:
         return self._details(link, token)
 
     async def list(self) -> list[LinkDetails]:
-        self._begin("share-list")
+        self._begin()
         return [self._details(link) for link in await self._links.list(self._actor.user)]
 
     async def get(self, link_id: str) -> LinkDetails:
-        self._begin("share-list")
+        self._begin()
         return self._details(await self._links.get(self._actor.user, link_id))
 
     async def change(self, link_id: str, options: LinkOptions) -> LinkDetails:
-        self._begin("share-change", makes=True)
+        self._begin(makes=True)
         link = await self._links.get(self._actor.user, link_id)
         self._require_rights(link.kind)
         values = await self._values(options)
@@ -150,7 +150,7 @@ class Shares:
 
     async def renew(self, link_id: str) -> LinkDetails:
         """Give the link another address. Its guests have to open it again, by the new one."""
-        self._begin("share-change", makes=True)
+        self._begin(makes=True)
         link = await self._links.get(self._actor.user, link_id)
         self._require_rights(link.kind)
         async with self._change("share.set", self._path(link), link.id) as change:
@@ -161,7 +161,7 @@ class Shares:
         return self._details(link, token)
 
     async def end(self, link_id: str) -> None:
-        self._begin("share-end")
+        self._begin()
         link = await self._links.get(self._actor.user, link_id)
         async with self._change("share.end", self._path(link), link.id) as change:
             await change.begin()
@@ -172,11 +172,10 @@ class Shares:
         self, link_id: str, size: int, before: int | None = None
     ) -> builtins.list[tuple[int, LinkAccess]]:
         """What was done with a link, the newest first, each with its number; those `before` a number."""
-        self._begin("share-log")
+        self._begin()
         return await self._links.accesses(self._actor.user, link_id, size, before)
 
-    def _begin(self, action: str, *, makes: bool = False) -> None:
-        self._actor.context.action = action
+    def _begin(self, *, makes: bool = False) -> None:
         self._actor.require_unrestricted()
         if self._actor.guest is not None:
             raise Forbidden("Share links can't create other links. Sign in with an account.")

@@ -1,7 +1,7 @@
 """What is known of a resumable upload: what its client said, what its row holds, and what a front end may show."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -134,6 +134,8 @@ class UploadStatus(msgspec.Struct, frozen=True):
     """What was stored, once the upload has ended."""
     sha256: bytes | None
     """Of that, if it was asked for."""
+    trash_ids: Sequence[str] = ()
+    """Of the file that it has just replaced, if that is kept."""
 
     @property
     def stored_at(self) -> Path | None:
@@ -154,7 +156,12 @@ def state_of(record: UploadRecord) -> bytes:
 
 
 def status_of(
-    record: UploadRecord, details: UploadDetails, *, offset: int | None = None, size: int | None = None
+    record: UploadRecord,
+    details: UploadDetails,
+    *,
+    offset: int | None = None,
+    size: int | None = None,
+    trash_ids: Sequence[str] = (),
 ) -> UploadStatus:
     return UploadStatus(
         record.id,
@@ -167,6 +174,7 @@ def status_of(
         details.parts,
         details.entry,
         details.sha256,
+        trash_ids,
     )
 
 

@@ -70,7 +70,9 @@ class UploadCompletion:
         wanted = self._shared.wanted(wanted)
         if wanted.computed and not details.partial:
             await self._digest(claim, drive, stored, details.entry, details, wanted)
-        return status_of(claim.record, details, offset=upload.offset, size=upload.offset)
+        return status_of(
+            claim.record, details, offset=upload.offset, size=upload.offset, trash_ids=drive.trashed
+        )
 
     async def _store(
         self, claim: UploadClaim, drive: Drive, upload: ResumableUpload, details: UploadDetails, path: Path

@@ -50,7 +50,6 @@ class Concatenation:
             raise InvalidRequest(
                 f"A file can be joined from 1 to {MAX_PARTS} different partial uploads; send that many."
             )
-        self._context.action = "upload"
         drive = await self._tree.whole()
         async with AsyncExitStack() as stack:
             # Claimed one after the other in one order, so that two requests for the same parts never wait for each other.

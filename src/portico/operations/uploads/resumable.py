@@ -246,7 +246,6 @@ class ResumableUploads:
     # Their parts
 
     async def _open(self, *, admitted: bool = True) -> Drive:
-        self._actor.context.action = "upload"
         return await self._tree.whole(admitted=admitted)
 
     @asynccontextmanager
