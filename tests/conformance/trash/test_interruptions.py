@@ -186,7 +186,7 @@ async def test_replacement_that_kept_nothing_holds_nothing(
     monkeypatch.setattr(provider, "keeps_at_commit", False)
     path = at("f").under(drive.root)
     await put(drive, "f", b"1")
-    keep = provider.keep
+    keep = provider.copy_to_trash
 
     async def fails(*_: Any) -> None:
         if why is NotFound:
@@ -194,10 +194,10 @@ async def test_replacement_that_kept_nothing_holds_nothing(
         raise why("gone")
 
     async with drive.trash.replacement(path) as replacement:
-        provider.keep = fails
+        provider.copy_to_trash = fails
         await replacement.prepare()
         assert await held(records) == []
-        provider.keep = keep
+        provider.copy_to_trash = keep
         await drive._provider.write(path, pieces(b"2"), "text/plain")
         await replacement.prepare()
         assert len(await held(records)) == 1

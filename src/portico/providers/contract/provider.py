@@ -84,7 +84,7 @@ class Provider(ABC):
     """Whether the entry that `write` returns says whether it replaced a file."""
 
     keeps_at_commit: ClassVar[bool] = False
-    """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `KeptFile.prepare` calls `keep`."""
+    """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `KeptFile.prepare` calls `copy_to_trash`."""
 
     identity: str
     """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""
@@ -250,7 +250,7 @@ class Provider(ABC):
         await self.copy(path, place, replace=False)
 
     async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
-        """Move what `move_to_trash` or `keep` put into the place to its target. Errors as in `move`."""
+        """Move what `move_to_trash` or `copy_to_trash` put into the place to its target. Errors as in `move`."""
         await self.move(place, target, replace=replace)
 
     async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
