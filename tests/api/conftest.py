@@ -123,7 +123,7 @@ async def open_gateway(
     first_home: pathlib.Path, tmp_path: pathlib.Path, log_stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[OpenGateway]:
     # A sweep that is cut off in the middle by the end of a short test leaves a database thread without its loop.
-    monkeypatch.setattr("portico.server.composition._repeat", _never_sweep)
+    monkeypatch.setattr("portico.server.composition._repeat", never_sweep)
     async with AsyncExitStack() as stack:
 
         def request_log(line: logs.RequestLine) -> None:
@@ -139,7 +139,7 @@ async def open_gateway(
         yield open_gateway
 
 
-async def _never_sweep(*_: object) -> None:
+async def never_sweep(*_: object) -> None:
     await asyncio.Event().wait()
 
 
