@@ -6,51 +6,25 @@ from typing import Any
 from portico.client import errors
 from portico.client.errors import ClientError, Internal, NotAGateway
 
-_GATEWAY_ERRORS: tuple[type[ClientError], ...] = (
-    errors.InvalidRequest,
-    errors.InvalidPath,
-    errors.InvalidCursor,
-    errors.DigestMismatch,
-    errors.NotSignedIn,
-    errors.Forbidden,
-    errors.MoreNeeded,
-    errors.WeakPassword,
-    errors.WrongPassword,
-    errors.LimitReached,
-    errors.AddressNotAllowed,
-    errors.NotFound,
-    errors.TargetGone,
-    errors.NoThumbnail,
-    errors.MethodNotAllowed,
-    errors.RequestTimeout,
-    errors.NotAFolder,
-    errors.IsAFolder,
-    errors.AlreadyExists,
-    errors.OffsetMismatch,
-    errors.UploadTakenOver,
-    errors.ChecksumMismatch,
-    errors.TusVersion,
-    errors.NotPossible,
-    errors.FolderNotEmpty,
-    errors.RequestRunning,
-    errors.IdempotencyKeyReused,
-    errors.Changed,
-    errors.TooLarge,
-    errors.UriTooLong,
-    errors.UnsupportedMediaType,
-    errors.RangeNotSatisfiable,
-    errors.TooManyRequests,
-    errors.HeadersTooLarge,
-    errors.Internal,
-    errors.ProviderRefused,
-    errors.ProviderFailed,
-    errors.ProviderUnavailable,
-    errors.Unavailable,
-    errors.ProviderTimeout,
-    errors.StorageFull,
+_OWN_ERRORS = (
+    errors.ClientError,
+    errors.ConnectionFailed,
+    errors.JobCancelled,
+    errors.NotAGateway,
+    errors.ProfileUnusable,
+    errors.SignInFailed,
+    errors.SourceChanged,
+    errors.Temporary,
+    errors.TransfersFailed,
+    errors.Unreachable,
+    errors.WrongDigest,
+    errors.WrongSize,
 )
+"""Those that no response of the gateway names."""
 
-BY_CODE: dict[str, type[ClientError]] = {kind.code: kind for kind in _GATEWAY_ERRORS} | {
+_CLASSES: list[type[ClientError]] = [getattr(errors, name) for name in errors.__all__]
+
+BY_CODE: dict[str, type[ClientError]] = {kind.code: kind for kind in _CLASSES if kind not in _OWN_ERRORS} | {
     # The sign-in uses OAuth's codes.
     "slow_down": errors.TooManyRequests,
     "temporarily_unavailable": errors.Unavailable,
