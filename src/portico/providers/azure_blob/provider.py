@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from secrets import token_hex
 
 from portico.model.entries import Download, Entry
 from portico.model.errors import Changed, FolderNotEmpty, already_exists, cannot_replace_folder, changed
@@ -12,9 +13,8 @@ from portico.providers.azure_blob import listing as page_tokens
 from portico.providers.azure_blob.copies import copy_blob
 from portico.providers.azure_blob.downloads import open_blob
 from portico.providers.azure_blob.errors import is_taken
-from portico.providers.azure_blob.resumable import BlobUpload
 from portico.providers.azure_blob.service import MAX_PAGE_SIZE, Container
-from portico.providers.azure_blob.uploads import MAX_BLOCKS, ObjectUpload
+from portico.providers.azure_blob.uploads import MAX_BLOCKS, BlobUpload
 from portico.providers.azure_blob.versions import BlobVersions
 from portico.providers.azure_common.credentials import credential_and_url, invalid_option
 from portico.providers.azure_common.errors import ServiceError, translated
@@ -43,21 +43,14 @@ class AzureBlobProvider(VersionedStore):
     def __init__(
         self,
         container: str,
-        account_url: str | None = None,
-        connection_string: str | None = None,
-        account_key: str | None = None,
-        sas_token: str | None = None,
+        *,
         timeout: float = TIMEOUT_SECONDS,
         memory: MemoryBudget | None = None,
+        **account: str,
     ) -> None:
+        """`account`: as `credential_and_url` takes it."""
         super().__init__(memory)
-        access = credential_and_url(
-            "blob",
-            account_url=account_url,
-            connection_string=connection_string,
-            account_key=account_key,
-            sas_token=sas_token,
-        )
+        access = credential_and_url("blob", **account)
         if not _CONTAINER.fullmatch(container):
             raise invalid_option(
                 "the option container is not a valid name: 3 to 63 of a-z, 0-9 and single dashes",
@@ -108,16 +101,12 @@ class AzureBlobProvider(VersionedStore):
         content_type: str,
         options: WriteOptions,
     ) -> Entry:
-        upload = ObjectUpload(
-            self._service,
-            key,
-            content_type,
-            replace=options.replace,
-            if_match=options.if_match,
-            modified=options.modified,
-            kept=options.kept,
+        state = UploadState(
+            token_hex(16), key, content_type, options.replace, False, options.at_most, options.modified
         )
-        return await upload.store(self.memory, chunks, options.at_most)
+        upload = BlobUpload(self._service, state, options.if_match)
+        upload.kept = options.kept
+        return await upload.store(self.memory, chunks)
 
     def part_store(self, state: UploadState) -> BlobUpload:
         return BlobUpload(self._service, state)

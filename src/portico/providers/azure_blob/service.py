@@ -15,6 +15,7 @@ from portico.providers.azure_common.credentials import AzureAccess
 from portico.providers.azure_common.errors import ServiceError
 from portico.providers.azure_common.service import Service, Stream
 from portico.providers.objects.service import KeyPage
+from portico.providers.wire.ranges import range_header
 from portico.providers.wire.responses import malformed_response
 from portico.providers.wire.transport import ResponseTooLarge, page_bytes
 from portico.providers.wire.xml_listing import run_parser
@@ -66,26 +67,26 @@ class Container(Service):
             raise malformed_response("the marker of the request as the next one: the listing would never end")
         return listing, marked, last
 
-    async def head(self, key: str) -> Mapping[str, str] | None:
+    async def head(self, key: str, within: float | None = None) -> Mapping[str, str] | None:
         """The blob's headers."""
         try:
-            return (await self.send("HEAD", self.blob_url(key))).headers
+            return (await self.send("HEAD", self.blob_url(key), within=within)).headers
         except ServiceError as error:
             if is_absent(error):
                 return None
             raise
 
-    async def find(self, key: str, mark: tuple[str, str] | None = None) -> Entry | None:
+    async def find(
+        self, key: str, mark: tuple[str, str] | None = None, within: float | None = None
+    ) -> Entry | None:
         """The blob; with `mark`, a header and its value, only if it has that."""
-        headers = await self.head(key)
+        headers = await self.head(key, within)
         if headers is None or (mark and headers.get(mark[0]) != mark[1]):
             return None
         return entry_of(key, headers)
 
     async def read(self, key: str, start: int, stop: int | None, etag: str | None) -> Stream:
-        headers = {}
-        if start or stop is not None:
-            headers["x-ms-range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
+        headers = range_header(start, stop, "x-ms-range")
         if etag is not None:
             headers["If-Match"] = f'"{etag}"'
         return await self.stream(self.blob_url(key), None, headers)

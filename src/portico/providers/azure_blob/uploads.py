@@ -1,239 +1,212 @@
-"""Uploads: one request for what fits into a part, otherwise blocks and then their list, which makes the blob visible.
+"""Uploads, resumable or not: one request for what fits into a part, otherwise blocks and then their list.
 
-Blocks that are not in a list are invisible. The service drops them after a week; no request removes them earlier.
+Blocks that are not in a list are invisible. They belong to a key: the service drops them after a week, or when another
+upload to that key is committed. No request removes them earlier.
 """
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import datetime, timedelta
-from functools import partial
+from collections.abc import AsyncIterator
+from datetime import timedelta
 from secrets import token_hex
 
 from azure.core.exceptions import AzureError
 
 from portico.model import timestamps
 from portico.model.entries import UNKNOWN_TYPE, Entry
-from portico.model.errors import already_exists, changed
+from portico.model.errors import already_exists, changed, not_found
 from portico.providers.azure_blob.errors import is_taken, may_have_succeeded
 from portico.providers.azure_blob.listing import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_blob.service import Container
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_common.service import Body, Response
-from portico.providers.contract.uploads import KeptFile, over_kept
+from portico.providers.contract.uploads import over_kept
 from portico.providers.multipart.memory import MemoryBudget
-from portico.providers.multipart.parts import LOOKUP_FRACTION, Parts, UploadPart, part_sizes, split
+from portico.providers.multipart.parts import LOOKUP_FRACTION, MIB, UploadPart, part_sizes, split
+from portico.providers.objects.part_store import UPLOADS_PREFIX, PartLimits, PartStore, SentPart, UploadState
 from portico.providers.objects.service import MTIME, as_rfc3339, name_of
 from portico.providers.wire.responses import malformed_response
-from portico.providers.wire.transport import MAX_RESPONSE_BYTES
 
 MAX_BLOCKS = 50_000
-_BLOCK_LIST_BYTES, _BLOCK_BYTES = 64 * 1024, 256
-"""The size of a block list: a fixed part, and for each block."""
+_MARK = "x-ms-meta-portico_upload"
+"""The metadata that identifies the blob of an upload. A name with a dash, as on other services, is not allowed."""
+_WORD = 16
+"""Letters of the word in the name of a block."""
+_SMALLEST_BLOCK = MIB
+"""The service takes smaller blocks, but each one costs a line in the lists of the upload."""
 
 
-class ObjectUpload:
-    """The upload of one blob."""
+class BlobUpload(PartStore):
+    begins = False
+    limits = PartLimits(max_number=MAX_BLOCKS, smallest=_SMALLEST_BLOCK)
 
-    def __init__(
-        self,
-        container: Container,
-        key: str,
-        content_type: str,
-        *,
-        replace: bool,
-        if_match: str | None = None,
-        modified: datetime | None = None,
-        kept: KeptFile | None = None,
-    ) -> None:
+    def __init__(self, container: Container, state: UploadState, if_match: str | None = None) -> None:
         self._container = container
-        self._url = container.blob_url(key)
-        self._key = key
-        self._name = name_of(key)
-        self._content_type = content_type if _is_header(content_type) else UNKNOWN_TYPE
-        self._replace = replace
+        self._state = state
         self._if_match = if_match
-        self._modified = modified
-        self._kept = kept
-        self._mark = token_hex(8)
-        self._over = condition(replace, if_match)
+        self._url = container.blob_url(state.goal)
+        self._name = name_of(state.key)
+        self._writer = token_hex(_WORD // 4)
+        """Part of the names of its blocks: a late block of another writer never replaces one of them."""
         self._begun: str | None = None
-        """When the first block was stored, by the service's clock."""
+        """When the first block of an upload that is not resumable was stored, by the service's clock."""
 
-    async def store(self, memory: MemoryBudget, chunks: AsyncIterator[bytes], at_most: int | None) -> Entry:
+    async def store(self, memory: MemoryBudget, chunks: AsyncIterator[bytes]) -> Entry:
+        """Store a whole blob, as `ObjectService.store`."""
+        at_most = self._state.size
         async with split(memory, chunks, part_sizes(at_most, MAX_BLOCKS), at_most) as parts:
             if parts.first.last:
-                return await self._keeping(partial(self._put, parts.first))
-            blocks, size = await self._put_blocks(parts)
-            return await self._keeping(partial(self._commit, blocks, size))
+                return await self.put(parts.first)
 
-    async def _keeping(self, commit: Callable[[], Awaitable[Entry]]) -> Entry:
-        if self._kept is None:
-            return await commit()
+            async def send(part: UploadPart) -> SentPart:
+                response = await self._put_block(part)
+                self._begun = self._begun or response.headers.get("Date")
+                return SentPart(part.number, part.size, self._writer)
 
-        async def over(replace: bool, if_match: str | None) -> Entry:
-            self._over = condition(replace, if_match)
-            return await commit()
+            sent = await parts.send(send)
+            return await self._commit(sent, sum(part.size for part in sent))
 
-        return await over_kept(self._kept, self._name, self._if_match, over)
+    async def begin(self) -> str:
+        return ""
 
-    # One request
+    async def send(self, part: UploadPart) -> str:
+        await self._put_block(part)
+        return self._writer
 
-    async def _put(self, part: UploadPart) -> Entry:
-        # The service verifies and keeps the hash, which identifies our blob if the response is lost.
-        digest = await part.md5()
-        headers = self._headers() | {"x-ms-blob-type": "BlockBlob", "Content-MD5": digest}
+    async def _put_block(self, part: UploadPart) -> Response:
+        """Store a block, which the service verifies by its MD5."""
+        query = {"comp": "block", "blockid": self._block(self._writer, part.number)}
+        digest = {"Content-MD5": await part.md5()}
+        with translated(self._name):
+            return await self._container.send("PUT", self._url, query, digest, Body(part.chunks, part.size))
+
+    def _block(self, writer: str, number: int) -> str:
+        """The name of a block. All those of a blob must have the same length, and two uploads must not share one."""
+        return b64encode(f"portico-{self._state.id[: _WORD // 2]}{writer}-{number:05}".encode()).decode()
+
+    async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
+        return await self._commit(parts, size)
+
+    async def _commit(self, parts: list[SentPart], size: int) -> Entry:
+        blocks = "".join([f"<Latest>{self._block(part.result, part.number)}</Latest>" for part in parts])
+        text = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
+        headers = {"Content-Type": "application/xml"}
+        return await self._keeping({"comp": "blocklist"}, headers, Body([text], len(text)), size)
+
+    async def put(self, whole: UploadPart) -> Entry:
+        headers = {"x-ms-blob-type": "BlockBlob", "Content-MD5": await whole.md5()}
+        return await self._keeping(None, headers, Body(whole.chunks, whole.size), whole.size)
+
+    async def _keeping(
+        self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int
+    ) -> Entry:
+        state = self._state
+        common = _described(state.content_type) | {_MARK: state.id} | headers
+        if state.modified is not None:
+            common[f"x-ms-meta-{MTIME}"] = as_rfc3339(state.modified)
+        if state.goal.endswith("/"):
+            common[f"x-ms-meta-{FOLDER_MARK}"] = "true"
+
+        async def make(replace: bool, if_match: str | None) -> Entry:
+            return await self._make(query, common | _condition(replace, if_match), body, size)
+
+        return await over_kept(self.kept, self._name, state.replaces_goal, self._if_match, make)
+
+    async def _make(
+        self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int
+    ) -> Entry:
+        """Make the blob visible. If the response was lost, its mark shows whether it is there."""
+        state = self._state
         with translated(self._name):
             try:
-                response = await self._container.send(
-                    "PUT", self._url, None, headers, Body(part.chunks, part.size)
-                )
+                response = await self._container.send("PUT", self._url, query, headers, body)
             except (ServiceError, AzureError) as error:
-                entry = await self._stored_despite_error(error, digest, part.size)
-                if entry is None:
-                    self._check_exists(error)
-                    raise
-                return entry
-        return self._entry(response, part.size)
-
-    async def _stored_despite_error(self, error: Exception, digest: str, size: int) -> Entry | None:
-        if not may_have_succeeded(error):
-            return None
-        found = await self._look("HEAD", None)
-        if found is None or found.headers.get("Content-MD5") != digest:
-            return None
-        return self._entry(found, size)
-
-    # Blocks
-
-    async def _put_blocks(self, parts: Parts) -> tuple[list[str], int]:
-        sizes: list[int] = []
-
-        async def send(part: UploadPart) -> str:
-            block = self._block(part.number)
-            with translated(self._name):
-                response = await put_block(self._container, self._url, block, part)
-            self._begun = self._begun or response.headers.get("Date")
-            sizes.append(part.size)
-            return block
-
-        blocks = await parts.send(send)
-        return blocks, sum(sizes)
-
-    def _block(self, number: int) -> str:
-        return block_id(self._mark, number)
-
-    async def _commit(self, blocks: list[str], size: int) -> Entry:
-        text = block_list(blocks)
-        headers = self._headers() | {"Content-Type": "application/xml"}
-        with translated(self._name):
-            try:
-                response = await self._container.send(
-                    "PUT", self._url, {"comp": "blocklist"}, headers, Body([text], len(text))
-                )
-            except (ServiceError, AzureError) as error:
-                entry = await self._committed_despite_error(error, blocks, size)
-                if entry is None:
-                    self._check_exists(error)
-                    raise
-                return entry
-        return self._entry(response, size)
-
-    async def _committed_despite_error(self, error: Exception, blocks: list[str], size: int) -> Entry | None:
-        lost = isinstance(error, ServiceError) and error.code == "InvalidBlockList"
-        if not (lost or may_have_succeeded(error)):
-            return None
-        found = await self._look("HEAD", None)
-        if found is None:
-            return None
-        listed = await self._look(
-            "GET",
-            {"comp": "blocklist", "blocklisttype": "committed"},
-            _BLOCK_LIST_BYTES + _BLOCK_BYTES * len(blocks),
-        )
-        if listed and blocks[0].encode() in listed.body and blocks[-1].encode() in listed.body:
-            return self._entry(found, size)
-        return self._superseded(found, size) if lost and self._is_newer(found) else None
-
-    def _superseded(self, found: Response, size: int) -> Entry:
-        """Another upload to this name was committed meanwhile, which made the service drop our blocks.
-
-        Had ours been committed first, the other would have replaced it: the result is the same.
-        """
-        if not self._replace:
-            raise already_exists(self._name)
-        if self._if_match is not None:
-            raise changed(self._name)
-        written = timestamps.from_datetime(moment(found.headers["Last-Modified"]))
-        return Entry(self._key, False, size, written, self._content_type)
-
-    def _is_newer(self, found: Response) -> bool:
-        begun, written = self._begun, found.headers.get("Last-Modified")
-        # The service rounds to seconds, and sends the time of the response, not of the commit.
-        try:
-            return None not in (begun, written) and moment(written or "") >= moment(begun or "") - timedelta(
-                seconds=1
-            )
-        except (ValueError, OverflowError):
-            raise malformed_response("an invalid date") from None
-
-    def _headers(self) -> dict[str, str]:
-        headers = described(self._content_type, self._modified) | self._over
-        if self._key.endswith("/"):
-            headers[f"x-ms-meta-{FOLDER_MARK}"] = "true"
-        return headers
-
-    async def _look(
-        self, method: str, query: dict[str, str] | None, at_most: int = MAX_RESPONSE_BYTES
-    ) -> Response | None:
-        within = self._container.timeout / LOOKUP_FRACTION
-        try:
-            return await self._container.send(method, self._url, query, at_most=at_most, within=within)
-        except (ServiceError, AzureError):
-            return None
-
-    def _entry(self, response: Response, size: int) -> Entry:
-        entry = entry_of(self._key, response.headers, size)
-        entry.content_type = self._content_type
-        if self._modified is not None:
-            entry.last_modified = timestamps.from_datetime(self._modified)
+                dropped = isinstance(error, ServiceError) and error.code == "InvalidBlockList"
+                if (dropped or may_have_succeeded(error)) and (entry := await self._own_by_now(size)):
+                    return entry
+                if dropped:
+                    return await self._superseded(error, size)
+                if is_taken(error) and "If-None-Match" in headers:
+                    raise already_exists(self._name) from error
+                raise
+        entry = entry_of(state.goal, response.headers, size)
+        entry.content_type = headers["x-ms-blob-content-type"]
+        if state.modified is not None:
+            entry.last_modified = timestamps.from_datetime(state.modified)
         return entry
 
-    def _check_exists(self, error: Exception) -> None:
-        if "If-None-Match" in self._over and is_taken(error):
+    async def _own_by_now(self, size: int) -> Entry | None:
+        """The blob, if it is there although the request failed; None if that cannot be known now."""
+        try:
+            within = self._container.timeout / LOOKUP_FRACTION
+            entry = await self._container.find(self._state.goal, (_MARK, self._state.id), within)
+        except (ServiceError, AzureError):
+            return None
+        return entry if entry and entry.size == size else None
+
+    async def _superseded(self, error: Exception, size: int) -> Entry:
+        """The service has dropped blocks, usually because another upload to this name was committed.
+
+        Had ours been committed first, the other one would have replaced it: the result is the same. A resumable upload
+        is gone.
+        """
+        state = self._state
+        found = await self._container.head(state.goal)
+        if found and not state.replaces_goal:
             raise already_exists(self._name) from error
+        if self._begun is None:
+            raise not_found(self._name, cause="the service has dropped blocks of the upload") from error
+        if found is None or not _is_newer(found.get("Last-Modified", ""), self._begun):
+            raise error
+        if self._if_match is not None:
+            raise changed(self._name) from error
+        written = timestamps.from_datetime(moment(found["Last-Modified"]))
+        return Entry(state.goal, False, size, written, state.content_type)  # its etag is not known
+
+    async def put_hidden(self, key: str, part: UploadPart) -> None:
+        headers = _described(UNKNOWN_TYPE) | {"x-ms-blob-type": "BlockBlob", "Content-MD5": await part.md5()}
+        with translated(self._name):
+            await self._container.send(
+                "PUT", self._container.blob_url(key), None, headers, Body(part.chunks, part.size)
+            )
+
+    async def own(self, key: str, size: int) -> Entry | None:
+        with translated(self._name):
+            entry = await self._container.find(key, (_MARK, self._state.id))
+        return entry if entry and entry.size == size else None
+
+    async def abort(self) -> None:
+        """Make the service drop the blocks, which it does when a blob is written there.
+
+        Only at a hidden key: elsewhere users would see that blob. There the service drops blocks after a week, or when
+        the next file of that name is stored.
+        """
+        state = self._state
+        if not state.goal.startswith(UPLOADS_PREFIX) or state.next_number == 1:
+            return
+        with translated(self._name):
+            if state.committing and await self._container.find(state.goal):
+                return  # it was committed, which drops the other blocks as well
+            headers = {"x-ms-blob-type": "BlockBlob"}
+            await self._container.send("PUT", self._url, None, headers, Body([], 0))
+            await self._container.delete(state.goal)
 
 
-def condition(replace: bool, if_match: str | None) -> dict[str, str]:
+def _condition(replace: bool, if_match: str | None) -> dict[str, str]:
     """The header that lets a write replace nothing, or only one version."""
     if if_match is not None:
         return {"If-Match": f'"{if_match}"'}
     return {} if replace else {"If-None-Match": "*"}
 
 
-async def put_block(container: Container, url: str, block: str, part: UploadPart) -> Response:
-    """Store a block, which the service verifies by its MD5."""
-    query = {"comp": "block", "blockid": block}
-    digest = {"Content-MD5": await part.md5()}
-    return await container.send("PUT", url, query, digest, Body(part.chunks, part.size))
+def _described(content_type: str) -> dict[str, str]:
+    """The header that describes a new blob."""
+    is_header = content_type.isascii() and content_type.isprintable() and content_type.strip()
+    return {"x-ms-blob-content-type": content_type if is_header else UNKNOWN_TYPE}
 
 
-def block_id(mark: str, number: int) -> str:
-    """The name of a block. All those of a blob must have the same length, and two uploads must not share one."""
-    return b64encode(f"portico-{mark}-{number:05}".encode()).decode()
-
-
-def block_list(blocks: list[str]) -> bytes:
-    names = "".join([f"<Latest>{block}</Latest>" for block in blocks])
-    return f'<?xml version="1.0" encoding="utf-8"?><BlockList>{names}</BlockList>'.encode()
-
-
-def described(content_type: str, modified: datetime | None) -> dict[str, str]:
-    """The headers that describe a new blob."""
-    headers = {"x-ms-blob-content-type": content_type if _is_header(content_type) else UNKNOWN_TYPE}
-    if modified is not None:
-        headers[f"x-ms-meta-{MTIME}"] = as_rfc3339(modified)
-    return headers
-
-
-def _is_header(text: str) -> bool:
-    return text.isascii() and text.isprintable() and bool(text.strip())
+def _is_newer(written: str, begun: str) -> bool:
+    # The service rounds to seconds, and sends the time of the response, not of the commit.
+    try:
+        return bool(written) and moment(written) >= moment(begun) - timedelta(seconds=1)
+    except (ValueError, OverflowError):
+        raise malformed_response("an invalid date") from None

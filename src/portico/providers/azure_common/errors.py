@@ -31,7 +31,7 @@ from portico.model.errors import (
     service_unavailable,
     storage_full,
 )
-from portico.providers.wire.responses import malformed_response
+from portico.providers.wire.responses import malformed_response, retry_seconds
 
 _RETRY_SECONDS = 10
 
@@ -64,8 +64,30 @@ _CAUSES: Mapping[str, str] = {
 """Codes by which the gateway, not its user, is refused, and what the administrator can do."""
 
 
-def _error(kind: type[PorticoError], sentence: str) -> Callable[[str], PorticoError]:
-    return lambda name: kind(sentence.format(name=name))
+_NOT_POSSIBLE: Mapping[str, str] = {
+    "BlobArchived": "is archived. Ask your administrator to restore it first.",
+    "BlobBeingRehydrated": "is being restored from the archive. Try again in a few hours.",
+    "BlobImmutableDueToPolicy": "is protected by a policy of the storage and can't be changed.",
+    "BlobImmutableDueToLegalHold": "is under a legal hold and can't be changed.",
+    "InvalidBlobType": "can't be replaced because of its type. Delete it first.",
+    "LeaseIdMissing": "is locked by another program. Try again when that program is done.",
+    "LeaseIdMismatchWithBlobOperation": "is locked by another program. Try again when that program is done.",
+    "PendingCopyOperation": "is still being copied. Try again when the copy is complete.",
+    "SharingViolation": "is in use by another program. Try again when that program is done.",
+    "FileLockConflict": "is locked by another program. Try again when that program is done.",
+    "DeletePending": "is being deleted. Try again in a moment.",
+    "InvalidBlobOrBlock": "is the name of another program's unfinished upload. Choose another name.",
+    "ReadOnlyAttribute": "is read-only and can't be changed.",
+}
+"""What prevents a change of a file, after its name, by the service's code."""
+
+
+def _too_large(name: str) -> PorticoError:
+    return TooLarge(f"'{name}' is too large for the storage. Upload a smaller file.")
+
+
+def _path_too_long(name: str) -> PorticoError:
+    return InvalidPath(f"The path of '{name}' is too long for the storage. Choose shorter names.")
 
 
 _ERRORS: Mapping[str, Callable[[str], PorticoError]] = {
@@ -74,60 +96,14 @@ _ERRORS: Mapping[str, Callable[[str], PorticoError]] = {
     "ConditionNotMet": changed,
     "TargetConditionNotMet": changed,
     "SourceConditionNotMet": changed,
-    "BlobArchived": _error(
-        NotPossible,
-        "'{name}' is archived. Ask your administrator to restore it first.",
-    ),
-    "BlobBeingRehydrated": _error(
-        NotPossible,
-        "'{name}' is being restored from the archive. Try again in a few hours.",
-    ),
-    "BlobImmutableDueToPolicy": _error(
-        NotPossible,
-        "'{name}' is protected by a policy of the storage and can't be changed.",
-    ),
-    "BlobImmutableDueToLegalHold": _error(
-        NotPossible, "'{name}' is under a legal hold and can't be changed."
-    ),
-    "InvalidBlobType": _error(
-        NotPossible,
-        "'{name}' can't be replaced because of its type. Delete it first.",
-    ),
-    "LeaseIdMissing": _error(
-        NotPossible, "'{name}' is locked by another program. Try again when that program is done."
-    ),
-    "LeaseIdMismatchWithBlobOperation": _error(
-        NotPossible,
-        "'{name}' is locked by another program. Try again when that program is done.",
-    ),
-    "PendingCopyOperation": _error(
-        NotPossible, "'{name}' is still being copied. Try again when the copy is complete."
-    ),
-    "SharingViolation": _error(
-        NotPossible, "'{name}' is in use by another program. Try again when that program is done."
-    ),
-    "FileLockConflict": _error(
-        NotPossible, "'{name}' is locked by another program. Try again when that program is done."
-    ),
-    "DeletePending": _error(NotPossible, "'{name}' is being deleted. Try again in a moment."),
     "DirectoryIsNotEmpty": folder_not_empty,
     "DirectoryNotEmpty": folder_not_empty,
-    "InvalidBlobOrBlock": _error(
-        NotPossible,
-        "Another program has an unfinished upload named '{name}'. Choose another name.",
-    ),
-    "ReadOnlyAttribute": _error(NotPossible, "'{name}' is read-only and can't be changed."),
     "InvalidResourceName": invalid_name,
     "InvalidUri": invalid_name,
     "OutOfRangeInput": invalid_name,
-    "InvalidFileOrDirectoryPathName": _error(
-        InvalidPath,
-        "The path of '{name}' is too long for the storage. Choose shorter names.",
-    ),
-    "RequestBodyTooLarge": _error(TooLarge, "'{name}' is too large for the storage. Upload a smaller file."),
-    "BlockCountExceedsLimit": _error(
-        TooLarge, "'{name}' is too large for the storage. Upload a smaller file."
-    ),
+    "InvalidFileOrDirectoryPathName": _path_too_long,
+    "RequestBodyTooLarge": _too_large,
+    "BlockCountExceedsLimit": _too_large,
     "AccountLimitExceeded": lambda _: storage_full(),
     "ShareSizeLimitReached": lambda _: storage_full(),
 }
@@ -180,13 +156,16 @@ def translated(name: str, token: str | None = None) -> Iterator[None]:
 def _meaning(error: ServiceError, name: str, token: str | None) -> PorticoError:
     said = f"the service answered {error.status} {error.code}".rstrip()
     if error.status >= 500 or error.status in (408, 429):
-        return service_unavailable(f"{said} after all attempts", _retry_after(error))
+        seconds = retry_seconds(error.headers.get("Retry-After")) or _RETRY_SECONDS
+        return service_unavailable(f"{said} after all attempts", seconds)
     if token is not None and _rejects_marker(error):
         return InvalidCursor(
             "The storage no longer accepts this cursor. Start again without a cursor.", cause=said
         )
     if error.code in _CAUSES:
         return service_refused(f"{_refusal(error)} ({said})")
+    if error.code in _NOT_POSSIBLE:
+        return NotPossible(f"'{name}' {_NOT_POSSIBLE[error.code]}", cause=said)
     if error.code in _ERRORS:
         translation = _ERRORS[error.code](name)
         translation.cause = said
@@ -217,11 +196,6 @@ def _refusal(error: ServiceError) -> str:
     if error.code == "AuthenticationFailed" and _CLOCK.search(error.body):
         return "this host's clock is wrong by more than 15 minutes: set it"
     return _CAUSES[error.code]
-
-
-def _retry_after(error: ServiceError) -> int:
-    text = error.headers.get("Retry-After", "")
-    return min(int(text), 300) if text.isascii() and text.isdigit() and len(text) < 6 else _RETRY_SECONDS
 
 
 def _transport(error: Exception) -> PorticoError:

@@ -31,21 +31,14 @@ class AzureFilesProvider(Provider):
     def __init__(
         self,
         share: str,
-        account_url: str | None = None,
-        connection_string: str | None = None,
-        account_key: str | None = None,
-        sas_token: str | None = None,
+        *,
         timeout: float = TIMEOUT_SECONDS,
         memory: MemoryBudget | None = None,
+        **account: str,
     ) -> None:
+        """`account`: as `credential_and_url` takes it."""
         self._memory = memory or MemoryBudget()
-        access = credential_and_url(
-            "file",
-            account_url=account_url,
-            connection_string=connection_string,
-            account_key=account_key,
-            sas_token=sas_token,
-        )
+        access = credential_and_url("file", **account)
         self._share = Share(access, share, timeout)
         self.identity = self._share.identity
 

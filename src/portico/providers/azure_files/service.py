@@ -20,6 +20,7 @@ from portico.providers.azure_common.service import Body, Service, Stream
 from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import is_absent
 from portico.providers.azure_files.listing import FolderListing, read_listing, stamp
+from portico.providers.wire.ranges import range_header
 from portico.providers.wire.responses import etag_of, malformed_response, size_of
 from portico.providers.wire.transport import page_bytes
 from portico.providers.wire.xml_listing import run_parser
@@ -123,10 +124,7 @@ class Share:
         return headers.get("x-ms-copy-status", ""), headers.get("x-ms-copy-progress", ""), found
 
     async def read(self, path: Path, start: int, stop: int | None) -> Stream:
-        headers = {}
-        if start or stop is not None:
-            headers["x-ms-range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
-        return await self._service.stream(self._url(path), headers=headers)
+        return await self._service.stream(self._url(path), headers=range_header(start, stop, "x-ms-range"))
 
     # Writing
 

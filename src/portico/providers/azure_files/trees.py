@@ -1,20 +1,17 @@
 """Copying and moving files and whole folders."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from portico.model.entries import Entry
 from portico.model.errors import (
     AlreadyExists,
-    Changed,
     FolderNotEmpty,
     InvalidPath,
     NotFound,
     NotPossible,
     already_exists,
     cannot_replace_folder,
-    changed,
     not_found,
 )
 from portico.model.paths import Path
@@ -32,7 +29,7 @@ from portico.providers.azure_files.targets import (
     pages,
     relocate,
 )
-from portico.providers.contract.uploads import KeptFile
+from portico.providers.contract.uploads import KeptFile, over_kept
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import for_each
 
@@ -102,10 +99,6 @@ async def sweep(share: Share) -> int:
     return swept
 
 
-_ATTEMPTS = 4
-"""How often a file is kept that keeps being replaced."""
-
-
 async def copy(share: Share, source: Path, target: Path, *, replace: bool, kept: KeptFile | None) -> None:
     found = await _found(share, source)
     _check_apart(source, target)
@@ -133,7 +126,7 @@ async def move(share: Share, source: Path, target: Path, *, replace: bool, kept:
                 await check_version(share, target, if_match)
             await relocate(share, found, source, target, replace=replace)
 
-        await _keeping(target, rename, replace, kept)
+        await over_kept(kept, target.name, replace, None, rename, prepared=True)
     elif await check_folder_target(share, target, replace=replace):
         await _check_merge(share, source, target)
         await _merge(share, source, target)
@@ -167,24 +160,6 @@ async def _respell(share: Share, found: Found, source: Path, target: Path) -> No
         ) from error
 
 
-async def _keeping(
-    target: Path,
-    change: Callable[[bool, str | None], Awaitable[None]],
-    replace: bool,
-    kept: KeptFile | None,
-) -> None:
-    """Replace a file; with `kept`, only the version that was kept, as far as that can be seen right before."""
-    if kept is None:
-        await change(replace, None)
-        return
-    for _ in range(_ATTEMPTS):
-        with suppress(AlreadyExists, Changed):
-            await change(kept.etag is not None, kept.etag)
-            return
-        await kept.prepare()
-    raise changed(target.name)
-
-
 async def _copy_file(
     share: Share, source: Path, entry: Entry, target: Path, *, replace: bool, kept: KeptFile | None = None
 ) -> None:
@@ -196,7 +171,7 @@ async def _copy_file(
         async def commit(replace: bool, if_match: str | None) -> None:
             await staged.commit(target, replace=replace, if_match=if_match, modified=entry.modified)
 
-        await _keeping(target, commit, replace, kept)
+        await over_kept(kept, target.name, replace, None, commit, prepared=True)
     except BaseException:
         await asyncio.shield(staged.discard())
         raise

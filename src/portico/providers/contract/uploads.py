@@ -40,18 +40,27 @@ class KeptFile(msgspec.Struct):
 
 
 async def over_kept(
-    kept: KeptFile, name: str, if_match: str | None, commit: Callable[[bool, str | None], Awaitable[T]]
+    kept: KeptFile | None,
+    name: str,
+    replace: bool,
+    if_match: str | None,
+    commit: Callable[[bool, str | None], Awaitable[T]],
+    *,
+    prepared: bool = False,
 ) -> T:
     """The result of a commit, which is given whether a file is replaced, and which version alone.
 
-    The file is kept before. If it is another one by then, that one is kept and the commit is tried again, unless the
-    client has chosen the version itself, by `if_match`.
+    With `kept`, the file is kept before, unless it is `prepared`. If it is another one by then, that one is kept and the
+    commit is tried again, unless the client has chosen the version itself, by `if_match`.
     """
+    if kept is None:
+        return await commit(replace, if_match)
     if if_match is not None:
         await kept.prepare()
         return await commit(True, if_match)
-    for _ in range(_ATTEMPTS):
-        await kept.prepare()
+    for attempt in range(_ATTEMPTS):
+        if attempt or not prepared:
+            await kept.prepare()
         with suppress(AlreadyExists, Changed):
             return await commit(kept.etag is not None, kept.etag)
     raise changed(name)

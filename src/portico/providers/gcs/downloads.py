@@ -9,114 +9,105 @@ import aiohttp
 
 from portico.model import timestamps
 from portico.model.entries import Download, Entry, guess_content_type
-from portico.model.errors import beyond_end, changed, not_found
+from portico.model.errors import changed
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
 from portico.providers.gcs.service import Backoff, Request, Service
 from portico.providers.objects.service import name_of
+from portico.providers.wire.ranges import empty_download, range_header
 from portico.providers.wire.responses import malformed_response, size_of
 
 _CHUNK = 2**20
 """More than this may have arrived before the content is read."""
 
 
-class ObjectReader:
-    """Reads one object."""
-
-    def __init__(self, service: Service, key: str) -> None:
-        self._service = service
-        self._key = key
-        self._name = name_of(key)
-
-    async def open(self, start: int, stop: int | None, etag: str | None) -> Download:
+async def open_object(service: Service, key: str, start: int, stop: int | None, etag: str | None) -> Download:
+    """As `ObjectService.open`."""
+    # The content comes without the metadata, which has the time of the file: both are asked for at once.
+    finding = asyncio.create_task(_find(service, key))
+    try:
         if (stop is not None and stop <= start) or (etag is not None and not etag.isdigit()):
-            return await self._open_empty(start, etag)
-        # The content comes without the metadata, which has the time of the file: both are asked for at once.
-        finding = asyncio.create_task(self._find())
+            return empty_download(name_of(key), await finding, start, etag)
+        return await _open(service, key, start, stop, etag, finding)
+    finally:
+        finding.cancel()
+        await asyncio.wait([finding])
+        if not finding.cancelled():
+            finding.exception()  # retrieved: it did not matter
+
+
+async def _find(service: Service, key: str) -> Entry | None:
+    found = await service.find(key)
+    return found.entry() if found else None
+
+
+async def _open(
+    service: Service,
+    key: str,
+    start: int,
+    stop: int | None,
+    etag: str | None,
+    finding: asyncio.Task[Entry | None],
+) -> Download:
+    name = name_of(key)
+    with translated(name):
         try:
-            return await self._open(start, stop, etag, finding)
-        finally:
-            finding.cancel()
-            await asyncio.wait([finding])
-            if not finding.cancelled():
-                finding.exception()  # retrieved: it did not matter
-
-    async def _open(
-        self, start: int, stop: int | None, etag: str | None, finding: asyncio.Task[Entry | None]
-    ) -> Download:
-        with translated(self._name):
-            try:
-                response = await self._media(start, stop, {"ifGenerationMatch": etag})
-            except ServiceError as error:
-                if error.status == 416:
-                    return await self._open_empty(start, etag)
-                if error.status == 412:
-                    raise changed(self._name) from None
-                raise
-            try:
-                entry = await self._entry(response, finding)
-            except BaseException:
-                response.close()
-                raise
-        assert entry.size is not None
-        end = entry.size if stop is None else min(stop, entry.size)
-
-        async def reopen(position: int) -> aiohttp.ClientResponse:
-            try:
-                return await self._media(position, end, {"generation": entry.etag})
-            except ServiceError as error:
-                if error.status == 404:
-                    raise changed(self._name) from None
-                raise
-
-        return Download(entry, start, end, GcsContent(self._name, response, start, end, reopen))
-
-    async def _media(
-        self, start: int, stop: int | None, version: dict[str, str | None]
-    ) -> aiohttp.ClientResponse:
-        # Without this header the service would decompress what is stored with `Content-Encoding: gzip`.
-        headers = {"Accept-Encoding": "gzip"}
-        if start or stop is not None:
-            headers["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
-        response = await self._service.stream(
-            Request("GET", self._service.object_url(self._key), {"alt": "media", **version}, headers)
-        )
-        begins = f"bytes {start}-"
-        if not response.headers.get("Content-Range", "bytes 0-").startswith(begins):
+            response = await _media(service, key, start, stop, {"ifGenerationMatch": etag})
+        except ServiceError as error:
+            if error.status == 416:
+                return empty_download(name, await finding, start, etag)
+            if error.status == 412:
+                raise changed(name) from None
+            raise
+        try:
+            entry = await _entry(key, response, finding)
+        except BaseException:
             response.close()
-            raise malformed_response("content that does not begin at the requested byte")
-        return response
+            raise
+    assert entry.size is not None
+    end = entry.size if stop is None else min(stop, entry.size)
 
-    async def _entry(self, response: aiohttp.ClientResponse, finding: asyncio.Task[Entry | None]) -> Entry:
-        headers = response.headers
-        value = headers.get("Content-Range" if response.status == 206 else "Content-Length", "")
-        size, etag = value.rpartition("/")[2], headers.get("X-Goog-Generation", "")
-        if not (etag.isascii() and etag.isdigit() and len(etag) < 32):
-            raise malformed_response("content without its generation")
-        uploaded = _stamp(
-            headers.get("Last-Modified")
-        )  # refused if it makes no sense, also where it is not needed
-        found = await finding
-        modified = found.last_modified if found and found.etag == etag else uploaded
-        if modified is None:
-            raise changed(self._name)
-        kind = headers.get("Content-Type") or guess_content_type(self._name)
-        return Entry(self._key, False, size_of(size), modified, kind, etag)
+    async def reopen(position: int) -> aiohttp.ClientResponse:
+        try:
+            return await _media(service, key, position, end, {"generation": entry.etag})
+        except ServiceError as error:
+            if error.status == 404:
+                raise changed(name) from None
+            raise
 
-    async def _open_empty(self, start: int, etag: str | None) -> Download:
-        """An empty range, which the service has no request for, or `RangeNotSatisfiable`."""
-        entry = await self._find()
-        if entry is None:
-            raise not_found(self._name)
-        if etag is not None and etag != entry.etag:
-            raise changed(self._name)
-        if start > (entry.size or 0):
-            raise beyond_end(self._name, entry.size or 0)
-        return Download(entry, start, start, GcsContent(self._name, None, start, start, None))
+    return Download(entry, start, end, GcsContent(name, response, start, end, reopen))
 
-    async def _find(self) -> Entry | None:
-        found = await self._service.find(self._key)
-        return found.entry() if found else None
+
+async def _media(
+    service: Service, key: str, start: int, stop: int | None, version: dict[str, str | None]
+) -> aiohttp.ClientResponse:
+    # Without this header the service would decompress what is stored with `Content-Encoding: gzip`.
+    headers = {"Accept-Encoding": "gzip"} | range_header(start, stop)
+    response = await service.stream(
+        Request("GET", service.object_url(key), {"alt": "media", **version}, headers)
+    )
+    begins = f"bytes {start}-"
+    if not response.headers.get("Content-Range", "bytes 0-").startswith(begins):
+        response.close()
+        raise malformed_response("content that does not begin at the requested byte")
+    return response
+
+
+async def _entry(key: str, response: aiohttp.ClientResponse, finding: asyncio.Task[Entry | None]) -> Entry:
+    headers = response.headers
+    value = headers.get("Content-Range" if response.status == 206 else "Content-Length", "")
+    size, etag = value.rpartition("/")[2], headers.get("X-Goog-Generation", "")
+    if not (etag.isascii() and etag.isdigit() and len(etag) < 32):
+        raise malformed_response("content without its generation")
+    uploaded = _stamp(
+        headers.get("Last-Modified")
+    )  # refused if it makes no sense, also where it is not needed
+    found = await finding
+    modified = found.last_modified if found and found.etag == etag else uploaded
+    if modified is None:
+        raise changed(name_of(key))
+    kind = headers.get("Content-Type") or guess_content_type(name_of(key))
+    return Entry(key, False, size_of(size), modified, kind, etag)
 
 
 class GcsContent:
@@ -128,20 +119,20 @@ class GcsContent:
     def __init__(
         self,
         name: str,
-        response: aiohttp.ClientResponse | None,
+        response: aiohttp.ClientResponse,
         start: int,
         stop: int,
-        reopen: Callable[[int], Awaitable[aiohttp.ClientResponse]] | None,
+        reopen: Callable[[int], Awaitable[aiohttp.ClientResponse]],
     ) -> None:
         self._name = name
-        self._response = response
+        self._response: aiohttp.ClientResponse | None = response
         self._position = start
         self._stop = stop
         self._reopen = reopen
         self._backoff = Backoff()
         self._checksum = Checksum()
         self._hashes = ""
-        if response is not None and response.status == 200 and response.content_length == stop:
+        if response.status == 200 and response.content_length == stop:
             self._hashes = response.headers.get("X-Goog-Hash", "")  # of the whole object as stored
 
     def __aiter__(self) -> Self:
@@ -170,7 +161,6 @@ class GcsContent:
 
     async def _chunk(self) -> bytes:
         if self._response is None:
-            assert self._reopen is not None
             self._response = await self._reopen(self._position)
         try:
             chunk = await self._response.content.read(_CHUNK)

@@ -9,7 +9,7 @@ from portico.model.errors import InvalidPath, InvalidRequest, changed
 from portico.providers.contract.provider import TIMEOUT_SECONDS
 from portico.providers.contract.uploads import WriteOptions
 from portico.providers.gcs.credentials import AccessTokens, Anonymous
-from portico.providers.gcs.downloads import ObjectReader
+from portico.providers.gcs.downloads import open_object
 from portico.providers.gcs.errors import ServiceError, translated
 from portico.providers.gcs.listing import list_objects
 from portico.providers.gcs.resumable import GcsUpload
@@ -64,7 +64,7 @@ class GcsProvider(VersionedStore):
         return found.entry() if found else None
 
     async def open(self, key: str, start: int, stop: int | None, etag: str | None) -> Download:
-        return await ObjectReader(self._service, key).open(start, stop, etag)
+        return await open_object(self._service, key, start, stop, etag)
 
     # Writing
 

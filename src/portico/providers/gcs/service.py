@@ -14,6 +14,7 @@ from portico.providers.gcs.errors import FAILURES, ServiceError, is_temporary, t
 from portico.providers.gcs.responses import OBJECT_FIELDS, ObjectResource, read_error, read_object
 from portico.providers.objects.service import name_of
 from portico.providers.wire import transport
+from portico.providers.wire.responses import retry_seconds
 
 ATTEMPTS = 4
 FIRST_WAIT = 0.5
@@ -164,7 +165,7 @@ class Service:
             if response.status != 401 or token is None or renewed:
                 break
             self._credentials.discard(token)
-        raise ServiceError(response.status, error_body, _seconds(response.headers.get("Retry-After")))
+        raise ServiceError(response.status, error_body, retry_seconds(response.headers.get("Retry-After")))
 
     async def _send(
         self, request: Request, token: str | None, watch: asyncio.Timeout
@@ -203,7 +204,3 @@ class Service:
                 headers={"User-Agent": "portico-gateway", "Accept-Encoding": "identity"},
             )
         return self._session
-
-
-def _seconds(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None

@@ -50,6 +50,7 @@ class ObjectUpload:
         self.content_type = content_type if _is_plain(content_type) else UNKNOWN_TYPE
         self.modified = modified
         self.mark = mark or token_hex(8)
+        self.replace = replace
         self.if_match = if_match
         self.replaces(replace, if_match)
 
@@ -96,10 +97,7 @@ async def insert(
         with storing(upload):
             return await _insert(service, upload, part)
 
-    if kept:
-        return await over_kept(kept, name_of(upload.key), upload.if_match, over)
-    with storing(upload):
-        return await _insert(service, upload, part)
+    return await over_kept(kept, name_of(upload.key), upload.replace, upload.if_match, over)
 
 
 async def _insert(service: Service, upload: ObjectUpload, part: UploadPart) -> ObjectResource:

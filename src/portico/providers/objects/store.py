@@ -8,13 +8,12 @@ listing of `a` shows.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
 from portico.model.entries import Download, Entry, Page
 from portico.model.errors import (
-    AlreadyExists,
     Changed,
     InvalidPath,
     NotFound,
@@ -29,7 +28,7 @@ from portico.model.errors import (
 )
 from portico.model.paths import Path
 from portico.providers.contract.provider import DoesNotFitInTrash, TreeWalk
-from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
+from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions, over_kept
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.objects.part_store import UPLOADS_PREFIX, UploadState
 from portico.providers.objects.resumable import ResumableObjectUpload
@@ -455,8 +454,12 @@ class ObjectStore(ObjectService):
         marked = None if source.is_root else await self._found(source)
         if marked and not marked.is_folder:
             async with self._target(target):
-                seen = Version(key_of(source), marked.etag)
-                copy = await self._copy_over(seen, key_of(target), replace, kept)
+                seen, goal = Version(key_of(source), marked.etag), key_of(target)
+
+                async def over(replace: bool, if_match: str | None) -> Version:
+                    return await copy_object(self, seen, goal, replace=replace, if_match=if_match)
+
+                copy = await over_kept(kept, target.name, replace, None, over, prepared=True)
             count(size=marked.size)
             return [copy], False
         if not (marked or await self._is_folder(source)):
@@ -475,18 +478,6 @@ class ObjectStore(ObjectService):
                 await self.mark(goal)
                 copied.append(Version(origin, None))
         return copied, True
-
-    async def _copy_over(self, seen: Version, target: str, replace: bool, kept: KeptFile | None) -> Version:
-        """Copy a file; with `kept`, only over the version of the target that was kept."""
-        if kept is None:
-            return await copy_object(self, seen, target, replace=replace)
-        for _ in range(ATTEMPTS):
-            with suppress(AlreadyExists):
-                return await copy_object(
-                    self, seen, target, replace=kept.etag is not None, if_match=kept.etag
-                )
-            await kept.prepare()
-        raise changed(name_of(target))
 
     def _check_key(self, path: Path, *, as_folder: bool = False) -> None:
         if not self.fits(folder_key(path) if as_folder else key_of(path)):

@@ -26,7 +26,7 @@ from portico.model.errors import (
     storage_full,
 )
 from portico.providers.objects.service import name_of
-from portico.providers.wire.responses import malformed_response
+from portico.providers.wire.responses import malformed_response, retry_seconds
 
 ERROR_IN_SUCCESS = "ErrorInSuccess"
 """Set in an error response whose status is a success."""
@@ -149,8 +149,7 @@ def _answered(answer: Mapping[str, Any], operation: str, name: str, bucket: str)
     if code in _FULL or status == 507:
         return storage_full(f"{operation}: {_word(code)}")
     if code in _THROTTLED or status == 429 or status >= 500:
-        wait = headers.get("retry-after", "")
-        seconds = min(int(wait), 3600) if wait.isdecimal() and len(wait) < 9 else _RETRY_SECONDS
+        seconds = retry_seconds(headers.get("retry-after")) or _RETRY_SECONDS
         return service_unavailable(f"{operation} failed with {_word(code)} after all attempts", seconds)
     if status in (401, 403) or code in ("AccessDenied", "Forbidden", "403"):
         return service_refused(

@@ -274,15 +274,12 @@ async def _committed(
     size: int,
     kept: KeptFile | None = None,
 ) -> Entry:
-    if kept is None:
-        return await _committed_once(service, target, commit, size)
-
     async def over(replace_file: bool, if_match: str | None) -> Entry:
         # Other services may ignore a condition, or compare with another etag than they show.
         meant = replace(target, replace=replace_file, if_match=if_match) if service.is_amazon else target
         return await _committed_once(service, meant, commit, size)
 
-    return await over_kept(kept, name_of(target.key), target.if_match, over)
+    return await over_kept(kept, name_of(target.key), target.replace, target.if_match, over)
 
 
 async def _committed_once(

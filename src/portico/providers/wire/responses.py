@@ -95,3 +95,8 @@ def etag_of(text: str | None) -> str | None:
     if not (text.isascii() and text.isprintable() and len(text) <= _MAX_ETAG):
         raise malformed_response("an ETag that no header can contain")
     return text.strip('"') or None
+
+
+def retry_seconds(text: str | None) -> int | None:
+    """The seconds of a `Retry-After` header, an hour at most; None if it is missing or a date."""
+    return min(int(text), 3600) if text and _DIGITS.fullmatch(text) else None

@@ -20,14 +20,12 @@ Record = tuple[str | None, ...]
 T = TypeVar("T")
 
 _PROLOGUE = re.compile(r"\s*(<\?xml[^>]*\?>)?\s*<([A-Za-z][\w.-]*)(\s[^<>]*)?>")
-_TAG = re.compile(r"(<[^<>]*>)")
 _ENTITY = re.compile(r"&(?:#x([0-9A-Fa-f]{1,6})|#([0-9]{1,7})|(lt|gt|amp|quot|apos));")
 _MOST_TAGS, _MOST_ENTITIES = 128, 32
 """Tags, opening and closing, and entities of one record, on average."""
 _MOST_TAGS_TO_PARSE = 131_072
 """The parser takes a microsecond for each tag."""
 _LARGE = 2**20
-_BATCH = 256
 _SLICE = 65_536
 _HOLE = "<\0>"
 """Replaces a record that was cut out; no document contains a NUL."""
@@ -145,8 +143,6 @@ def _cut(text: str, tag: str, names: tuple[str, ...]) -> tuple[list[Record], str
     outside = _HOLE.join(outsides)
     if not insides:
         return [], outside
-    if not holes and (records := _uniform(insides, names)) is not None:
-        return records, outside
     try:
         columns = [
             _column(insides, name, text.count(f"<{name}") - outside.count(f"<{name}")) for name in names
@@ -154,45 +150,6 @@ def _cut(text: str, tag: str, names: tuple[str, ...]) -> tuple[list[Record], str
     except ValueError:
         return None
     return list(zip(*columns, strict=True)), outside
-
-
-def _uniform(insides: list[str], names: tuple[str, ...]) -> list[Record] | None:
-    """The fields of records that all have the tags of the first one, in the same order, as most pages do."""
-    order: list[str] = []
-    pattern = ["(?<![^\0])"]
-    for text, tag in zip(*[iter(_TAG.split(insides[0]))] * 2, strict=False):
-        if ">" in text:
-            return None  # in an attribute of the tag before it
-        wanted = tag.startswith("</") and tag[2:-1] in names and pattern[-1] == re.escape(f"<{tag[2:-1]}>")
-        if wanted:
-            order.append(tag[2:-1])
-        elif _name_of(tag) in names and (text.strip() or "/" in tag):
-            return None  # empty, or with more than text inside
-        pattern += ["([^<\0]*)" if wanted else "[^<\0]*", re.escape(tag)]
-    if not order or len(set(order)) < len(order):
-        return None
-    rows: list[Any] = []
-    record = re.compile("".join(pattern) + "[^<\0]*\0")
-    for start in range(0, len(insides), _BATCH):
-        rows += record.findall("\0".join(insides[start : start + _BATCH]) + "\0")
-    if len(rows) < len(insides):
-        return None
-    columns: dict[str, Any] = dict(
-        zip(order, [rows] if len(order) == 1 else zip(*rows, strict=True), strict=True)
-    )
-    for name, column in columns.items():
-        text = "".join(column)
-        if "&" in text or "\r" in text:
-            try:
-                columns[name] = [_plain(value) for value in column]
-            except ValueError:
-                return None
-    nothing = [None] * len(insides)
-    return list(zip(*(columns.get(name, nothing) for name in names), strict=True))
-
-
-def _name_of(tag: str) -> str:
-    return re.split(r"[\s/>]", tag.removeprefix("</").removeprefix("<"), maxsplit=1)[0]
 
 
 def _column(insides: list[str], name: str, beginnings: int) -> list[str | None]:
