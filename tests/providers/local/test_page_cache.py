@@ -7,9 +7,8 @@ from pathlib import Path as Folder
 import pytest
 
 from portico.model.entries import Entry
-from portico.providers.local import listing, stats
+from portico.providers.local import listing, snapshots, stats
 from portico.providers.local.provider import LocalProvider
-from portico.providers.local.snapshots import ChangeTimes
 from portico.providers.local.stats import Stats
 
 from .actions import at, names, put
@@ -44,9 +43,9 @@ def files(top: Folder, monkeypatch: pytest.MonkeyPatch) -> Folder:
     for name in "abc":
         (folder / name).write_text("old")
     age(folder)
-    genuine, stamps = time.time_ns, ChangeTimes.now
+    genuine, stamps = time.time_ns, snapshots.now_ns
     monkeypatch.setattr(time, "time_ns", lambda: genuine() + 60 * 10**9)
-    monkeypatch.setattr(ChangeTimes, "now", lambda times: stamps(times) + 60 * 10**9)
+    monkeypatch.setattr(snapshots, "now_ns", lambda: stamps() + 60 * 10**9)
     return folder
 
 

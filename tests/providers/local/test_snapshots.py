@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portico.providers.local import snapshots
 from portico.providers.local.provider import LocalProvider
-from portico.providers.local.snapshots import ChangeTimes, FolderSnapshot, Names, SnapshotCache
+from portico.providers.local.snapshots import FolderSnapshot, Names, SnapshotCache
 
 from .actions import at, names, put
 
@@ -19,8 +20,8 @@ from .actions import at, names, put
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of the stamps is an hour further, so that every folder has been at rest."""
-    genuine = ChangeTimes.now
-    monkeypatch.setattr(ChangeTimes, "now", lambda times: genuine(times) + 3600 * 10**9)
+    genuine = snapshots.now_ns
+    monkeypatch.setattr(snapshots, "now_ns", lambda: genuine() + 3600 * 10**9)
 
 
 @pytest.mark.usefixtures("settled")
@@ -48,7 +49,7 @@ async def test_a_folder_that_just_changed_is_not_trusted(
 ) -> None:
     began = time.time_ns()
     # On a busy machine, it would come to rest meanwhile.
-    monkeypatch.setattr(ChangeTimes, "now", lambda _: began)
+    monkeypatch.setattr(snapshots, "now_ns", lambda: began)
     (top / "a").touch()
     assert await names(provider) == ["a"]
     state = os.stat(top)
@@ -224,7 +225,7 @@ def test_a_small_folder_that_changes_while_it_is_read_is_read_again(
 
     monkeypatch.setattr(os, "scandir", disturbed)
     descriptor = os.open(top, os.O_RDONLY)
-    snapshot = FolderSnapshot(descriptor, 1000, ChangeTimes())
+    snapshot = FolderSnapshot(descriptor, 1000)
     os.close(descriptor)
     assert snapshot.files.after(None, 10) == (["b", "c"], False)
     assert scans == 2

@@ -11,8 +11,9 @@ import pytest
 
 from portico.model.entries import Page
 from portico.model.errors import InvalidCursor
+from portico.providers.local import snapshots
 from portico.providers.local.provider import LocalProvider
-from portico.providers.local.snapshots import WALK_NS, ChangeTimes, SnapshotCache
+from portico.providers.local.snapshots import WALK_NS, SnapshotCache
 from portico.runtime.processes import machine
 
 from .actions import at, names, put
@@ -167,8 +168,8 @@ async def test_each_worker_scans_once(
 async def test_a_walk_through_a_folder_at_rest_needs_no_scan_after_a_change(
     provider: LocalProvider, top: Folder, ten: list[str], scans: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    genuine = ChangeTimes.now
-    monkeypatch.setattr(ChangeTimes, "now", lambda times: genuine(times) + 3600 * 10**9)
+    genuine = snapshots.now_ns
+    monkeypatch.setattr(snapshots, "now_ns", lambda: genuine() + 3600 * 10**9)
     await names(provider)
     first = await page(provider)
     (top / "new").touch()
@@ -235,8 +236,8 @@ async def test_a_cached_page_does_not_show_what_is_gone(
 ) -> None:
     for place in (*top.iterdir(), top):
         os.utime(place, (1, 1))
-    genuine = ChangeTimes.now
-    monkeypatch.setattr(ChangeTimes, "now", lambda times: genuine(times) + 3600 * 10**9)
+    genuine = snapshots.now_ns
+    monkeypatch.setattr(snapshots, "now_ns", lambda: genuine() + 3600 * 10**9)
     first = await page(provider)
     assert listed(await page(provider, first.token)) == ["3", "4", "5"]
     (top / "4").unlink()

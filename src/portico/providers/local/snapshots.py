@@ -21,62 +21,14 @@ import structlog
 
 from portico.model.paths import RESERVED_PREFIX, name_flaw
 
-_COARSE_NS = 2 * 10**9
-"""FAT stores even seconds; a file server has a clock of its own."""
-_TICKS = 2
-_TICK_CLOCK = 5
-"""CLOCK_REALTIME_COARSE of Linux, the clock of the stamps, for which Python has no name."""
-_FINE = frozenset({"btrfs", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})
-"""File systems that store nanoseconds of this machine's clock; a writable layer of `overlay` is one of the others."""
-_KNOWN_SECONDS = 1.0
-"""How long the kind of a device is remembered: its number may be reused by another mount."""
+_SETTLED_NS = 2 * 10**9
+"""After this time without a change, any later one gives a folder other times: FAT stores even seconds, and a file server
+has a clock of its own."""
 
 
-class ChangeTimes:
-    def __init__(self) -> None:
-        self._kinds: dict[int, tuple[float, bool]] = {}
-        """By device: until when it is known, and whether its times are fine."""
-
-    def now(self) -> int:
-        """The clock of the stamps, in nanoseconds: a later change of a folder gets no earlier time than this."""
-        return time.clock_gettime_ns(_TICK_CLOCK) if sys.platform == "linux" else time.time_ns()
-
-    def are_settled(self, descriptor: int, device: int, changed_ns: int, now_ns: int) -> bool:
-        """Whether any change after `now_ns` gives the folder other times, if they were `changed_ns` then."""
-        age = now_ns - changed_ns
-        # Whole seconds: a file system of this kind that has no room for more, such as ext4 with small inodes.
-        return age > _COARSE_NS or (
-            changed_ns % 10**9 != 0 and self._are_fine(descriptor, device) and age > _TICKS * _tick_ns()
-        )
-
-    def _are_fine(self, descriptor: int, device: int) -> bool:
-        now = time.monotonic()
-        until, fine = self._kinds.get(device, (0.0, False))
-        if now >= until:
-            fine = file_system_of(descriptor) in _FINE
-            self._kinds = {number: known for number, known in self._kinds.items() if now < known[0]} | {
-                device: (now + _KNOWN_SECONDS, fine)
-            }
-        return fine
-
-
-def file_system_of(descriptor: int) -> str:
-    """The kind of file system of an open file, as `mount` shows it; empty where the system does not tell."""
-    try:
-        with open(f"/proc/self/fdinfo/{descriptor}", encoding="utf-8") as file:
-            mounts: list[str] = re.findall(r"^mnt_id:\s*(\d+)$", file.read(), re.MULTILINE)
-        # Not by device: a subvolume of btrfs has a device number that is not in this table.
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
-            for line in lines:
-                if line.split(" ", 1)[0] in mounts:
-                    return line.partition(" - ")[2].split(" ", 1)[0]
-    except OSError:
-        pass
-    return ""
-
-
-def _tick_ns() -> int:
-    return round(time.clock_getres(_TICK_CLOCK) * 10**9)
+def now_ns() -> int:
+    """The clock of the stamps."""
+    return time.time_ns()
 
 
 _SEPARATOR = "/"  # besides NUL the only character that no file name has
@@ -233,16 +185,13 @@ class LargeFolder(Exception):
 class FolderSnapshot:
     """The names in a folder at one moment: folders and files."""
 
-    def __init__(
-        self, descriptor: int, max_page_size: int, times: ChangeTimes, *, small_only: bool = False
-    ) -> None:
+    def __init__(self, descriptor: int, max_page_size: int, *, small_only: bool = False) -> None:
         """With `small_only`, raises `LargeFolder` after the first batch of names."""
         self._seen_ns = self.scanned_ns = time.monotonic_ns()
         for _ in range(_SCANS):
-            now = times.now()  # before the state is read
-            info = os.fstat(descriptor)
-            self._state = _state_of(info)
-            self._settled = times.are_settled(descriptor, info.st_dev, self._state[-1], now)
+            now = now_ns()  # before the state is read
+            self._state = _state_of(os.fstat(descriptor))
+            self._settled = now - self.changed_ns > _SETTLED_NS
             self.folders, self.files = _scan(descriptor, max_page_size, small_only)
             self.is_large = self.folders.is_large or self.files.is_large
             # Some file systems skip a name that is replaced during the scan, so a small folder is scanned again.
@@ -310,12 +259,9 @@ class SnapshotCache:
     The newest is kept whatever its size. Walks have none of their own: a newer snapshot serves them, too.
     """
 
-    def __init__(
-        self, max_page_size: int, budget: int = 128 * 2**20, times: ChangeTimes | None = None
-    ) -> None:
+    def __init__(self, max_page_size: int, budget: int = 128 * 2**20) -> None:
         self._max_page_size = max_page_size
         self._budget = budget
-        self._times = times or ChangeTimes()
         self._snapshots: OrderedDict[tuple[int, int], tuple[FolderSnapshot, int]] = OrderedDict()
         self._spent = 0
         self._lock = threading.Lock()
@@ -340,7 +286,7 @@ class SnapshotCache:
         former, _ = self._snapshots.get(identity, (None, 0))
         if small_only and former and former.is_large:
             raise LargeFolder
-        snapshot = FolderSnapshot(descriptor, self._max_page_size, self._times, small_only=small_only)
+        snapshot = FolderSnapshot(descriptor, self._max_page_size, small_only=small_only)
         cost = snapshot.cost
         with self._lock:
             self._spent += cost - self._snapshots.pop(identity, (None, 0))[1]
