@@ -14,7 +14,7 @@ from portico.providers.objects.service import MTIME, KeyPage
 from portico.providers.objects.service import read as read_mtime
 from portico.providers.objects.versions import Current
 from portico.providers.wire.responses import check_sizes, etag_of, malformed_response, size_of
-from portico.providers.wire.xml_listing import Record, Shape, read
+from portico.providers.wire.xml_listing import Document, Shape, read
 
 _SUFFIX = re.compile(r"(.*)~([A-Za-z0-9_-]{11})?", re.DOTALL)
 
@@ -52,21 +52,20 @@ _PROPERTIES = (
     "ResourceType",  # of accounts with a hierarchical namespace
     FOLDER_MARK,
 )
-_SHAPE = Shape({"Blob": ("Name", *_PROPERTIES), "BlobPrefix": ("Name",)}, ("NextMarker",))
-# Names with characters that XML does not allow are percent-encoded, as an attribute says.
-_ENCODED = re.compile(rb'<Name\s+Encoded\s*=\s*"true"\s*>([^<]*)</Name\s*>')
-_SHAPE_WITH_ENCODED = Shape(
-    {"Blob": ("Name", *_PROPERTIES, "EncodedName"), "BlobPrefix": ("Name", "EncodedName")}, ("NextMarker",)
+_SHAPE = Shape(
+    {"Blob": ("Name", "EncodedName", *_PROPERTIES), "BlobPrefix": ("Name", "EncodedName")}, ("NextMarker",)
 )
 _SHAPE_OF_VERSIONS = Shape(
     {
         "Blob": (
-            *("Name", "VersionId", "IsCurrentVersion", "Content-Length", "Etag", FOLDER_MARK),
-            "EncodedName",
+            *("Name", "EncodedName", "VersionId", "IsCurrentVersion"),
+            *("Content-Length", "Etag", FOLDER_MARK),
         )
     },
     ("NextMarker",),
 )
+# Names with characters that XML does not allow are percent-encoded, as an attribute says.
+_ENCODED = re.compile(rb'<Name\s+Encoded\s*=\s*"true"\s*>([^<]*)</Name\s*>')
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
@@ -75,18 +74,12 @@ def read_page(body: bytes, asked: int, flat: bool) -> tuple[KeyPage, list[str]]:
 
     In a flat listing, these folders are objects whose key ends in a slash.
     """
-    encoded = b"Encoded" in body and _ENCODED.search(body)
-    if encoded:
-        body = _ENCODED.sub(rb"<EncodedName>\1</EncodedName>", body)
-    page = read(body, _SHAPE_WITH_ENCODED if encoded else _SHAPE, asked)
-    marker = page.fields["NextMarker"]
-    if marker is None:
-        raise malformed_response("a listing that doesn't say whether it continues")
-    listing = KeyPage([], [_name(record) for record in page.records["BlobPrefix"]], marker or None)
+    page, marker = _read(body, _SHAPE, asked)
+    listing = KeyPage([], [_name(*record) for record in page.records["BlobPrefix"]], marker)
     marked: list[str] = []
     for record in page.records["Blob"]:
-        name, size, modified, content_type, etag, resource, mark = record[:7]
-        key = _name(record) if name is None else name
+        name, encoded, size, modified, content_type, etag, resource, mark = record
+        key = _name(name, encoded)
         if resource == "directory" or (
             (mark or "").lower() == "true" and size == "0" and not key.endswith("/")
         ):
@@ -103,31 +96,33 @@ def read_page(body: bytes, asked: int, flat: bool) -> tuple[KeyPage, list[str]]:
 
 def read_versions(body: bytes, asked: int) -> tuple[list[Current], str, str | None]:
     """The current versions of a page of List Blobs with all versions, how far it goes, and the next marker."""
-    body = _ENCODED.sub(rb"<EncodedName>\1</EncodedName>", body)
-    page = read(body, _SHAPE_OF_VERSIONS, asked)
-    marker = page.fields["NextMarker"]
-    if marker is None:
-        raise malformed_response("a listing that doesn't say whether it continues")
+    page, marker = _read(body, _SHAPE_OF_VERSIONS, asked)
     found = []
     last = ""
     for record in page.records["Blob"]:
-        name, version, current, size, etag, mark, encoded = record
-        key = _decoded(encoded) if name is None else name
+        name, encoded, version, current, size, etag, mark = record
+        key = _name(name, encoded)
         last = f"{key}\0{version or ''}"
         if version is None or (current or "").lower() == "true":
             is_folder = (mark or "").lower() == "true" and size == "0"
             found.append(Current(Entry(key, is_folder, size_of(size), etag=etag_of(etag)), version))
-    return found, last, marker or None
+    return found, last, marker
 
 
-def _name(record: Record) -> str:
-    name, encoded = record[0], record[-1]
+def _read(body: bytes, shape: Shape, asked: int) -> tuple[Document, str | None]:
+    """A page, and the next marker."""
+    if b"Encoded" in body:
+        body = _ENCODED.sub(rb"<EncodedName>\1</EncodedName>", body)
+    page = read(body, shape, asked)
+    marker = page.fields["NextMarker"]
+    if marker is None:
+        raise malformed_response("a listing that doesn't say whether it continues")
+    return page, marker or None
+
+
+def _name(name: str | None, encoded: str | None) -> str:
     if name is not None:
         return name
-    return _decoded(None if len(record) in (1, 7) else encoded)
-
-
-def _decoded(encoded: str | None) -> str:
     if encoded is None:
         raise malformed_response("a listing with an entry that has no name")
     return unquote(encoded, errors="surrogateescape")

@@ -1,5 +1,6 @@
 """The provider for an Azure file share, which has folders of its own."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import structlog
@@ -13,12 +14,13 @@ from portico.providers.azure_files import names, trees
 from portico.providers.azure_files.downloads import open_file
 from portico.providers.azure_files.resumable import AzureFilesUpload
 from portico.providers.azure_files.service import MAX_PAGE_SIZE, Share
-from portico.providers.azure_files.targets import check_ancestors, make_folders
-from portico.providers.azure_files.uploads import store
+from portico.providers.azure_files.staging import RANGE_BYTES, StagedFile
+from portico.providers.azure_files.targets import check_ancestors, check_file_target, make_folders
 from portico.providers.contract.provider import TIMEOUT_SECONDS, Provider, TreeWalk
 from portico.providers.contract.uploads import KeptFile, WriteOptions
 from portico.providers.folders.walk import FolderWalk, Position
 from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import split
 
 log = structlog.get_logger()
 
@@ -87,7 +89,29 @@ class AzureFilesProvider(Provider):
         content_type: str,
         options: WriteOptions = WriteOptions(),
     ) -> Entry:
-        return await store(self._share, self._memory, path, chunks, content_type, options)
+        with translated(path.name):
+            await check_file_target(
+                self._share,
+                path,
+                replace=options.replace,
+                ancestors_checked=options.ancestors_checked_at is not None,
+                if_match=options.if_match,
+            )
+        staged = StagedFile(self._share, content_type, options.at_most)
+        try:
+            async with split(self._memory, chunks, lambda _: RANGE_BYTES, options.at_most) as parts:
+                await staged.begin(parts.first)
+                await parts.send(staged.send)
+                return await staged.commit(
+                    path,
+                    replace=options.replace,
+                    if_match=options.if_match,
+                    modified=options.modified,
+                    kept=options.kept,
+                )
+        except BaseException:
+            await asyncio.shield(staged.discard())
+            raise
 
     async def begin_upload(
         self,

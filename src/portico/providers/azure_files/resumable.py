@@ -20,7 +20,6 @@ from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.service import Found, Share
 from portico.providers.azure_files.staging import RANGE_BYTES, STAGING, StagedFile, resumable_path
 from portico.providers.azure_files.targets import check_ancestors, check_file_target, relocate
-from portico.providers.azure_files.uploads import header_type
 from portico.providers.contract.uploads import (
     SAVED_BYTES,
     KeptFile,
@@ -80,9 +79,7 @@ class AzureFilesUpload(ResumableUpload):
                 await check_ancestors(share, target.parent)
             else:
                 await check_file_target(share, target, replace=options.replace)
-        state = _State(
-            target.segments, header_type(content_type), options.replace, options.at_most, options.modified
-        )
+        state = _State(target.segments, content_type, options.replace, options.at_most, options.modified)
         return cls(share, memory, state)
 
     @classmethod

@@ -8,6 +8,7 @@ sweep removes it only long after any upload has expired.
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from azure.core.exceptions import AzureError
 
-from portico.model.entries import Entry
+from portico.model.entries import UNKNOWN_TYPE, Entry
 from portico.model.errors import PorticoError, ProviderFailed, ProviderTimeout
 from portico.model.paths import RESERVED_PREFIX, Path
 from portico.providers.azure_common.errors import ServiceError, translated
@@ -37,6 +38,7 @@ ABANDONED = timedelta(hours=24)
 _EXPIRED = timedelta(days=60)
 """The file of a resumable upload that was not written for this long is removed even if its state was lost."""
 _RESUMABLE = "upload-"
+_HEADER_TEXT = re.compile(r"[\x20-\x7e]{1,256}")
 _MIN_GROWTH = 64 * MIB
 _MAX_GROWTH = 1024 * MIB
 _COPY_STALLS_SECONDS = 300.0
@@ -54,7 +56,7 @@ class StagedFile:
         self.room = 0
         """The size of the file at the service, which may be more than was written."""
         self._share = share
-        self._type = content_type
+        self._type = content_type if _HEADER_TEXT.fullmatch(content_type) else UNKNOWN_TYPE
         self._at_most = at_most
         self._path = path or hidden_path()
         self._begun = False

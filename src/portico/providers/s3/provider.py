@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 from portico.model.entries import Download, Entry
 from portico.model.errors import NotFound, PorticoError, changed
-from portico.providers.contract.provider import TIMEOUT_SECONDS
-from portico.providers.contract.uploads import UploadLog, WriteOptions
+from portico.providers.contract.uploads import WriteOptions
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import max_file_bytes, part_sizes, split
 from portico.providers.objects.part_store import UploadState
@@ -39,30 +39,15 @@ class S3Provider(VersionedStore):
         self,
         bucket: str,
         *,
-        region: str | None = None,
         endpoint_url: str | None = None,
-        access_key_id: str | None = None,
-        secret_access_key: str | None = None,
-        role_arn: str | None = None,
-        profile: str | None = None,
-        timeout: float = TIMEOUT_SECONDS,
         memory: MemoryBudget | None = None,
-        upload_log: UploadLog | None = None,
+        **options: Any,
     ) -> None:
+        """`options`: as `Service` takes them."""
         super().__init__(memory)
         # Amazon's bucket names are globally unique; those of other services only at their endpoint.
         self.identity = f"{endpoint_url.rstrip('/')}/{bucket}" if endpoint_url else bucket
-        self._service = Service(
-            bucket,
-            region=region,
-            endpoint_url=endpoint_url,
-            access_key_id=access_key_id,
-            secret_access_key=secret_access_key,
-            role_arn=role_arn,
-            profile=profile,
-            timeout=timeout,
-            upload_log=upload_log,
-        )
+        self._service = Service(bucket, endpoint_url=endpoint_url, **options)
         self.versions = S3Versions(self, self._service)
 
     async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:

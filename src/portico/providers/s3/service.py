@@ -24,6 +24,7 @@ from botocore.utils import get_environ_proxies
 
 from portico.model.errors import NotFound, PorticoError, service_refused
 from portico.model.paths import RESERVED_PREFIX
+from portico.providers.contract.provider import TIMEOUT_SECONDS
 from portico.providers.contract.uploads import NoUploadLog, UploadLog
 from portico.providers.multipart.parts import MIB, UploadPart
 from portico.providers.s3.errors import ERROR_IN_SUCCESS, translated
@@ -163,13 +164,13 @@ class Service:
         self,
         bucket: str,
         *,
-        region: str | None,
-        endpoint_url: str | None,
-        access_key_id: str | None,
-        secret_access_key: str | None,
-        role_arn: str | None,
-        profile: str | None,
-        timeout: float,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        access_key_id: str | None = None,
+        secret_access_key: str | None = None,
+        role_arn: str | None = None,
+        profile: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
         upload_log: UploadLog | None = None,
     ) -> None:
         if bool(access_key_id) != bool(secret_access_key):
