@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import structlog
 
 from portico.model.entries import Download, Entry, Page
@@ -12,7 +13,7 @@ from portico.providers.azure_common.credentials import credential_and_url
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_files import names, trees
 from portico.providers.azure_files.downloads import open_file
-from portico.providers.azure_files.resumable import AzureFilesUpload
+from portico.providers.azure_files.resumable import AzureFilesUpload, ShareState
 from portico.providers.azure_files.service import MAX_PAGE_SIZE, Share
 from portico.providers.azure_files.staging import RANGE_BYTES, StagedFile
 from portico.providers.azure_files.targets import check_ancestors, check_file_target, make_folders
@@ -121,14 +122,21 @@ class AzureFilesProvider(Provider):
         *,
         renamed: bool = False,
     ) -> AzureFilesUpload:
-        return await AzureFilesUpload.begin(
-            self._share, self._memory, path, content_type, options, renamed=renamed
-        )
+        with translated(path.name):
+            if renamed:
+                names.check(path)
+                await check_ancestors(self._share, path.parent)
+            else:
+                await check_file_target(self._share, path, replace=options.replace)
+        state = ShareState(path.segments, content_type, options.replace, options.at_most, options.modified)
+        return AzureFilesUpload(self._share, self._memory, state)
 
     async def resume_upload(
         self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
     ) -> AzureFilesUpload:
-        return await AzureFilesUpload.resume(self._share, self._memory, state)
+        upload = AzureFilesUpload(self._share, self._memory, msgspec.json.decode(state, type=ShareState))
+        await upload.check()
+        return upload
 
     async def check_ancestors(self, folder: Path) -> None:
         names.check(folder)

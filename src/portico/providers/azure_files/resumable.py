@@ -15,18 +15,16 @@ from portico.model.entries import Entry
 from portico.model.errors import AlreadyExists, IsAFolder, service_unavailable
 from portico.model.paths import Path
 from portico.providers.azure_common.errors import ServiceError, translated
-from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.service import Found, Share
 from portico.providers.azure_files.staging import RANGE_BYTES, STAGING, StagedFile, resumable_path
-from portico.providers.azure_files.targets import check_ancestors, check_file_target, relocate
+from portico.providers.azure_files.targets import check_file_target, relocate
 from portico.providers.contract.uploads import (
     SAVED_BYTES,
     KeptFile,
     ResumableUpload,
     Save,
     UntilCut,
-    WriteOptions,
     committed,
     upload_gone,
 )
@@ -38,7 +36,7 @@ _TAKEOVERS = 3
 """How often the file is looked for, if earlier writers still rename it."""
 
 
-class _State(msgspec.Struct):
+class ShareState(msgspec.Struct):
     target: tuple[str, ...]
     content_type: str
     replace: bool
@@ -52,7 +50,7 @@ class _State(msgspec.Struct):
 
 
 class AzureFilesUpload(ResumableUpload):
-    def __init__(self, share: Share, memory: MemoryBudget, state: _State) -> None:
+    def __init__(self, share: Share, memory: MemoryBudget, state: ShareState) -> None:
         self.offset = state.offset
         self._share = share
         self._memory = memory
@@ -62,35 +60,13 @@ class AzureFilesUpload(ResumableUpload):
         self._seen: tuple[Found, Path] | None = None
         """The staged file and its name, as it was found when the upload was resumed."""
 
-    @classmethod
-    async def begin(
-        cls,
-        share: Share,
-        memory: MemoryBudget,
-        target: Path,
-        content_type: str,
-        options: WriteOptions,
-        *,
-        renamed: bool,
-    ) -> "AzureFilesUpload":
-        with translated(target.name):
-            if renamed:
-                names.check(target)
-                await check_ancestors(share, target.parent)
-            else:
-                await check_file_target(share, target, replace=options.replace)
-        state = _State(target.segments, content_type, options.replace, options.at_most, options.modified)
-        return cls(share, memory, state)
-
-    @classmethod
-    async def resume(cls, share: Share, memory: MemoryBudget, state: bytes) -> "AzureFilesUpload":
-        upload = cls(share, memory, msgspec.json.decode(state, type=_State))
+    async def check(self) -> None:
+        """`NotFound` if the service has lost it."""
         with translated("upload"):
-            if upload._state.id:
-                upload._seen = await upload._find()
-                if not upload._seen and not await upload._stored():
+            if self._state.id:
+                self._seen = await self._find()
+                if not self._seen and not await self._stored():
                     raise upload_gone()
-        return upload
 
     @property
     def state(self) -> bytes:

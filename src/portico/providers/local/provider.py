@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
+import msgspec
+
 from portico.model.entries import Download, Entry, Page
 from portico.model.errors import NotFound, service_unavailable
 from portico.model.paths import Path
@@ -27,7 +29,7 @@ from portico.providers.local.confined_fs import (
 )
 from portico.providers.local.downloads import open_download
 from portico.providers.local.listing import FolderListing
-from portico.providers.local.resumable import LocalUpload
+from portico.providers.local.resumable import LocalState, LocalUpload
 from portico.providers.local.threads import Threads
 from portico.providers.local.uploads import CopyNeeded, StagedFile, WriteBuffers, upload, with_place
 
@@ -103,16 +105,21 @@ class LocalProvider(Provider):
         *,
         renamed: bool = False,
     ) -> LocalUpload:
-        return await LocalUpload.begin(
-            self._threads, self._buffers, self._top, path, options, renamed=renamed
-        )
+        state = LocalState(staging.resumable_name(), path.segments, options.replace, options.modified)
+        resumable = LocalUpload(self._threads, self._buffers, self._top, state)
+        await resumable.check_target(renamed=renamed)
+        return resumable
 
     async def resume_upload(
         self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
     ) -> LocalUpload:
-        return await LocalUpload.resume(
-            self._threads, self._buffers, self._top, state, known_offset, trusted=trusted
-        )
+        saved = msgspec.json.decode(state, type=LocalState)
+        resumable = LocalUpload(self._threads, self._buffers, self._top, saved, known_offset or 0)
+        if known_offset is None:
+            resumable.offset = await resumable.size()
+        elif not trusted:  # another program may have appended to the file
+            resumable.offset = min(known_offset, await resumable.size())
+        return resumable
 
     async def check_ancestors(self, folder: Path) -> None:
         await self._threads.run(self._threads.metadata, folder, self._check_ancestors, folder)

@@ -19,12 +19,11 @@ from portico.providers.contract.uploads import (
     ResumableUpload,
     Save,
     UntilCut,
-    WriteOptions,
     committed,
     upload_gone,
 )
 from portico.providers.local.confined_fs import Volume, entry_of, lstat, opened_folder
-from portico.providers.local.staging import open_resumable, open_staging, opened_staging, resumable_name
+from portico.providers.local.staging import open_resumable, open_staging, opened_staging
 from portico.providers.local.threads import Threads
 from portico.providers.local.uploads import (
     StagedFile,
@@ -39,7 +38,7 @@ from portico.providers.local.uploads import (
 T = TypeVar("T")
 
 
-class _State(msgspec.Struct):
+class LocalState(msgspec.Struct):
     name: str
     """Of the staged file."""
     target: tuple[str, ...]
@@ -52,7 +51,7 @@ class _State(msgspec.Struct):
 
 class LocalUpload(ResumableUpload):
     def __init__(
-        self, threads: Threads, buffers: WriteBuffers, top: Volume, state: _State, offset: int
+        self, threads: Threads, buffers: WriteBuffers, top: Volume, state: LocalState, offset: int = 0
     ) -> None:
         self.offset = offset
         self._threads = threads
@@ -60,39 +59,12 @@ class LocalUpload(ResumableUpload):
         self._top = top
         self._state = state
 
-    @classmethod
-    async def begin(
-        cls,
-        threads: Threads,
-        buffers: WriteBuffers,
-        top: Volume,
-        target: Path,
-        options: WriteOptions,
-        *,
-        renamed: bool,
-    ) -> "LocalUpload":
-        state = _State(resumable_name(), target.segments, options.replace, options.modified)
-        upload = cls(threads, buffers, top, state, 0)
-        await upload._run(upload._staged(renamed=renamed).check_target)
-        return upload
+    async def check_target(self, *, renamed: bool) -> None:
+        await self._run(self._staged(renamed=renamed).check_target)
 
-    @classmethod
-    async def resume(
-        cls,
-        threads: Threads,
-        buffers: WriteBuffers,
-        top: Volume,
-        state: bytes,
-        known_offset: int | None = None,
-        *,
-        trusted: bool = True,
-    ) -> "LocalUpload":
-        upload = cls(threads, buffers, top, msgspec.json.decode(state, type=_State), known_offset or 0)
-        if known_offset is None:
-            upload.offset = await upload._run(upload._size)
-        elif not trusted:  # another program may have appended to the file
-            upload.offset = min(known_offset, await upload._run(upload._size))
-        return upload
+    async def size(self) -> int:
+        """How many bytes the staged file, or the file that was made of it, has."""
+        return await self._run(self._size)
 
     @property
     def state(self) -> bytes:

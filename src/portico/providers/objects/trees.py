@@ -5,6 +5,7 @@ a source is removed only after its copy exists, and what was removed stays remov
 """
 
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection
 
 from portico.model.entries import Entry
 from portico.model.errors import (
@@ -133,20 +134,51 @@ async def move_tree(store: ObjectService, source: str, target: str) -> int:
 
     Returns how many there were.
     """
-    moved = 0
+    return await _empty(store, source, lambda found: move_objects(store, found, source, target))
+
+
+async def remove_tree(store: ObjectService, prefix: str) -> None:
+    """Remove everything below the prefix, including empty folders that the store keeps."""
+
+    async def remove(found: list[Entry]) -> list[int | None]:
+        if found:
+            await store.remove([entry.name for entry in found])
+        return [file_size(entry) for entry in found]
+
+    await _empty(store, prefix, remove)
+
+
+async def _empty(
+    store: ObjectService, prefix: str, work: Callable[[list[Entry]], Awaitable[list[int | None]]]
+) -> int:
+    """Let `work` take away everything below the prefix, page by page. It returns the sizes as `count_files` takes them.
+
+    Returns how many there were.
+    """
+    done = 0
     try:
         for _ in range(store.removal_passes):
-            async for listing in store.pages(source, flat=True):
-                sizes = await move_objects(store, listing.objects, source, target)
-                moved += len(sizes)
-                files = [size for size in sizes if size is not None]
-                count(len(files), sum(files))
-            if not await store.holds_keys(source):
-                return moved
-        await remove_empty_folders(store, source)
+            async for listing in store.pages(prefix, flat=True):
+                sizes = await work(listing.objects)
+                done += len(sizes)
+                count_files(sizes)
+            if not await store.holds_keys(prefix):
+                return done
+        await remove_empty_folders(store, prefix)
     except PorticoError as error:
-        raise error.after(f"{moved} files were deleted") from error
-    return moved
+        raise error.after(f"{done} files were deleted") from error
+    return done
+
+
+def file_size(entry: Entry) -> int | None:
+    """The size of a file, whose name is the whole key; None for a folder's marker."""
+    return None if entry.is_folder or entry.name.endswith("/") else entry.size or 0
+
+
+def count_files(sizes: Collection[int | None]) -> None:
+    """Count files as done by their sizes; those that are None are markers of folders."""
+    files = [size for size in sizes if size is not None]
+    count(len(files), sum(files))
 
 
 async def move_objects(
@@ -159,7 +191,7 @@ async def move_objects(
     """
     sizes: dict[str, int | None] = {}
     pending = [Version(entry.name, entry.etag) for entry in objects]
-    known = {entry.name: None if entry.name.endswith("/") else entry.size or 0 for entry in objects}
+    known = {entry.name: file_size(entry) for entry in objects}
     copied: list[Version] = []
 
     async def copy_one(version: Version) -> None:
@@ -182,24 +214,6 @@ async def move_objects(
         if not pending:
             return list(sizes.values())
     raise changed(name_of(pending[0].key))
-
-
-async def remove_tree(store: ObjectService, prefix: str) -> None:
-    """Remove everything below the prefix, including empty folders that the store keeps."""
-    removed = 0
-    try:
-        for _ in range(store.removal_passes):
-            async for listing in store.pages(prefix, flat=True):
-                if keys := [entry.name for entry in listing.objects]:
-                    await store.remove(keys)
-                    removed += len(keys)
-                    files = [entry for entry in listing.objects if not entry.name.endswith("/")]
-                    count(len(files), sum(entry.size or 0 for entry in files))
-            if not await store.holds_keys(prefix):
-                return
-        await remove_empty_folders(store, prefix)
-    except PorticoError as error:
-        raise error.after(f"{removed} files were deleted") from error
 
 
 async def remove_empty_folders(store: ObjectService, prefix: str) -> None:

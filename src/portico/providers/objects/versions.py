@@ -25,7 +25,7 @@ from portico.model.paths import RESERVED_PREFIX, Path
 from portico.providers.contract.provider import TRASH
 from portico.providers.objects.service import ObjectService, Version, folder_key, key_of, name_of, path_of
 from portico.providers.objects.store import ObjectStore
-from portico.providers.objects.trees import ATTEMPTS, check_merge, move_objects
+from portico.providers.objects.trees import ATTEMPTS, check_merge, count_files, file_size, move_objects
 from portico.providers.wire.responses import malformed_response
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import SingleFlight, for_each
@@ -73,8 +73,7 @@ class Restored:
     def add_copies(self, sizes: Collection[int | None]) -> None:
         """Sizes as of `move_objects`."""
         self.objects += len(sizes)
-        files = [size for size in sizes if size is not None]
-        count(len(files), sum(files))
+        count_files(sizes)
 
     def add_gone(self, key: str) -> None:
         """The lifecycle of the store has removed the version."""
@@ -219,8 +218,7 @@ class VersionedStore(ObjectStore):
                 others = [now.entry for now in found if now.version is None]
                 await move_objects(self, others, prefix, place)
                 removed += len(found)
-                sizes = [now.entry.size or 0 for now in found if _is_file(now.entry)]
-                count(len(sizes), sum(sizes))
+                count_files([file_size(now.entry) for now in found])
         except PorticoError as error:
             raise error.after(f"{removed} files were deleted") from error
 
@@ -365,7 +363,3 @@ def _trash_prefix(place: Path) -> str:
     """The prefix of the trash itself, also for a place that is deep in one of its items."""
     above = place.segments[:-1]
     return folder_key(Path(above[: above.index(TRASH) + 1] if TRASH in above else above))
-
-
-def _is_file(entry: Entry) -> bool:
-    return not (entry.is_folder or entry.name.endswith("/"))
