@@ -55,7 +55,7 @@ def refuse(
 
 GERMAN = [
     (409, "already-exists", "Dieser Name ist schon vergeben. Wählen Sie einen anderen.", False),
-    (403, "forbidden", "Dafür fehlt Ihnen das Recht.", False),
+    (403, "forbidden", "Dazu fehlt Ihnen die Berechtigung.", False),
     (502, "provider-refused", "Der Speicherdienst hat das Gateway abgewiesen.", True),
     (500, "internal", "Im Gateway ist etwas schiefgegangen.", True),
     (418, "unheard-of", ENGLISH, True),

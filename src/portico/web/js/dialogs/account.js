@@ -127,7 +127,7 @@ async function keyList(reload) {
       if (await confirm(t("endKeyTitle"), { body, yes: t("endKey"), danger: true })) await attempt(() => endKey(key.id), t("keyEnded"), reload);
     };
     return make("li", {}, make("div", {}, bdi(key.name, { class: "strong" }), make("p", { class: "hint" }, facts.filter(Boolean).join(" · "))),
-      button(t("end"), { "aria-label": t("endKeyOf", { name: key.name }), onclick: end }));
+      button(t("endKeyButton"), { "aria-label": t("endKeyOf", { name: key.name }), onclick: end }));
   };
   const made = make("div", { class: "made-key", role: "status" });
   const list = found.length ? make("ul", { class: "credentials" }, ...found.map(item)) : make("p", { class: "hint" }, t("noKeys"));

@@ -372,6 +372,7 @@ export default {
   expiredAt: "expired {time}",
   lastUsed: "last used {time} from {address}",
   neverUsed: "never used",
+  endKeyButton: "End",
   endKey: "End key",
   endKeyOf: "End the key {name}",
   endKeyTitle: "End this key?",
